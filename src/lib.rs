@@ -1,1 +1,42 @@
-//! Seckill.
+//! Seckill: a flash sale that sells the last unit once.
+//!
+//! # Bird's-eye view
+//! Thousands of buyers press *Buy* in the same second. A *strategy* (the gate) decides who gets
+//! stock: a lock, a script, a compare-and-set loop. Whatever it decides, the *arbiter*, one InnoDB
+//! transaction, writes the order and takes the stock with a condition. Gates make the sale fast
+//! and fair and may be lost at any moment; the arbiter makes it right.
+//!
+//! Data flows one way:
+//!
+//! ```text
+//! http -> purchase -> strategy -> { lock, arbiter } -> store -> domain
+//! ```
+//!
+//! # Invariants, as absences
+//! * Nothing but `arbiter` (and `order`, which gives back) writes an order or takes stock.
+//! * Nothing but `http` knows a status code.
+//! * `domain` does no I/O; `lock` knows nothing of items or orders.
+//! * No state of the process is needed by another process, and none is global.
+//! * No money or quantity is a bare number once it is past the request's body.
+//!
+//! # Modules, in reading order
+//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`order`], [`job`],
+//! [`live`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
+//! [`metrics`], [`app`], [`dev`].
+
+pub mod app;
+pub mod arbiter;
+pub mod config;
+pub mod dev;
+pub mod domain;
+pub mod http;
+pub mod job;
+pub mod lifecycle;
+pub mod live;
+pub mod lock;
+pub mod metrics;
+pub mod order;
+pub mod purchase;
+pub mod session;
+pub mod store;
+pub mod strategy;

@@ -1,0 +1,30 @@
+# One command for each thing that people do here; `make` alone lists them.
+# What a command needs and the machine lacks is installed first, see scripts/install-packages.
+.DEFAULT_GOAL := help
+.PHONY: help run test test-mysql loadtest lint fmt
+
+help: ## list the commands
+	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## a shop to buy in at http://127.0.0.1:8080, with private servers; Ctrl-C stops it all
+	@exec scripts/run
+
+test: ## format, lints and every test on real servers
+	@exec scripts/test
+
+test-mysql: ## every test on a real MySQL server instead of MariaDB
+	@mysqld=$$(scripts/mysql-sid) && SECKILL_MYSQLD=$$mysqld exec scripts/test
+
+loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
+	@exec scripts/loadtest $(ARGS)
+
+lint: ## format and lints only
+	@scripts/install-packages build
+	@scripts/step format scripts/format-check
+	@scripts/step lint cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## format every Rust file
+	cargo fmt --all
+	git ls-files --cached --others --exclude-standard '*.rs' | \
+		while IFS= read -r file; do [ ! -e "$$file" ] || printf '%s\0' "$$file"; done | \
+		xargs -0 rustfmt --edition 2024 --config-path .

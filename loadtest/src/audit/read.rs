@@ -1,0 +1,233 @@
+//! Reads one item's ledger with SQL of its own.
+//!
+//! Relies on nothing but the columns that outside tools may rely on: `items(id)`,
+//! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
+//! request_key)`, `stock_movements(item_id, delta, reason)`.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{ConnectOptions, Row};
+use tokio::time::{sleep, timeout};
+
+use super::{Ledger, Movements, Order, Stock};
+use crate::environment::Environment;
+use crate::failure::CannotJudge;
+use crate::record::{Answer, Outcome};
+
+/// Connecting and each reading must end within this.
+const SQL_SECONDS_MAX: u64 = 60;
+/// Two equal readings this far apart: the ledger is at rest.
+const QUIET: Duration = Duration::from_millis(500);
+/// After unknown answers a purchase may still be at work in the service for a while.
+const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
+
+/// A reader of the ledger.
+pub struct Reader {
+    options: MySqlConnectOptions,
+    connection: Option<MySqlConnection>,
+}
+
+/// What the figures were measured on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Database {
+    /// `SELECT VERSION()`.
+    pub version: String,
+    /// `innodb_flush_log_at_trx_commit`: 1 = each commit is on disk before it is answered.
+    pub flush_log_at_commit: Option<i64>,
+}
+
+impl Reader {
+    /// Connects to `DATABASE_URL`. Its text is never printed: it holds a password.
+    pub async fn connect(environment: &Environment) -> Result<Self, CannotJudge> {
+        let url = environment.get("DATABASE_URL").ok_or_else(|| {
+            CannotJudge(
+                "which database holds the ledger? Start one with `make run`, or set DATABASE_URL"
+                    .to_owned(),
+            )
+        })?;
+        let options = MySqlConnectOptions::from_str(&url)
+            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
+            .disable_statement_logging();
+        let mut reader = Self {
+            options,
+            connection: None,
+        };
+        reader.connected().await?;
+        Ok(reader)
+    }
+
+    /// Version and durability, for the report.
+    pub async fn database(&mut self) -> Result<Database, CannotJudge> {
+        let connection = self.connected().await?;
+        let version = sqlx::query_scalar("SELECT CAST(VERSION() AS CHAR)")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(|error| unreadable(&error))?;
+        let flush_log_at_commit =
+            sqlx::query_scalar("SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED)")
+                .fetch_one(connection)
+                .await
+                .ok();
+        Ok(Database {
+            version,
+            flush_log_at_commit,
+        })
+    }
+
+    /// One consistent snapshot of one item.
+    pub async fn ledger(&mut self, item_id: i64) -> Result<Ledger, CannotJudge> {
+        let connection = self.connected().await?;
+        let reading = timeout(
+            Duration::from_secs(SQL_SECONDS_MAX),
+            snapshot(connection, item_id),
+        )
+        .await;
+        match reading {
+            Ok(Ok(ledger)) => Ok(ledger),
+            Ok(Err(error)) => {
+                // The server may have been killed meanwhile: the next reading connects anew.
+                self.connection = None;
+                Err(unreadable(&error))
+            }
+            Err(_) => {
+                self.connection = None;
+                Err(CannotJudge(format!(
+                    "reading the ledger took more than {SQL_SECONDS_MAX} s"
+                )))
+            }
+        }
+    }
+
+    /// Reads until the ledger is at rest: no order queued, every accepted order there, and two
+    /// readings equal. Gives the last reading when that does not happen within `limit`.
+    pub async fn settled_ledger(
+        &mut self,
+        item_id: i64,
+        answers: &[Answer],
+        limit: Duration,
+    ) -> Result<Ledger, CannotJudge> {
+        let queued: HashSet<&str> = answers
+            .iter()
+            .filter(|answer| answer.status == 202)
+            .filter_map(|answer| answer.order_id.as_deref())
+            .collect();
+        let was_unknown = answers
+            .iter()
+            .any(|answer| answer.outcome == Outcome::Unknown);
+        let quiet = if was_unknown {
+            QUIET_AFTER_UNKNOWN
+        } else {
+            QUIET
+        };
+        let deadline = Instant::now() + limit;
+        let mut last = self.ledger(item_id).await;
+        loop {
+            sleep(quiet).await;
+            let next = self.ledger(item_id).await;
+            let late = Instant::now() >= deadline;
+            match (&last, next) {
+                (Ok(before), Ok(now)) if late || (*before == now && is_settled(&now, &queued)) => {
+                    return Ok(now);
+                }
+                (_, Err(failure)) if late => return Err(failure),
+                (_, Ok(now)) if late => return Ok(now),
+                (_, next) => last = next,
+            }
+        }
+    }
+
+    async fn connected(&mut self) -> Result<&mut MySqlConnection, CannotJudge> {
+        if self.connection.is_none() {
+            let connecting = timeout(Duration::from_secs(SQL_SECONDS_MAX), self.options.connect());
+            let connection = connecting
+                .await
+                .map_err(|_| CannotJudge("the database does not answer".to_owned()))?
+                .map_err(|error| CannotJudge(format!("the database cannot be reached: {error}")))?;
+            self.connection = Some(connection);
+        }
+        self.connection
+            .as_mut()
+            .ok_or_else(|| CannotJudge("the database cannot be reached".to_owned()))
+    }
+}
+
+fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
+    let present = ledger
+        .orders
+        .iter()
+        .filter(|order| queued.contains(order.id.as_str()))
+        .count();
+    present == queued.len() && ledger.orders.iter().all(|order| order.status != "queued")
+}
+
+async fn snapshot(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, sqlx::Error> {
+    sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        .execute(&mut *connection)
+        .await?;
+    sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        .execute(&mut *connection)
+        .await?;
+    let ledger = read(connection, item_id).await;
+    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+    ledger
+}
+
+async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, sqlx::Error> {
+    let items: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM items WHERE id = ?")
+        .bind(item_id)
+        .fetch_one(&mut *connection)
+        .await?;
+    let stock = sqlx::query(
+        "SELECT CAST(total AS SIGNED) AS total, CAST(available AS SIGNED) AS available FROM stock WHERE item_id = ?",
+    )
+    .bind(item_id)
+    .fetch_optional(&mut *connection)
+    .await?
+    .map(|row| Ok::<_, sqlx::Error>(Stock { total: row.try_get("total")?, available: row.try_get("available")? }))
+    .transpose()?;
+    let orders = sqlx::query(
+        "SELECT CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, CAST(quantity AS SIGNED) AS quantity, \
+         CAST(status AS CHAR) AS status, CAST(request_key AS CHAR) AS request_key \
+         FROM orders WHERE item_id = ? ORDER BY orders.id",
+    )
+    .bind(item_id)
+    .fetch_all(&mut *connection)
+    .await?
+    .into_iter()
+    .map(|row| {
+        Ok(Order {
+            id: row.try_get("id")?,
+            buyer: row.try_get("buyer")?,
+            quantity: row.try_get("quantity")?,
+            status: row.try_get("status")?,
+            key: row.try_get("request_key")?,
+        })
+    })
+    .collect::<Result<_, sqlx::Error>>()?;
+    let movements = sqlx::query(
+        "SELECT CAST(reason AS CHAR) AS reason, COUNT(*) AS movements, CAST(SUM(delta) AS SIGNED) AS units \
+         FROM stock_movements WHERE item_id = ? GROUP BY reason ORDER BY reason",
+    )
+    .bind(item_id)
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(|row| {
+        Ok(Movements { reason: row.try_get("reason")?, count: row.try_get("movements")?, units: row.try_get("units")? })
+    })
+    .collect::<Result<_, sqlx::Error>>()?;
+    Ok(Ledger {
+        item_exists: items > 0,
+        stock,
+        orders,
+        movements,
+    })
+}
+
+fn unreadable(error: &sqlx::Error) -> CannotJudge {
+    CannotJudge(format!("the ledger cannot be read: {error}"))
+}

@@ -1,0 +1,5 @@
+//! Planted faults: each must be caught, and named. A clean run must be called clean.
+
+mod ledger;
+mod record;
+mod sale;

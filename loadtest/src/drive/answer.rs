@@ -1,0 +1,154 @@
+//! What a reply to a purchase means.
+
+use serde::Deserialize;
+
+use super::connection::{Exchange, Reply};
+use crate::record::Outcome;
+
+/// The meaning of one exchange.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Meaning {
+    pub status: u16,
+    pub code: String,
+    pub outcome: Outcome,
+    pub order_id: Option<String>,
+    pub order_quantity: Option<i64>,
+    /// Whether a later try may have another answer.
+    pub retryable: bool,
+}
+
+/// The fields of an order and of a problem that matter here.
+#[derive(Default, Deserialize)]
+struct Body {
+    id: Option<String>,
+    quantity: Option<i64>,
+    code: Option<String>,
+    outcome: Option<String>,
+    retryable: Option<bool>,
+}
+
+/// Reads the meaning of an exchange. In doubt the outcome is `Unknown`: the ledger will tell.
+pub fn read(exchange: &Exchange) -> Meaning {
+    match exchange {
+        Exchange::Answered(reply) => read_reply(reply),
+        Exchange::NotSent => without_answer("not_connected", Outcome::Unavailable),
+        Exchange::Lost => without_answer("connection_lost", Outcome::Unknown),
+        Exchange::TimedOut => without_answer("timed_out", Outcome::Unknown),
+    }
+}
+
+fn without_answer(code: &str, outcome: Outcome) -> Meaning {
+    Meaning {
+        status: 0,
+        code: code.to_owned(),
+        outcome,
+        order_id: None,
+        order_quantity: None,
+        retryable: true,
+    }
+}
+
+fn read_reply(reply: &Reply) -> Meaning {
+    let body: Body = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let status = reply.status;
+    match status {
+        // 200 is a replay of an order that exists already; an order without an id is caught by
+        // the audit, since nothing in the ledger can be found for it.
+        200..=202 => Meaning {
+            status,
+            code: if status == 202 { "queued" } else { "sold" }.to_owned(),
+            outcome: Outcome::Accepted,
+            order_id: body.id,
+            order_quantity: body.quantity,
+            retryable: false,
+        },
+        _ => {
+            let outcome = outcome_of_problem(status, &body);
+            Meaning {
+                status,
+                code: body
+                    .code
+                    .unwrap_or_else(|| format!("http_{status}_without_code")),
+                outcome,
+                order_id: None,
+                order_quantity: None,
+                retryable: body.retryable.unwrap_or(false)
+                    || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
+            }
+        }
+    }
+}
+
+fn outcome_of_problem(status: u16, body: &Body) -> Outcome {
+    let nothing_changed = body.outcome.as_deref() == Some("none");
+    match status {
+        // A server's error that does not promise that nothing changed may come from a proxy.
+        500.. if nothing_changed => Outcome::Unavailable,
+        500.. => Outcome::Unknown,
+        _ if body.outcome.is_some() && !nothing_changed => Outcome::Unknown,
+        408 | 425 | 429 => Outcome::Unavailable,
+        409 if body.code.as_deref() == Some("request_in_progress") => Outcome::Unavailable,
+        400..=499 => Outcome::Refused,
+        _ => Outcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::body::Bytes;
+
+    fn meaning(status: u16, body: &'static str) -> Meaning {
+        read(&Exchange::Answered(Reply {
+            status,
+            retry_after: None,
+            body: Bytes::from_static(body.as_bytes()),
+        }))
+    }
+
+    #[test]
+    fn every_kind_of_reply_has_its_outcome() {
+        let sold = meaning(201, r#"{"id":"0190","quantity":2,"status":"pending"}"#);
+        assert_eq!(
+            (sold.outcome, sold.order_id.as_deref(), sold.order_quantity),
+            (Outcome::Accepted, Some("0190"), Some(2))
+        );
+        let cases = [
+            (202, r#"{"id":"a"}"#, Outcome::Accepted),
+            (
+                409,
+                r#"{"code":"sold_out","outcome":"none"}"#,
+                Outcome::Refused,
+            ),
+            (
+                409,
+                r#"{"code":"request_in_progress","outcome":"none"}"#,
+                Outcome::Unavailable,
+            ),
+            (
+                429,
+                r#"{"code":"rate_limited","outcome":"none"}"#,
+                Outcome::Unavailable,
+            ),
+            (
+                503,
+                r#"{"code":"contended","outcome":"none"}"#,
+                Outcome::Unavailable,
+            ),
+            (503, "<html>no upstream</html>", Outcome::Unknown),
+            (
+                504,
+                r#"{"code":"outcome_unknown","outcome":"unknown"}"#,
+                Outcome::Unknown,
+            ),
+            (404, "", Outcome::Refused),
+            (302, "", Outcome::Unknown),
+        ];
+        for (status, body, outcome) in cases {
+            assert_eq!(meaning(status, body).outcome, outcome, "{status} {body}");
+        }
+        assert_eq!(meaning(404, "").code, "http_404_without_code");
+        assert_eq!(read(&Exchange::NotSent).outcome, Outcome::Unavailable);
+        assert_eq!(read(&Exchange::Lost).outcome, Outcome::Unknown);
+    }
+}

@@ -1,0 +1,197 @@
+//! One caller: one connection, one purchase at a time, every attempt written down.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::answer::{self, Meaning};
+use super::connection::{Connection, Exchange};
+use super::{Drive, micros_since};
+use crate::record::{Answer, Outcome};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// A longer wish of the service is cut, so that a run stays bounded.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+/// First pause before a retry; it doubles with each one.
+const RETRY_PAUSE_FIRST_MS: u64 = 50;
+const RETRY_PAUSE_DOUBLINGS_MAX: u16 = 5;
+/// Pause between two tries for a connection while the service is away.
+const RECONNECT_PAUSE_MS: std::ops::Range<u64> = 150..350;
+/// A kept-alive connection may be closed by the service at any moment; this often in a row it
+/// is something else.
+const STALE_CONNECTIONS_MAX: u32 = 3;
+
+/// A caller and its record.
+pub struct Caller {
+    drive: Arc<Drive>,
+    connection: Option<Connection>,
+    instance: usize,
+    /// Start of the traffic.
+    started: Instant,
+    /// Everything it was answered.
+    pub answers: Vec<Answer>,
+}
+
+impl Caller {
+    /// Caller number `number`; callers are spread over the instances in turn.
+    pub fn new(drive: Arc<Drive>, number: usize) -> Self {
+        let instance = number % drive.instances.len();
+        Self {
+            drive,
+            connection: None,
+            instance,
+            started: Instant::now(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Connects before the start. A failure shows again, and counts, at the first purchase.
+    pub async fn prepare(&mut self) {
+        let drive = Arc::clone(&self.drive);
+        let _slot = drive.connecting.acquire().await;
+        self.connection = Connection::open(drive.instances[self.instance].address)
+            .await
+            .ok();
+    }
+
+    /// Sets the moment from which answers are timed.
+    pub fn start(&mut self, started: Instant) {
+        self.started = started;
+    }
+
+    /// Makes purchase number `index` of the plan, which was due at `planned`, with its retries.
+    pub async fn purchase(&mut self, index: usize, planned: Instant) {
+        let key = self.drive.plan.key(index);
+        let retries_max = self.drive.policy.retries_max;
+        let mut attempt = 0;
+        loop {
+            let (exchange, sent) = self.attempt(index, key.as_deref()).await;
+            let meaning = answer::read(&exchange);
+            // Without a key a second try after an unknown outcome would be a second purchase.
+            let may_repeat =
+                meaning.retryable && (key.is_some() || meaning.outcome != Outcome::Unknown);
+            let last =
+                attempt >= retries_max || !may_repeat || meaning.outcome == Outcome::Accepted;
+            let outcome = meaning.outcome;
+            self.write_down(index, attempt, last, key.clone(), meaning, planned, sent);
+            if last {
+                return self.drive.finished(outcome);
+            }
+            sleep(pause(&exchange, attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(&mut self, index: usize, key: Option<&str>) -> (Exchange, Instant) {
+        for _ in 0..STALE_CONNECTIONS_MAX {
+            if !self.connect().await {
+                break;
+            }
+            let request = self.render(index, key);
+            let timeout = self.drive.policy.timeout;
+            let Some(connection) = self.connection.as_mut() else {
+                break;
+            };
+            let sent = Instant::now();
+            let exchange = connection.exchange(request, timeout).await;
+            if !matches!(exchange, Exchange::NotSent) {
+                return (exchange, sent);
+            }
+        }
+        (Exchange::NotSent, Instant::now())
+    }
+
+    /// Keeps the open connection or makes one, trying each instance in turn until the time is up.
+    async fn connect(&mut self) -> bool {
+        if self.connection.as_ref().is_some_and(Connection::is_open) {
+            return true;
+        }
+        self.connection = None;
+        let deadline = Instant::now() + self.drive.policy.wait;
+        loop {
+            for _ in 0..self.drive.instances.len() {
+                let address = self.drive.instances[self.instance].address;
+                if let Ok(connection) = Connection::open(address).await {
+                    self.connection = Some(connection);
+                    return true;
+                }
+                self.instance = (self.instance + 1) % self.drive.instances.len();
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            let pause_ms = rand::rng().random_range(RECONNECT_PAUSE_MS);
+            sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    fn render(&self, index: usize, key: Option<&str>) -> Request<Full<hyper::body::Bytes>> {
+        let planned = self.drive.plan.requests[index];
+        let mut request = Request::new(Full::new(self.drive.body.clone()));
+        *request.method_mut() = hyper::Method::POST;
+        *request.uri_mut() = self.drive.paths[planned.strategy as usize].clone();
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.drive.instances[self.instance].host.clone());
+        headers.insert(
+            AUTHORIZATION,
+            self.drive.tokens[planned.buyer as usize].clone(),
+        );
+        headers.insert(CONTENT_TYPE, JSON);
+        if let Some(value) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
+            headers.insert(IDEMPOTENCY_KEY, value);
+        }
+        request
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one line of the record, field by field"
+    )]
+    fn write_down(
+        &mut self,
+        index: usize,
+        attempt: u16,
+        last: bool,
+        key: Option<String>,
+        meaning: Meaning,
+        planned: Instant,
+        sent: Instant,
+    ) {
+        let now = Instant::now();
+        let planned_purchase = self.drive.plan.requests[index];
+        self.answers.push(Answer {
+            request: u32::try_from(index).unwrap_or(u32::MAX),
+            attempt,
+            last,
+            buyer: self.drive.first_buyer + i64::from(planned_purchase.buyer),
+            key,
+            strategy: planned_purchase.strategy,
+            status: meaning.status,
+            code: meaning.code,
+            outcome: meaning.outcome,
+            order_id: meaning.order_id,
+            order_quantity: meaning.order_quantity,
+            answered_at_us: micros_since(self.started, now),
+            from_plan_us: micros_since(planned, now),
+            from_send_us: micros_since(sent, now),
+        });
+    }
+}
+
+/// What the service asked for, else a doubling pause; half of it at random, so that callers who
+/// were refused together do not come back together.
+fn pause(exchange: &Exchange, attempt: u16) -> Duration {
+    let wish = match exchange {
+        Exchange::Answered(reply) => reply.retry_after.map(|wish| wish.min(RETRY_AFTER_MAX)),
+        _ => None,
+    };
+    let own = Duration::from_millis(RETRY_PAUSE_FIRST_MS << attempt.min(RETRY_PAUSE_DOUBLINGS_MAX));
+    let jitter = rand::rng().random_range(0.5..1.0);
+    wish.map_or_else(|| own.mul_f64(jitter), |wish| wish + own.mul_f64(jitter))
+}

@@ -1,0 +1,189 @@
+//! Sends a plan over kept-alive connections and brings back every answer.
+//!
+//! [`closed`]: each connection sends its next purchase after its reply. [`open`]: purchases are
+//! due at planned instants, whether or not replies have come. Both use [`caller`], one caller a
+//! connection, which sends, retries and writes down; [`connection`] is the HTTP client and
+//! [`answer`] says what a reply means.
+
+pub mod answer;
+pub mod caller;
+pub mod closed;
+pub mod connection;
+pub mod open;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::Uri;
+use hyper::body::Bytes;
+use hyper::header::HeaderValue;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::plan::Plan;
+use crate::record::{Answer, Outcome};
+
+/// Connections opened at the same time before the start, to spare the listener's queue.
+const CONNECTING_MAX: usize = 64;
+/// How often the progress bar moves.
+const PROGRESS_PERIOD_MS: u64 = 100;
+
+/// One running instance of the service.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    /// As given, for messages and the report.
+    pub url: String,
+    /// Where to connect.
+    pub address: SocketAddr,
+    /// The `Host` header.
+    pub host: HeaderValue,
+}
+
+/// How callers behave.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// Connections, and so the most purchases in flight.
+    pub concurrency: usize,
+    /// Attempts after the first.
+    pub retries_max: u16,
+    /// How long one answer may take.
+    pub timeout: Duration,
+    /// How long to try for a connection.
+    pub wait: Duration,
+}
+
+/// Everything that callers share, rendered before the first byte is sent.
+pub struct Drive {
+    pub plan: Plan,
+    pub policy: Policy,
+    pub instances: Vec<Instance>,
+    /// Path and query of the purchase, by strategy.
+    pub paths: Vec<Uri>,
+    /// `Authorization` values, by buyer.
+    pub tokens: Vec<HeaderValue>,
+    /// Id of buyer 0.
+    pub first_buyer: i64,
+    /// The body of every purchase.
+    pub body: Bytes,
+    /// What has been answered so far, for the progress bar.
+    pub tally: Tally,
+    /// Slots for connecting.
+    pub connecting: Semaphore,
+}
+
+/// Running counts for the progress bar; the report counts the record instead.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Purchases that came to their end, dropped ones included.
+    pub done: AtomicU64,
+    pub accepted: AtomicU64,
+    /// The next purchase of the closed model.
+    pub next: AtomicUsize,
+}
+
+/// What came back.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Every answer, in the order of arrival.
+    pub answers: Vec<Answer>,
+    /// Purchases of the open model that were never sent since all connections were busy.
+    pub dropped: u64,
+    /// From the start to the last answer.
+    pub elapsed: Duration,
+}
+
+impl Drive {
+    /// The unconnected state of a drive.
+    pub fn new(
+        plan: Plan,
+        policy: Policy,
+        instances: Vec<Instance>,
+        paths: Vec<Uri>,
+        tokens: Vec<HeaderValue>,
+        first_buyer: i64,
+    ) -> Self {
+        let body = match plan.quantity {
+            1 => Bytes::from_static(b"{}"),
+            quantity => Bytes::from(format!("{{\"quantity\":{quantity}}}")),
+        };
+        Self {
+            plan,
+            policy,
+            instances,
+            paths,
+            tokens,
+            first_buyer,
+            body,
+            tally: Tally::default(),
+            connecting: Semaphore::new(CONNECTING_MAX),
+        }
+    }
+
+    /// Notes the end of one purchase.
+    pub fn finished(&self, outcome: Outcome) {
+        if outcome == Outcome::Accepted {
+            self.tally.accepted.fetch_add(1, Ordering::Relaxed);
+        }
+        self.tally.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends the whole plan; returns when every purchase has its last answer.
+pub async fn fire(drive: Arc<Drive>) -> Traffic {
+    let progress = show_progress(Arc::clone(&drive));
+    let mut traffic = match drive.plan.arrivals {
+        None => closed::run(&drive).await,
+        Some(_) => open::run(&drive).await,
+    };
+    progress.abort();
+    traffic
+        .answers
+        .sort_unstable_by_key(|answer| (answer.answered_at_us, answer.request, answer.attempt));
+    traffic.elapsed = traffic.answers.last().map_or(Duration::ZERO, |last| {
+        Duration::from_micros(last.answered_at_us)
+    });
+    traffic
+}
+
+/// Since `start` in whole microseconds.
+pub fn micros_since(start: Instant, now: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX)
+}
+
+fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(drive.plan.requests.len() as u64)
+    } else {
+        ProgressBar::hidden()
+    };
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {per_sec} {elapsed} {msg}")
+    {
+        bar.set_style(style);
+    }
+    tokio::spawn(async move {
+        let _cleared = ClearOnDrop(bar.clone());
+        let mut ticks = tokio::time::interval(Duration::from_millis(PROGRESS_PERIOD_MS));
+        loop {
+            ticks.tick().await;
+            bar.set_message(format!(
+                "{} accepted",
+                drive.tally.accepted.load(Ordering::Relaxed)
+            ));
+            bar.set_position(drive.tally.done.load(Ordering::Relaxed));
+        }
+    })
+}
+
+/// The bar goes away when its task is ended, so that the report starts on a clean line.
+struct ClearOnDrop(ProgressBar);
+
+impl Drop for ClearOnDrop {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

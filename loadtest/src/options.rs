@@ -1,0 +1,195 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::failure::CannotJudge;
+
+/// Fires purchases at a running Seckill service, then audits the ledger.
+///
+/// Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// Without a subcommand, `run` with these options.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub run: RunOptions,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One load on one item, and its audit (the default).
+    Run(RunOptions),
+}
+
+/// One load on one item.
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    /// Strategies, comma separated; several are switched from request to request on one item.
+    /// Each may carry parameters: `lock-redis?store=redis&scope=item`.
+    #[arg(
+        long,
+        default_value = "lock-redis",
+        value_delimiter = ',',
+        value_name = "NAME[?PARAMETERS]"
+    )]
+    pub strategy: Vec<String>,
+    /// Units on sale [default: 500, or what an existing item shows before the traffic].
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+    pub stock: Option<i64>,
+    /// Buyers who press Buy.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=5_000_000))]
+    pub buyers: u32,
+    /// Purchases in all (closed model); buyers take turns in a shuffled order.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    pub requests: u32,
+    /// Connections, and so the most requests in flight.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub concurrency: u32,
+    /// Open model: arrivals per second (Poisson), whether or not replies have come.
+    #[arg(long, requires = "seconds", value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+    /// Open model: how long arrivals go on.
+    #[arg(long, requires = "rate")]
+    pub seconds: Option<f64>,
+    /// Units per purchase.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    pub quantity: i64,
+    /// Units one buyer may have.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
+    pub per_buyer_limit: i64,
+    /// The second line of defence of the lab item; `off` leaves the gate alone.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub arbiter: Switch,
+    /// Whether each purchase carries an Idempotency-Key of its own.
+    #[arg(long, value_enum, default_value_t = Keys::Always)]
+    pub keys: Keys,
+    /// Send an unavailable or unknown purchase again up to this often, with the same key.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
+    pub retry: u16,
+    /// Seconds a hold of the lab item lasts, so that none runs out during the test.
+    #[arg(long, default_value_t = 3_600, value_parser = clap::value_parser!(i64).range(1..))]
+    pub hold_seconds: i64,
+    /// Use this item instead of making a lab item.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
+    pub item: Option<i64>,
+    /// Address of the service; several addresses are several instances of it
+    /// [default: SECKILL_URL].
+    #[arg(long, value_delimiter = ',')]
+    pub url: Vec<String>,
+    /// The `seckill` program that mints the tokens [default: beside this program, else on PATH].
+    #[arg(long, value_name = "PATH")]
+    pub seckill: Option<PathBuf>,
+    /// Id of the first buyer; the others follow. High, so that no real account is used.
+    #[arg(long, default_value_t = 1_000_000_001, value_parser = clap::value_parser!(i64).range(1..))]
+    pub first_buyer: i64,
+    /// Repeats the same order of buyers and the same arrivals [default: random, printed].
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Seconds without a complete answer after which a purchase is unknown.
+    #[arg(long, default_value_t = 30.0)]
+    pub timeout_seconds: f64,
+    /// Seconds to wait for the server to come back when no connection can be made.
+    #[arg(long, default_value_t = 0.0)]
+    pub wait_seconds: f64,
+    /// Seconds the audit waits for queued orders and running purchases to settle.
+    #[arg(long, default_value_t = 30.0)]
+    pub settle_seconds: f64,
+    /// Threads of the generator [default: half of the cores].
+    #[arg(long, value_parser = parse_threads)]
+    pub threads: Option<usize>,
+    /// Write the report as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write every answer as one line of JSON.
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Succeed only if overselling was caught (for the controls).
+    #[arg(long)]
+    pub expect_oversell: bool,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// When purchases carry an Idempotency-Key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Keys {
+    Always,
+    Never,
+}
+
+impl Switch {
+    /// The word of the HTTP contract.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl RunOptions {
+    /// Refuses values that clap's ranges cannot.
+    pub fn check(&self) -> Result<(), CannotJudge> {
+        if self
+            .rate
+            .is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0))
+        {
+            return Err(CannotJudge(
+                "--rate must lie above 0 and up to 1000000 per second".to_owned(),
+            ));
+        }
+        let spans = [
+            ("--seconds", self.seconds.unwrap_or(1.0), 0.001),
+            ("--timeout-seconds", self.timeout_seconds, 0.001),
+            ("--wait-seconds", self.wait_seconds, 0.0),
+            ("--settle-seconds", self.settle_seconds, 0.0),
+        ];
+        for (name, seconds, seconds_min) in spans {
+            if !(seconds >= seconds_min && seconds <= 86_400.0) {
+                return Err(CannotJudge(format!(
+                    "{name} must lie between {seconds_min} and 86400"
+                )));
+            }
+        }
+        if self
+            .strategy
+            .iter()
+            .any(|strategy| strategy.trim().is_empty())
+        {
+            return Err(CannotJudge("--strategy has an empty name".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// How long one answer may take.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout_seconds)
+    }
+
+    /// How long to try for a connection.
+    pub fn wait(&self) -> Duration {
+        Duration::from_secs_f64(self.wait_seconds)
+    }
+
+    /// How long the ledger may take to settle.
+    pub fn settle(&self) -> Duration {
+        Duration::from_secs_f64(self.settle_seconds)
+    }
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(threads @ 1..=256) => Ok(threads),
+        _ => Err("a number from 1 to 256".to_owned()),
+    }
+}

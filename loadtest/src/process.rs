@@ -1,0 +1,143 @@
+//! What the operating system tells about this process: cores, processor time, open files.
+
+use std::env;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::failure::CannotJudge;
+
+/// The kernel counts processor time for programs in 1/100 s (USER_HZ) on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// Files beside the connections: database, report, runtime, pipes.
+const FILES_BESIDE_CONNECTIONS: u64 = 64;
+/// Set for the restarted program, so that it is restarted once at most.
+const RESTARTED: &str = "LOADTEST_FILES_RAISED";
+
+/// Processor time between two moments.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ProcessorUse {
+    /// Processor seconds of this program.
+    pub generator_seconds: f64,
+    /// The same as a share of the whole machine, 0 to 1.
+    pub generator_share: f64,
+    /// The same in cores: 1.0 is one core kept busy all the time.
+    pub generator_cores: f64,
+    /// How busy the whole machine was, 0 to 1; the rest is service, databases and others.
+    pub machine_share: Option<f64>,
+}
+
+/// The start of a measurement of processor time.
+pub struct ProcessorMeter {
+    started: Instant,
+    own_seconds: f64,
+    machine: Option<(f64, f64)>,
+}
+
+impl ProcessorMeter {
+    /// Starts to measure.
+    pub fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            own_seconds: own_seconds(),
+            machine: machine_ticks(),
+        }
+    }
+
+    /// What was used since the start.
+    pub fn stop(&self) -> ProcessorUse {
+        let elapsed = self.started.elapsed().as_secs_f64().max(0.000_001);
+        let generator_seconds = (own_seconds() - self.own_seconds).max(0.0);
+        let generator_cores = generator_seconds / elapsed;
+        let machine_share = match (self.machine, machine_ticks()) {
+            (Some((busy, all)), Some((busy_now, all_now))) if all_now > all => {
+                Some((busy_now - busy) / (all_now - all))
+            }
+            _ => None,
+        };
+        ProcessorUse {
+            generator_seconds,
+            generator_share: generator_cores / cores() as f64,
+            generator_cores,
+            machine_share,
+        }
+    }
+}
+
+/// Processors that this process may use.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Makes room for one open file per connection, by starting this program anew under a higher
+/// soft limit where the shell can raise it.
+pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
+    let needed = u64::from(connections) + FILES_BESIDE_CONNECTIONS;
+    let Some((soft, hard)) = open_files_limits() else {
+        return Ok(());
+    };
+    if soft >= needed {
+        return Ok(());
+    }
+    if hard < needed || env::var_os(RESTARTED).is_some() {
+        return Err(CannotJudge(format!(
+            "{connections} connections need {needed} open files and this system allows {hard}; \
+             raise the limit (ulimit -n) or lower --concurrency"
+        )));
+    }
+    let own = env::current_exe()
+        .map_err(|error| CannotJudge(format!("this program is not found: {error}")))?;
+    let error = Command::new("sh")
+        .arg("-c")
+        .arg(format!("ulimit -n {needed} && exec \"$0\" \"$@\""))
+        .arg(own)
+        .args(env::args_os().skip(1))
+        .env(RESTARTED, "1")
+        .exec();
+    Err(CannotJudge(format!(
+        "the limit of open files could not be raised: {error}"
+    )))
+}
+
+fn open_files_limits() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("Max open files"))?;
+    let mut words = line.split_whitespace().skip(3);
+    let mut limit = || words.next().map(|word| word.parse().unwrap_or(u64::MAX));
+    Some((limit()?, limit()?))
+}
+
+fn own_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold spaces: count the fields after it.
+    let after_name = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = after_name.split(' ').collect();
+    let ticks = |index: usize| {
+        fields
+            .get(index)
+            .and_then(|field| field.parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
+    (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+}
+
+fn machine_ticks() -> Option<(f64, f64)> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let fields: Vec<f64> = text
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let all: f64 = fields.iter().sum();
+    let idle = fields.get(3)? + fields.get(4)?;
+    Some((all - idle, all))
+}

@@ -1,0 +1,183 @@
+//! What a run found, as data; [`text`] says it to people, [`json`] to programs.
+
+pub mod json;
+pub mod summary;
+pub mod text;
+mod text_audit;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::audit::Judgement;
+use crate::audit::read::Database;
+use crate::failure::{EXIT_BROKEN, EXIT_CLEAN};
+use crate::process::ProcessorUse;
+
+pub use summary::TrafficSummary;
+
+/// Everything about one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub verdict: Verdict,
+    pub circumstances: Circumstances,
+    pub traffic: TrafficSummary,
+    pub audit: Judgement,
+    /// What the service's own audit says, or why it says nothing.
+    pub service_says: ServiceSays,
+}
+
+/// The last line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    pub exit_code: u8,
+    pub sentence: String,
+}
+
+/// What the figures depend on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Circumstances {
+    pub started_at: String,
+    pub loadtest_version: &'static str,
+    pub item_id: i64,
+    /// Whether this run made the item.
+    pub lab_item: bool,
+    pub strategies: Vec<String>,
+    pub stock: i64,
+    pub buyers: u32,
+    pub requests: usize,
+    pub concurrency: usize,
+    /// `closed` or `open`.
+    pub model: &'static str,
+    pub rate_per_second: Option<f64>,
+    pub seconds: Option<f64>,
+    pub quantity: i64,
+    pub per_buyer_limit: i64,
+    /// `on`, `off`, or `unknown` for an existing item that does not tell.
+    pub arbiter: String,
+    pub keys: bool,
+    pub retries_max: u16,
+    pub instances: Vec<String>,
+    pub seed: u64,
+    pub cores: usize,
+    pub processor: ProcessorUse,
+    pub database: Database,
+}
+
+/// The service's own audit.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceSays {
+    Audit(Value),
+    Nothing(String),
+}
+
+impl ServiceSays {
+    /// What it says of one invariant: whether it holds, and its figures.
+    pub fn of(&self, invariant: &str) -> Option<(Option<bool>, String)> {
+        let Self::Audit(audit) = self else {
+            return None;
+        };
+        let finding = find(audit, invariant)?;
+        let detail = finding["detail"].as_str().unwrap_or_default().to_owned();
+        Some((finding["holds"].as_bool(), detail))
+    }
+}
+
+/// The object, however deep, whose `invariant` (or `id`) has this name.
+fn find<'a>(value: &'a Value, invariant: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(fields) => {
+            let named = ["invariant", "id"]
+                .iter()
+                .any(|name| value[*name].as_str() == Some(invariant));
+            if named {
+                Some(value)
+            } else {
+                fields.values().find_map(|field| find(field, invariant))
+            }
+        }
+        Value::Array(entries) => entries.iter().find_map(|entry| find(entry, invariant)),
+        _ => None,
+    }
+}
+
+impl Verdict {
+    /// Clean or broken; with `expect_oversell` only a caught oversell is a success.
+    pub fn of(
+        audit: &Judgement,
+        service_says: &ServiceSays,
+        stock: i64,
+        expect_oversell: bool,
+    ) -> Self {
+        let oversold = audit.oversold.count;
+        if expect_oversell {
+            return if oversold > 0 {
+                let sentence = format!("caught as expected: {oversold} units oversold of {stock}");
+                Self {
+                    exit_code: EXIT_CLEAN,
+                    sentence,
+                }
+            } else {
+                let sentence = format!(
+                    "the control was not caught: {} units sold of {stock}, none oversold; raise --concurrency or try again",
+                    audit.units_live
+                );
+                Self {
+                    exit_code: EXIT_BROKEN,
+                    sentence,
+                }
+            };
+        }
+        let mut broken: Vec<String> = audit.broken().into_iter().map(str::to_owned).collect();
+        // The service's word is no proof that something holds, but its own alarm counts.
+        for invariant in ["I6", "I7"] {
+            if matches!(service_says.of(invariant), Some((Some(false), _))) {
+                broken.push(format!("{invariant} (the service says so)"));
+            }
+        }
+        if audit.is_clean() && broken.is_empty() {
+            let sentence = format!(
+                "clean: {} units sold of {stock}; nothing oversold, nothing lost",
+                audit.units_live
+            );
+            return Self {
+                exit_code: EXIT_CLEAN,
+                sentence,
+            };
+        }
+        let mut faults = named_faults(audit);
+        if faults.is_empty() {
+            faults.push(format!("{} units sold of {stock}", audit.units_live));
+        }
+        let mut sentence = format!("BROKEN: {}", faults.join(", "));
+        if !broken.is_empty() {
+            sentence = format!("{sentence}; broken: {}", broken.join(", "));
+        }
+        Self {
+            exit_code: EXIT_BROKEN,
+            sentence,
+        }
+    }
+}
+
+fn named_faults(audit: &Judgement) -> Vec<String> {
+    // With the arbiter off the limit is counted but not judged.
+    let limit_judged = audit.broken().contains(&"I2");
+    let over_limit = if limit_judged {
+        audit.over_limit.count
+    } else {
+        0
+    };
+    [
+        (audit.oversold.count, "units oversold"),
+        (audit.undersold.count, "units undersold"),
+        (audit.lost.count, "orders lost"),
+        (audit.phantom.count, "phantom orders"),
+        (audit.duplicates.count, "duplicates"),
+        (over_limit, "buyers over the limit"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, name)| format!("{count} {name}"))
+    .collect()
+}

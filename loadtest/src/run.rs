@@ -1,0 +1,281 @@
+//! One load on one item, from the first token to the verdict.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use uuid::Uuid;
+
+use crate::audit::judge::{self, Evidence};
+use crate::audit::read::{Database, Reader};
+use crate::audit::{Judgement, Ledger};
+use crate::drive::{self, Drive, Instance, Policy, Traffic};
+use crate::environment::Environment;
+use crate::failure::CannotJudge;
+use crate::options::{Keys, RunOptions, Switch};
+use crate::plan::{Pace, Plan};
+use crate::process::{self, ProcessorMeter, ProcessorUse};
+use crate::record;
+use crate::report::{self, Circumstances, Report, ServiceSays, TrafficSummary, Verdict};
+use crate::service::{self, Admin};
+use crate::tokens::Mint;
+
+/// Units of a lab item when `--stock` is not given.
+const STOCK_DEFAULT: i64 = 500;
+
+/// What the purchases are aimed at.
+struct Sale {
+    item_id: i64,
+    lab_item: bool,
+    /// Units on sale, from our own input; for an existing item without `--stock` the total that
+    /// the ledger showed before the first purchase.
+    stock: i64,
+    per_buyer_limit: i64,
+    /// `None` when an existing item does not tell; then it is judged as on.
+    arbiter: Option<Switch>,
+    before: Ledger,
+}
+
+/// What the traffic left behind.
+struct Aftermath {
+    traffic: Traffic,
+    processor: ProcessorUse,
+    audit: Judgement,
+    service_says: ServiceSays,
+}
+
+/// Runs one load and judges it.
+pub async fn execute(
+    options: &RunOptions,
+    environment: &Environment,
+) -> Result<Report, CannotJudge> {
+    let instances = service::instances(&options.url, environment).await?;
+    let mut reader = Reader::connect(environment).await?;
+    let database = reader.database().await?;
+    let mint = Mint::new(options.seckill.clone(), environment);
+    let admin = Admin::new(instances.clone(), mint.admin().await?);
+    let sale = prepare_sale(options, &admin, &mut reader).await?;
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let plan = draw_plan(options, seed)?;
+    let requests = plan.requests.len();
+    let drive = prepare_drive(options, plan, &instances, &mint, sale.item_id).await?;
+
+    let started_at = OffsetDateTime::now_utc();
+    let aftermath = fire_and_judge(options, drive, &sale, &admin, &mut reader).await?;
+    let circumstances = circumstances(
+        options,
+        &sale,
+        &instances,
+        database,
+        requests,
+        seed,
+        started_at,
+        aftermath.processor,
+    );
+    let report = Report {
+        verdict: Verdict::of(
+            &aftermath.audit,
+            &aftermath.service_says,
+            sale.stock,
+            options.expect_oversell,
+        ),
+        circumstances,
+        traffic: TrafficSummary::of(&aftermath.traffic, &options.strategy),
+        audit: aftermath.audit,
+        service_says: aftermath.service_says,
+    };
+    if let Some(path) = &options.json {
+        report::json::write(path, &report)?;
+    }
+    Ok(report)
+}
+
+async fn prepare_sale(
+    options: &RunOptions,
+    admin: &Admin,
+    reader: &mut Reader,
+) -> Result<Sale, CannotJudge> {
+    let Some(item_id) = options.item else {
+        let stock = options.stock.unwrap_or(STOCK_DEFAULT);
+        let item_id = admin.create_lab_item(options, stock).await?;
+        let before = reader.ledger(item_id).await?;
+        if !before.item_exists {
+            return Err(CannotJudge(format!(
+                "the service made item {item_id}, and this database does not have it: is DATABASE_URL the service's own?"
+            )));
+        }
+        let arbiter = Some(options.arbiter);
+        return Ok(Sale {
+            item_id,
+            lab_item: true,
+            stock,
+            per_buyer_limit: options.per_buyer_limit,
+            arbiter,
+            before,
+        });
+    };
+    let item = admin.item(item_id).await?;
+    let before = reader.ledger(item_id).await?;
+    let total = before.stock.map(|stock| stock.total);
+    let stock = options.stock.or(total).ok_or_else(|| {
+        CannotJudge(format!(
+            "item {item_id} has no stock row: there is nothing to audit"
+        ))
+    })?;
+    let per_buyer_limit = item["per_buyer_limit"]
+        .as_i64()
+        .unwrap_or(options.per_buyer_limit);
+    Ok(Sale {
+        item_id,
+        lab_item: false,
+        stock,
+        per_buyer_limit,
+        arbiter: arbiter_of(&item),
+        before,
+    })
+}
+
+fn arbiter_of(item: &Value) -> Option<Switch> {
+    match item["arbiter"].as_str() {
+        Some("on") => Some(Switch::On),
+        Some("off") => Some(Switch::Off),
+        _ => None,
+    }
+}
+
+fn draw_plan(options: &RunOptions, seed: u64) -> Result<Plan, CannotJudge> {
+    let pace = match (options.rate, options.seconds) {
+        (Some(rate_per_second), Some(seconds)) => Pace::Open {
+            rate_per_second,
+            seconds,
+        },
+        _ => Pace::Closed {
+            requests: options.requests,
+        },
+    };
+    let strategies = u32::try_from(options.strategy.len()).unwrap_or(u32::MAX);
+    let key_prefix = (options.keys == Keys::Always).then(|| Uuid::now_v7().simple().to_string());
+    Plan::draw(
+        pace,
+        options.buyers,
+        strategies,
+        options.quantity,
+        key_prefix,
+        seed,
+    )
+}
+
+async fn prepare_drive(
+    options: &RunOptions,
+    plan: Plan,
+    instances: &[Instance],
+    mint: &Mint,
+    item_id: i64,
+) -> Result<Arc<Drive>, CannotJudge> {
+    let tokens = mint.buyers(options.first_buyer, options.buyers).await?;
+    let paths = options
+        .strategy
+        .iter()
+        .map(|strategy| service::purchase_path(strategy, item_id))
+        .collect::<Result<Vec<_>, _>>()?;
+    let policy = Policy {
+        concurrency: options.concurrency as usize,
+        retries_max: options.retry,
+        timeout: options.timeout(),
+        wait: options.wait(),
+    };
+    Ok(Arc::new(Drive::new(
+        plan,
+        policy,
+        instances.to_vec(),
+        paths,
+        tokens,
+        options.first_buyer,
+    )))
+}
+
+async fn fire_and_judge(
+    options: &RunOptions,
+    drive: Arc<Drive>,
+    sale: &Sale,
+    admin: &Admin,
+    reader: &mut Reader,
+) -> Result<Aftermath, CannotJudge> {
+    let meter = ProcessorMeter::start();
+    let traffic = drive::fire(drive).await;
+    let processor = meter.stop();
+    if let Some(path) = &options.history {
+        record::write_history(path, &traffic.answers)?;
+    }
+    let after = reader
+        .settled_ledger(sale.item_id, &traffic.answers, options.settle())
+        .await?;
+    let audit = judge::judge(&Evidence {
+        stock: sale.stock,
+        per_buyer_limit: sale.per_buyer_limit,
+        quantity: options.quantity,
+        arbiter_on: sale.arbiter != Some(Switch::Off),
+        keyed: options.keys == Keys::Always,
+        before: &sale.before,
+        after: &after,
+        answers: &traffic.answers,
+    })?;
+    let service_says = match admin.audit(sale.item_id).await {
+        Ok(audit) => ServiceSays::Audit(audit),
+        Err(reason) => ServiceSays::Nothing(reason.to_string()),
+    };
+    Ok(Aftermath {
+        traffic,
+        processor,
+        audit,
+        service_says,
+    })
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the report names every circumstance of the run"
+)]
+fn circumstances(
+    options: &RunOptions,
+    sale: &Sale,
+    instances: &[Instance],
+    database: Database,
+    requests: usize,
+    seed: u64,
+    started_at: OffsetDateTime,
+    processor: ProcessorUse,
+) -> Circumstances {
+    Circumstances {
+        started_at: started_at.format(&Rfc3339).unwrap_or_default(),
+        loadtest_version: env!("CARGO_PKG_VERSION"),
+        item_id: sale.item_id,
+        lab_item: sale.lab_item,
+        strategies: options.strategy.clone(),
+        stock: sale.stock,
+        buyers: options.buyers,
+        requests,
+        concurrency: options.concurrency as usize,
+        model: if options.rate.is_some() {
+            "open"
+        } else {
+            "closed"
+        },
+        rate_per_second: options.rate,
+        seconds: options.seconds,
+        quantity: options.quantity,
+        per_buyer_limit: sale.per_buyer_limit,
+        arbiter: sale.arbiter.map_or("unknown", Switch::word).to_owned(),
+        keys: options.keys == Keys::Always,
+        retries_max: options.retry,
+        instances: instances
+            .iter()
+            .map(|instance| instance.url.clone())
+            .collect(),
+        seed,
+        cores: process::cores(),
+        processor,
+        database,
+    }
+}

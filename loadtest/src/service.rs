@@ -1,0 +1,254 @@
+//! The service's HTTP contract, as far as a load test needs it beside the purchase.
+
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, Uri};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::drive::Instance;
+use crate::drive::connection::{Connection, Exchange};
+use crate::environment::Environment;
+use crate::failure::CannotJudge;
+use crate::options::RunOptions;
+
+/// An admin request or the service's own audit may take this long.
+const ADMIN_SECONDS_MAX: u64 = 30;
+/// The lab item's price; nobody pays it.
+const LAB_PRICE_CENTS: i64 = 100;
+/// The lab item opened this long ago, so that clocks which differ a little do no harm.
+const OPENED_SECONDS_AGO: i64 = 60;
+/// The lab item's sale ends long after any test.
+const OPEN_HOURS: i64 = 24;
+
+/// The admin's view of one service.
+pub struct Admin {
+    instances: Vec<Instance>,
+    authorization: HeaderValue,
+}
+
+/// Resolves the addresses of all instances, given or from the environment.
+pub async fn instances(
+    given: &[String],
+    environment: &Environment,
+) -> Result<Vec<Instance>, CannotJudge> {
+    let mut urls = given.to_vec();
+    if urls.is_empty() {
+        let from_environment = environment.get("SECKILL_URL").unwrap_or_default();
+        urls = from_environment.split(',').map(str::to_owned).collect();
+    }
+    let urls: Vec<&str> = urls
+        .iter()
+        .map(|url| url.trim())
+        .filter(|url| !url.is_empty())
+        .collect();
+    if urls.is_empty() {
+        return Err(CannotJudge(
+            "where is the service? Start one with `make run`, or give --url or SECKILL_URL"
+                .to_owned(),
+        ));
+    }
+    let mut instances = Vec::with_capacity(urls.len());
+    for url in urls {
+        instances.push(resolve(url).await?);
+    }
+    Ok(instances)
+}
+
+async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
+    let unusable = |reason: &str| CannotJudge(format!("--url {url}: {reason}"));
+    let parsed: Uri = url.parse().map_err(|_| unusable("not a URL"))?;
+    if parsed.scheme_str() != Some("http") {
+        return Err(unusable("only http:// is spoken"));
+    }
+    let authority = parsed.authority().ok_or_else(|| unusable("no host"))?;
+    let port = authority.port_u16().unwrap_or(80);
+    let host = authority.host().trim_matches(['[', ']']);
+    let address = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(|error| unusable(&error.to_string()))?
+        .next()
+        .ok_or_else(|| unusable("no address"))?;
+    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| unusable("not a host"))?;
+    Ok(Instance {
+        url: url.trim_end_matches('/').to_owned(),
+        address,
+        host,
+    })
+}
+
+/// Path and query of the purchase by one strategy, e.g. `lock-redis?store=redis`.
+pub fn purchase_path(strategy: &str, item_id: i64) -> Result<Uri, CannotJudge> {
+    let (name, parameters) = strategy
+        .trim()
+        .split_once('?')
+        .unwrap_or((strategy.trim(), ""));
+    let mut path = format!("/api/seckill/{name}/{item_id}");
+    if !parameters.is_empty() {
+        path.push('?');
+        path.push_str(parameters);
+    }
+    path.parse()
+        .map_err(|_| CannotJudge(format!("--strategy {strategy}: not part of an address")))
+}
+
+impl Admin {
+    /// `authorization` is an admin's.
+    pub fn new(instances: Vec<Instance>, authorization: HeaderValue) -> Self {
+        Self {
+            instances,
+            authorization,
+        }
+    }
+
+    /// Makes a lab item whose sale is open now; returns its id.
+    pub async fn create_lab_item(
+        &self,
+        options: &RunOptions,
+        stock: i64,
+    ) -> Result<i64, CannotJudge> {
+        let now = OffsetDateTime::now_utc()
+            .replace_nanosecond(0)
+            .unwrap_or_else(|_| OffsetDateTime::now_utc());
+        let starts_at = now - time::Duration::seconds(OPENED_SECONDS_AGO);
+        let ends_at = now + time::Duration::hours(OPEN_HOURS);
+        let body = json!({
+            "name": format!("load test: {}", shortened(&options.strategy.join(", "))),
+            "price_cents": LAB_PRICE_CENTS,
+            "stock": stock,
+            "starts_at": rfc3339(starts_at)?,
+            "ends_at": rfc3339(ends_at)?,
+            "per_buyer_limit": options.per_buyer_limit,
+            "hold_seconds": options.hold_seconds,
+            "kind": "lab",
+            "arbiter": options.arbiter.word(),
+        });
+        let item = self
+            .call(Method::POST, "/api/admin/items", Some(&body))
+            .await?;
+        item["id"]
+            .as_i64()
+            .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
+    }
+
+    /// The public view of an item.
+    pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
+        self.call(Method::GET, &format!("/api/items/{item_id}"), None)
+            .await
+    }
+
+    /// The service's own audit of an item.
+    pub async fn audit(&self, item_id: i64) -> Result<Value, CannotJudge> {
+        self.call(
+            Method::GET,
+            &format!("/api/admin/items/{item_id}/audit"),
+            None,
+        )
+        .await
+    }
+
+    /// Asks the first instance that answers.
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, CannotJudge> {
+        let mut failure = CannotJudge("no instance of the service is known".to_owned());
+        for instance in &self.instances {
+            match self
+                .call_instance(instance, method.clone(), path, body)
+                .await
+            {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => {
+                    failure =
+                        CannotJudge(format!("{} did not answer {method} {path}", instance.url));
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Err(failure)
+    }
+
+    /// `None` when the instance cannot be reached.
+    async fn call_instance(
+        &self,
+        instance: &Instance,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Option<Value>, CannotJudge> {
+        let Ok(mut connection) = Connection::open(instance.address).await else {
+            return Ok(None);
+        };
+        let body = body
+            .map(|body| Bytes::from(body.to_string()))
+            .unwrap_or_default();
+        let request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header(HOST, instance.host.clone())
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| CannotJudge(format!("{method} {path}: {error}")))?;
+        let Exchange::Answered(reply) = connection
+            .exchange(request, Duration::from_secs(ADMIN_SECONDS_MAX))
+            .await
+        else {
+            return Ok(None);
+        };
+        if !(200..300).contains(&reply.status) {
+            let text = String::from_utf8_lossy(&reply.body);
+            let reason = format!(
+                "{method} {path} at {} was answered {}: {}",
+                instance.url,
+                reply.status,
+                text.trim()
+            );
+            return Err(CannotJudge(reason));
+        }
+        serde_json::from_slice(&reply.body)
+            .map(Some)
+            .map_err(|error| {
+                CannotJudge(format!(
+                    "{method} {path} was answered with something else than JSON: {error}"
+                ))
+            })
+    }
+}
+
+fn rfc3339(moment: OffsetDateTime) -> Result<String, CannotJudge> {
+    moment
+        .format(&Rfc3339)
+        .map_err(|error| CannotJudge(format!("the clock cannot be written: {error}")))
+}
+
+/// An item's name has its limit.
+fn shortened(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_a_strategy_become_the_query() {
+        let path = |strategy| purchase_path(strategy, 7).map(|uri| uri.to_string());
+        assert_eq!(
+            path("mysql-atomic"),
+            Ok("/api/seckill/mysql-atomic/7".to_owned())
+        );
+        assert_eq!(
+            path(" lock-redis?store=redis&scope=item"),
+            Ok("/api/seckill/lock-redis/7?store=redis&scope=item".to_owned())
+        );
+        assert!(path("a b").is_err());
+    }
+}

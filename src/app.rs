@@ -1,0 +1,213 @@
+//! [`App::build`]: the one file that knows every part. The binary and the tests use it alike.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+use crate::arbiter::Arbiter;
+use crate::config::Config;
+use crate::domain::Clock;
+use crate::http::body::BodyLimits;
+use crate::http::route::session::Door;
+use crate::http::server::{self, ServerOptions};
+use crate::http::{self, Web};
+use crate::job::{self, Board, Expire, Job, Reconcile, RefreshRevocations};
+use crate::lifecycle::{Ended, Lifecycle};
+use crate::live::{self, Hub, Watch};
+use crate::lock;
+use crate::metrics::Metrics;
+use crate::order::Orders;
+use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
+use crate::session::{Revocations, Tokens};
+use crate::store::mysql;
+use crate::store::redis::{Counters, RedisClient};
+use crate::strategy::{Gear, Strategies};
+
+/// A service that is built and listens, but does not serve yet.
+pub struct App {
+    config: Config,
+    listener: TcpListener,
+    router: axum::Router,
+    workers: Vec<Worker>,
+    lifecycle: Lifecycle,
+    metrics: Metrics,
+    clock: Clock,
+    pool: MySqlPool,
+    addr: SocketAddr,
+}
+
+type Worker = (&'static str, futures::future::BoxFuture<'static, ()>);
+
+impl App {
+    /// Builds every part and opens the listener. Neither database has to be reachable yet.
+    ///
+    /// # Errors
+    /// A sentence for the operator: a URL that cannot be read, a port in use.
+    pub async fn build(config: Config) -> Result<Self, String> {
+        let lifecycle = Lifecycle::new();
+        let metrics = Metrics::new();
+        let clock = Clock::default();
+        let pool = mysql::pool(&config)?;
+        let redis = RedisClient::new(&config)?;
+        let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
+        let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
+        let watch = Watch::new(pool.clone());
+        let lock_redis = lock_redis(&config, &redis)?;
+        let gear = Gear {
+            arbiter: Arbiter::new(pool.clone(), metrics.clone()),
+            pool: pool.clone(),
+            redis: redis.clone(),
+            counters: counters.clone(),
+            lock_redis: Arc::clone(&lock_redis),
+            lease: Duration::from_millis(config.lock.lease_ms),
+        };
+        let purchases = Purchases::new(purchase::Parts {
+            strategies: Strategies::new(&gear),
+            pool: pool.clone(),
+            items: Items::new(pool.clone(), Duration::from_millis(config.purchase.item_age_ms_max)),
+            sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
+            hub: hub.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            tasks: lifecycle.purchases().clone(),
+            admission: Admission::new(config.purchase.in_flight_max, metrics.clone()),
+            deadline: config.purchase_deadline(),
+        });
+        let orders =
+            Orders::new(pool.clone(), counters.clone(), hub.clone(), metrics.clone(), clock.clone());
+        let revocations = Revocations::new(pool.clone());
+        let board = Board::default();
+
+        let jobs: Vec<Arc<dyn Job>> = vec![
+            Arc::new(Expire {
+                orders: orders.clone(),
+                purchases: purchases.clone(),
+                period: Duration::from_millis(config.job.expire_period_ms),
+                batch_max: config.job.expire_batch_max,
+            }),
+            Arc::new(Reconcile::new(
+                pool.clone(),
+                counters.clone(),
+                metrics.clone(),
+                Duration::from_millis(config.job.reconcile_period_ms),
+            )),
+            Arc::new(RefreshRevocations {
+                revocations: revocations.clone(),
+                period: Duration::from_millis(config.session.revocation_period_ms),
+            }),
+        ];
+        let drained = lifecycle.drained();
+        let mut workers: Vec<Worker> = Vec::new();
+        for job in jobs {
+            let name = job.name();
+            let run = job::run(job, board.clone(), metrics.clone(), drained.clone());
+            workers.push((name, Box::pin(run)));
+        }
+        let poll = Duration::from_millis(config.live.poll_ms);
+        workers.push(("watch", Box::pin(watch.clone().run(poll, drained.clone()))));
+        let send = live::send(redis.clone(), outbox, drained.clone());
+        workers.push(("events out", Box::pin(send)));
+        let receive = live::receive(redis.clone(), hub.clone(), drained);
+        workers.push(("events in", Box::pin(receive)));
+
+        let listener = TcpListener::bind(config.http.addr)
+            .await
+            .map_err(|error| cannot_listen(config.http.addr, &error))?;
+        let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let web = Web::new(http::Parts {
+            purchases,
+            orders,
+            pool: pool.clone(),
+            redis,
+            counters,
+            hub,
+            watch,
+            tokens: Tokens::new(&config.secret, &config.secret_previous),
+            revocations,
+            door: Door::new(config.session.hashing_max),
+            board,
+            lock_stats: vec![lock_redis],
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            lifecycle: lifecycle.clone(),
+            body_limits: BodyLimits {
+                bytes_max: config.http.body_bytes_max,
+                timeout: Duration::from_millis(config.http.body_timeout_ms),
+            },
+            token_life: Duration::from_secs(u64::from(config.session.token_hours) * 3_600),
+            cookie_secure: config.http.cookie_secure,
+            demo_accounts: config.demo_accounts,
+            static_dir: config.http.static_dir.clone(),
+        });
+        let router = http::router(web);
+        Ok(Self { config, listener, router, workers, lifecycle, metrics, clock, pool, addr })
+    }
+
+    /// Where it listens; the port is real even when the configuration said 0.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The wall clock that the service goes by, for tests to move.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    /// The stop signal and the tasks.
+    #[must_use]
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.lifecycle.clone()
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub fn pool(&self) -> MySqlPool {
+        self.pool.clone()
+    }
+
+    /// Serves until the lifecycle stops and everything has finished, or the bound is over.
+    pub async fn serve(self) -> Ended {
+        for (name, work) in self.workers {
+            self.lifecycle.worker(name, work);
+        }
+        let options = ServerOptions {
+            connections_max: self.config.http.connections_max,
+            head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
+        };
+        let server =
+            server::serve(self.listener, self.router, options, self.lifecycle.clone(), self.metrics);
+        let acceptor = tokio::spawn(server);
+        let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
+        let ended = self.lifecycle.run_until_stopped(bound).await;
+        acceptor.abort();
+        self.pool.close().await;
+        ended
+    }
+}
+
+fn lock_redis(
+    config: &Config,
+    redis: &RedisClient,
+) -> Result<Arc<dyn lock::Mutex>, String> {
+    let prefix = &config.redis.prefix;
+    // Its tasks give back what was dropped; they end with the last guard, not with the service.
+    let mutex = lock::redis::token::mutex(redis.shared(), prefix, &TaskTracker::new())
+        .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
+    Ok(Arc::new(mutex))
+}
+
+fn cannot_listen(addr: SocketAddr, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        return format!(
+            "something else listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
+        );
+    }
+    format!("cannot listen on {addr}: {error}")
+}

@@ -1,0 +1,208 @@
+//! The second line of defence, and the only place that writes an order or takes stock.
+//!
+//! Whatever a gate decided, an order exists only when one InnoDB transaction has inserted it,
+//! counted it against the buyer's limit, written the movement and taken the stock with a
+//! condition (`transaction.rs`). Gates may lie, vanish or restart: nothing is oversold.
+//!
+//! For lab items the arbiter can be off. Then the same order is written with the bare stock write
+//! of the strategy's textbook form (`bare.rs`), and the gate has to carry correctness alone.
+//!
+//! Three endings of an attempt matter (`attempt` below): *done*; *again* (rolled back for a
+//! passing reason, so the whole transaction is tried again, a bounded number of times); and
+//! *commit lost* (the connection died after COMMIT was sent: `settle` asks the ledger).
+
+mod bare;
+mod transaction;
+
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+
+use crate::domain::outcome::Dependency;
+use crate::domain::{ArbiterMode, Order, OrderStatus, Purchase, Refusal, Unavailable};
+use crate::metrics::Metrics;
+use crate::store::mysql::{Fault, orders};
+
+pub use bare::Bare;
+pub use transaction::Fence;
+
+/// How often a whole transaction is tried.
+pub const ATTEMPTS_MAX: u32 = 4;
+/// How often the ledger is asked about a COMMIT whose answer was lost.
+pub const SETTLE_ATTEMPTS_MAX: u32 = 5;
+/// The longest pause before the second try; it doubles from try to try, and is jittered.
+const PAUSE_FIRST: Duration = Duration::from_millis(4);
+
+/// What a gate hands over.
+#[derive(Clone, Debug)]
+pub struct Write<'a> {
+    /// The purchase that the gate let through.
+    pub purchase: &'a Purchase,
+    /// The token of the item's lock, if the gate holds it.
+    pub fence: Option<Fence>,
+    /// The version that the gate saw, if it compares versions.
+    pub version_seen: Option<u64>,
+    /// The textbook's own stock write, for when the arbiter is off.
+    pub bare: Bare,
+}
+
+/// How the ledger judged a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The order is durable.
+    Sold(Order),
+    /// An earlier request with this key already became this order; nothing changed now.
+    Replayed(Order),
+    /// Nothing changed.
+    Refused(Refusal),
+    /// The stock changed since the gate looked (only with `version_seen`); nothing changed.
+    Stale,
+    /// A later holder of the item's lock has written since; nothing changed.
+    Fenced {
+        /// The highest token that was accepted.
+        accepted: u64,
+    },
+    /// Nothing changed; try again later.
+    Unavailable(Unavailable),
+    /// The COMMIT's answer was lost and the ledger cannot be asked now.
+    Unknown,
+}
+
+/// The arbiter. Clones share the pool and the counters.
+#[derive(Clone, Debug)]
+pub struct Arbiter {
+    pool: MySqlPool,
+    metrics: Metrics,
+}
+
+/// How one try of the transaction ended.
+enum Attempt {
+    Done(Verdict),
+    /// Rolled back for a passing reason.
+    Again(Fault),
+    /// COMMIT was sent and not answered.
+    CommitLost,
+}
+
+impl Arbiter {
+    /// An arbiter over the ledger's pool.
+    #[must_use]
+    pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
+        Self { pool, metrics }
+    }
+
+    /// Writes the order and takes the stock, or says why not. Never leaves half an order.
+    pub async fn write(&self, write: &Write<'_>) -> Verdict {
+        let mut fault = Fault::Transient;
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                self.metrics.arbiter_retries.inc();
+                pause(attempt).await;
+            }
+            match self.attempt(write).await {
+                Attempt::Done(verdict) => return self.count(write, verdict),
+                Attempt::Again(why) => fault = why,
+                Attempt::CommitLost => match self.settle(write.purchase).await {
+                    Some(Some(order)) => return Verdict::Sold(order),
+                    Some(None) => fault = Fault::Connection,
+                    None => return Verdict::Unknown,
+                },
+            }
+        }
+        Verdict::Unavailable(match fault {
+            Fault::Transient => Unavailable::Contended,
+            _ => Unavailable::Dependency(Dependency::Mysql),
+        })
+    }
+
+    async fn attempt(&self, write: &Write<'_>) -> Attempt {
+        let Ok(mut connection) = self.pool.acquire().await else {
+            return Attempt::Again(Fault::Connection);
+        };
+        match transaction::run(&mut connection, write).await {
+            Ok(attempt) => attempt,
+            Err(error) => self.after_error(write, &error).await,
+        }
+    }
+
+    /// Sorts an error that came before COMMIT was sent; the transaction is rolled back already.
+    async fn after_error(&self, write: &Write<'_>, error: &sqlx::Error) -> Attempt {
+        let purchase = write.purchase;
+        match Fault::of(error) {
+            // Two unique keys can be taken: the order's id (our own earlier try went through) and
+            // the request's key (an earlier request did). Both are found by the key.
+            Fault::Duplicate => match self.find(purchase).await {
+                Ok(Some(order)) => Attempt::Done(replay(purchase, order)),
+                Ok(None) => Attempt::Again(Fault::Transient),
+                Err(_) => Attempt::Again(Fault::Connection),
+            },
+            Fault::CheckViolated => {
+                let limit = purchase.item.per_buyer_limit;
+                Attempt::Done(Verdict::Refused(Refusal::LimitReached { limit }))
+            }
+            fault @ (Fault::Transient | Fault::Connection) => Attempt::Again(fault),
+            Fault::Other => {
+                tracing::error!(%error, item = %purchase.item.id, "the ledger refused an order");
+                Attempt::Done(Verdict::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
+            }
+        }
+    }
+
+    /// Finds out what became of a COMMIT whose answer was lost: `Some(Some(order))` it happened,
+    /// `Some(None)` it did not and never will, `None` the ledger cannot be asked.
+    ///
+    /// The read locks, so it waits for a transaction that still holds the row: a COMMIT that is
+    /// only slow is not mistaken for one that failed.
+    async fn settle(&self, purchase: &Purchase) -> Option<Option<Order>> {
+        self.metrics.arbiter_commits_lost.inc();
+        for attempt in 1..=SETTLE_ATTEMPTS_MAX {
+            match transaction::find_locking(&self.pool, purchase).await {
+                Ok(found) => return Some(found),
+                Err(error) => tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet"),
+            }
+            pause(attempt + 2).await;
+        }
+        None
+    }
+
+    async fn find(&self, purchase: &Purchase) -> sqlx::Result<Option<Order>> {
+        orders::find_by_key(&self.pool, purchase.buyer, purchase.item.id, &purchase.key).await
+    }
+
+    /// A gate that lets too much through is visible even when nothing went wrong.
+    fn count(&self, write: &Write<'_>, verdict: Verdict) -> Verdict {
+        let why = match &verdict {
+            Verdict::Refused(refusal) => refusal.code(),
+            Verdict::Stale => "stale",
+            Verdict::Fenced { .. } => "fenced",
+            _ => return verdict,
+        };
+        self.metrics.arbiter_refused(write.purchase.strategy, why);
+        verdict
+    }
+}
+
+/// What a retry with the key of `order` is answered.
+#[must_use]
+pub fn replay(purchase: &Purchase, order: Order) -> Verdict {
+    if order.id == purchase.order_id {
+        Verdict::Sold(order)
+    } else if order.quantity == purchase.quantity {
+        Verdict::Replayed(order)
+    } else {
+        Verdict::Refused(Refusal::KeyReused { order_id: order.id })
+    }
+}
+
+/// The state in which the arbiter writes an order.
+const WRITTEN_AS: OrderStatus = OrderStatus::Pending;
+
+fn is_guarded(purchase: &Purchase) -> bool {
+    purchase.item.arbiter == ArbiterMode::On
+}
+
+/// Full jitter over a doubling bound.
+async fn pause(attempt: u32) {
+    let bound = PAUSE_FIRST * 2_u32.pow(attempt.min(8));
+    tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+}

@@ -1,0 +1,207 @@
+//! The one transaction: order, limit, movement, and the stock last, so that the hot row is locked
+//! for the shortest time.
+//!
+//! READ COMMITTED and by primary key only: no gap locks, and every condition is judged on the
+//! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
+
+use sqlx::{Connection, MySqlConnection, MySqlPool, Row};
+
+use super::{Attempt, Verdict, WRITTEN_AS, Write, bare, is_guarded};
+use crate::domain::order::MovementReason;
+use crate::domain::{Order, Purchase, Refusal};
+use crate::store::mysql::{Fault, orders};
+
+/// A lock's token together with the counter that it comes from: tokens of different backends
+/// cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Names the counter, at most 32 characters.
+    pub backend: &'static str,
+    /// The token.
+    pub token: u64,
+}
+
+/// One try. `Err` means that nothing was committed and the transaction was rolled back.
+pub(super) async fn run(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<Attempt> {
+    let mut transaction = connection.begin().await?;
+    let refusal = match fill(&mut transaction, write).await {
+        Ok(refusal) => refusal,
+        Err(error) => {
+            // When even this fails the connection is dead, and the server rolls back by itself.
+            let _ = transaction.rollback().await;
+            return Err(error);
+        }
+    };
+    if let Some(verdict) = refusal {
+        transaction.rollback().await?;
+        return Ok(Attempt::Done(verdict));
+    }
+    match transaction.commit().await {
+        Ok(()) => {
+            let token = write.fence.map(|fence| fence.token);
+            Ok(Attempt::Done(Verdict::Sold(write.purchase.order(WRITTEN_AS, token))))
+        }
+        Err(error) if Fault::of(&error) == Fault::Transient => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, order = %write.purchase.order_id, "a COMMIT was not answered");
+            Ok(Attempt::CommitLost)
+        }
+    }
+}
+
+/// All statements before COMMIT. `Some` is a refusal that must be rolled back.
+async fn fill(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<Option<Verdict>> {
+    let purchase = write.purchase;
+    if !is_guarded(purchase) {
+        insert_order(connection, write).await?;
+        insert_movement(connection, purchase).await?;
+        return bare::take(connection, purchase, &write.bare).await;
+    }
+    if let Some(fence) = write.fence
+        && let Some(accepted) = raise_fence(connection, purchase, fence).await?
+    {
+        return Ok(Some(Verdict::Fenced { accepted }));
+    }
+    insert_order(connection, write).await?;
+    count_buyer(connection, purchase).await?;
+    insert_movement(connection, purchase).await?;
+    take_stock(connection, write).await
+}
+
+/// Raises the accepted fence; answers the accepted one when `fence` is below it.
+async fn raise_fence(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    fence: Fence,
+) -> sqlx::Result<Option<u64>> {
+    let item = purchase.item.id.get();
+    let raised = sqlx::query("UPDATE fences SET fence = ? WHERE item_id = ? AND backend = ? AND fence <= ?")
+        .bind(fence.token)
+        .bind(item)
+        .bind(fence.backend)
+        .bind(fence.token)
+        .execute(&mut *connection)
+        .await?;
+    if raised.rows_affected() == 1 {
+        return Ok(None);
+    }
+    // The row is missing (the item's first write under this backend) or holds a later token.
+    let first = sqlx::query("INSERT IGNORE INTO fences (item_id, backend, fence) VALUES (?, ?, ?)")
+        .bind(item)
+        .bind(fence.backend)
+        .bind(fence.token)
+        .execute(&mut *connection)
+        .await?;
+    if first.rows_affected() == 1 {
+        return Ok(None);
+    }
+    let row = sqlx::query("SELECT fence FROM fences WHERE item_id = ? AND backend = ?")
+        .bind(item)
+        .bind(fence.backend)
+        .fetch_one(&mut *connection)
+        .await?;
+    row.try_get("fence").map(Some)
+}
+
+async fn insert_order(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<()> {
+    let purchase = write.purchase;
+    sqlx::query(
+        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+         fence, request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(purchase.order_id.to_string())
+    .bind(purchase.item.id.get())
+    .bind(purchase.buyer.get())
+    .bind(purchase.quantity.units())
+    .bind(purchase.amount.cents())
+    .bind(WRITTEN_AS.word())
+    .bind(purchase.strategy)
+    .bind(write.fence.map(|fence| fence.token))
+    .bind(purchase.key.as_str())
+    .bind(purchase.created_at)
+    .bind(purchase.expires_at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Counts the units against the buyer's limit; the table's CHECK refuses the unit too many.
+async fn count_buyer(connection: &mut MySqlConnection, purchase: &Purchase) -> sqlx::Result<()> {
+    let (units, limit) = (purchase.quantity.units(), purchase.item.per_buyer_limit);
+    sqlx::query(
+        "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, ?, ?, ?) \
+         ON DUPLICATE KEY UPDATE bought = bought + ?, allowed = ?",
+    )
+    .bind(purchase.item.id.get())
+    .bind(purchase.buyer.get())
+    .bind(units)
+    .bind(limit)
+    .bind(units)
+    .bind(limit)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn insert_movement(connection: &mut MySqlConnection, purchase: &Purchase) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
+         VALUES (?, ?, ?, ?, ?)",
+    )
+    .bind(purchase.item.id.get())
+    .bind(purchase.order_id.to_string())
+    .bind(MovementReason::Sold.word())
+    .bind(-purchase.quantity.signed())
+    .bind(purchase.created_at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The condition that nothing gets past.
+async fn take_stock(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<Option<Verdict>> {
+    let (item, units) = (write.purchase.item.id.get(), write.purchase.quantity.signed());
+    let statement = match write.version_seen {
+        None => {
+            "UPDATE stock SET available = available - ?, version = version + 1 \
+             WHERE item_id = ? AND available >= ?"
+        }
+        Some(_) => {
+            "UPDATE stock SET available = available - ?, version = version + 1 \
+             WHERE item_id = ? AND available >= ? AND version = ?"
+        }
+    };
+    let mut update = sqlx::query(statement).bind(units).bind(item).bind(units);
+    if let Some(version) = write.version_seen {
+        update = update.bind(version);
+    }
+    if update.execute(&mut *connection).await?.rows_affected() == 1 {
+        return Ok(None);
+    }
+    let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
+        .bind(item)
+        .fetch_optional(&mut *connection)
+        .await?;
+    let available = row.map(|row| row.try_get::<i64, _>("available")).transpose()?;
+    Ok(Some(match available {
+        None => Verdict::Refused(Refusal::ItemNotFound),
+        Some(left) if left >= units && write.version_seen.is_some() => Verdict::Stale,
+        Some(_) => Verdict::Refused(Refusal::SoldOut),
+    }))
+}
+
+/// Finds a purchase's order by its key, waiting for a transaction that still holds the row.
+pub(super) async fn find_locking(pool: &MySqlPool, purchase: &Purchase) -> sqlx::Result<Option<Order>> {
+    let statement = format!(
+        "SELECT {} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ? FOR UPDATE",
+        orders::COLUMNS
+    );
+    // Autocommit: the lock goes as soon as it was had.
+    let row = sqlx::query(&statement)
+        .bind(purchase.buyer.get())
+        .bind(purchase.item.id.get())
+        .bind(purchase.key.as_str())
+        .fetch_optional(pool)
+        .await?;
+    row.as_ref().map(orders::read).transpose()
+}

@@ -1,0 +1,73 @@
+//! `seckill audit`: the invariants, from the ledger.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use seckill::domain::ItemId;
+use seckill::domain::audit::{Report, judge};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::{self, audit};
+use seckill::store::redis::{Counters, RedisClient};
+
+use super::Ended;
+
+/// Which items.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// One item; all of them if it is left out.
+    #[arg(long, value_parser = parse_item)]
+    item: Option<ItemId>,
+}
+
+/// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could
+/// be read, since an audit of nothing proves nothing.
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+    let config = super::settings(file)?;
+    let pool = mysql::pool(&config)?;
+    let unreadable = |error: sqlx::Error| format!("the ledger could not be read: {error}");
+    let items = match arguments.item {
+        Some(item) => vec![item],
+        None => audit::item_ids(&pool).await.map_err(unreadable)?,
+    };
+    // Redis only adds I7, and the audit must not need it.
+    let counters = RedisClient::new(&config)
+        .ok()
+        .map(|redis| Counters::new(redis, pool.clone(), Metrics::new()));
+    let mut broken = 0;
+    let mut read = 0;
+    for item in items {
+        let Some(mut facts) = audit::facts(&pool, item).await.map_err(unreadable)? else {
+            return Err(format!("there is no item {item}"));
+        };
+        if let Some(counters) = &counters {
+            let counter = counters.peek(item).await.ok().flatten();
+            facts.redis_available = counter.map(|counter| counter.available);
+        }
+        let report = judge(facts);
+        print(&report);
+        read += 1;
+        broken += usize::from(!report.is_clean());
+    }
+    if read == 0 {
+        return Err("there is no item to audit".to_owned());
+    }
+    println!("{read} items audited, {broken} broken");
+    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print(report: &Report) {
+    let verdict = if report.is_clean() { "clean" } else { "BROKEN" };
+    println!("item {}: {verdict}, {} units oversold", report.facts.item_id, report.units_oversold());
+    for finding in &report.findings {
+        let holds = match finding.holds {
+            Some(true) => "holds ",
+            Some(false) => "BROKEN",
+            None => "   -  ",
+        };
+        println!("  {} {holds}  {}: {}", finding.invariant, finding.claim, finding.detail);
+    }
+}
+
+fn parse_item(text: &str) -> Result<ItemId, String> {
+    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
+}

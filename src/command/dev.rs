@@ -1,0 +1,162 @@
+//! `seckill dev`: private servers, a demo sale, and the service, in one process. Ctrl-C stops
+//! everything that it started and nothing else.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use seckill::app::App;
+use seckill::config::{Config, Secret};
+use seckill::dev::Servers;
+use seckill::session::{Role, password};
+use seckill::store::mysql::{self, users};
+use time::OffsetDateTime;
+
+use super::{Ended, seed, serve};
+
+/// The demo accounts. They are marked in the database, and nothing but this command lets them
+/// sign in.
+const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
+    [("demo", "demo-password", Role::Buyer), ("operator", "operator-password", Role::Admin)];
+
+/// Starts everything and serves until a signal.
+pub async fn run(file: Option<&Path>) -> Ended {
+    // Not the file of an earlier run: its addresses are gone with its servers.
+    let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
+    super::start_logging(&config)?;
+    let dir = config.data.dir.clone();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    if config.secret.is_empty() {
+        config.secret = Secret::new(secret(&dir.join("secret"))?);
+    }
+    let servers = start_servers(&mut config, &dir).await?;
+    let served = serve_shop(config, &dir, servers.as_ref()).await;
+    if let Some(servers) = servers {
+        // The addresses in it are gone.
+        let _ = fs::remove_file(dir.join("env"));
+        say("stopping the private servers");
+        servers.stop().await;
+    }
+    served
+}
+
+/// Private servers for whichever address is not configured; none when both are.
+async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers>, String> {
+    match (config.database_url.is_empty(), config.redis_url.is_empty()) {
+        (false, false) => {
+            say("using DATABASE_URL and REDIS_URL; no server is started");
+            Ok(None)
+        }
+        (true, true) => {
+            say("starting a private database and a private Redis");
+            let servers = Servers::start(dir).await.map_err(|error| error.to_string())?;
+            say(&format!("{}, {}", servers.mysql.version(), servers.redis.version()));
+            config.database_url = Secret::new(servers.mysql.url());
+            config.redis_url = Secret::new(servers.redis.url());
+            Ok(Some(servers))
+        }
+        _ => Err("set both DATABASE_URL and REDIS_URL, or neither".to_owned()),
+    }
+}
+
+async fn serve_shop(mut config: Config, dir: &Path, servers: Option<&Servers>) -> Ended {
+    let pool = mysql::pool(&config)?;
+    mysql::migrate(&config, &pool).await?;
+    // Their passwords are known to everyone, so they work for this machine alone.
+    config.demo_accounts = config.http.addr.ip().is_loopback();
+    if config.demo_accounts {
+        make_demo_accounts(&pool).await?;
+    }
+    pool.close().await;
+    if seed::seed(&config).await? {
+        say("made the demo sales");
+    }
+    let app = App::build(config.clone()).await?;
+    let url = format!("http://{}", app.addr());
+    write_env(&dir.join("env"), &url, &config)?;
+    greet(&url, &config);
+    let Some(servers) = servers else { return serve::until_stopped(app).await };
+    let lifecycle = app.lifecycle();
+    tokio::select! {
+        ended = serve::until_stopped(app) => ended,
+        error = servers.ended() => {
+            lifecycle.stop();
+            Err(error.to_string())
+        }
+    }
+}
+
+async fn make_demo_accounts(pool: &sqlx::MySqlPool) -> Result<(), String> {
+    for (name, password, role) in DEMO_ACCOUNTS {
+        let hash = password::hash(password).ok_or("a password could not be hashed")?;
+        let account = users::NewAccount {
+            username: name,
+            username_folded: name,
+            password_hash: &hash,
+            role: role.word(),
+            demo: true,
+        };
+        users::create(pool, &account, OffsetDateTime::now_utc())
+            .await
+            .map_err(|error| format!("the demo accounts could not be made: {error}"))?;
+    }
+    Ok(())
+}
+
+fn greet(url: &str, config: &Config) {
+    println!();
+    println!("  Seckill is open:  {url}");
+    if config.demo_accounts {
+        for (name, password, role) in DEMO_ACCOUNTS {
+            println!("  demo account:     {name} / {password}  ({})", role.word());
+        }
+    }
+    println!("  a load test:      make loadtest   (in a second terminal)");
+    println!("  stop:             Ctrl-C");
+    println!();
+}
+
+fn say(line: &str) {
+    println!("seckill: {line}");
+}
+
+/// The secret of this data directory, made when there is none.
+fn secret(path: &Path) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("cannot keep a secret in {}: {error}", path.display());
+    match fs::read_to_string(path) {
+        Ok(secret) => Ok(secret.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let secret: String =
+                rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect();
+            write_private(path, &secret).map_err(failed)?;
+            Ok(secret)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// What a second terminal needs, one `KEY=value` a line.
+fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
+    let text = format!(
+        "SECKILL_URL={url}\nDATABASE_URL={}\nREDIS_URL={}\nSECKILL_SECRET={}\n",
+        config.database_url.reveal(),
+        config.redis_url.reveal(),
+        config.secret.reveal()
+    );
+    write_private(path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// Writes a file that only its owner can read, in one step.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    let _ = fs::remove_file(&fresh);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
+}

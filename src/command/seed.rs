@@ -1,0 +1,109 @@
+//! `seckill seed`: a demo sale that is open now.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use seckill::config::Config;
+use seckill::domain::{ArbiterMode, Cents, ItemKind, SaleWindow};
+use seckill::store::mysql::{self, items};
+use sqlx::MySqlPool;
+use time::{Duration, OffsetDateTime};
+
+use super::Ended;
+
+/// Makes the demo sales unless a sale of the shop can be bought from now.
+pub async fn run(file: Option<&Path>) -> Ended {
+    let config = super::settings(file)?;
+    super::start_logging(&config)?;
+    let made = seed(&config).await?;
+    println!("{}", if made { "made the demo sales" } else { "a sale is open already" });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether demo sales were made.
+pub async fn seed(config: &Config) -> Result<bool, String> {
+    let pool = mysql::pool(config)?;
+    let seeded = make_sales(&pool).await;
+    pool.close().await;
+    seeded.map_err(|error| format!("the demo sales could not be made: {error}"))
+}
+
+async fn make_sales(pool: &MySqlPool) -> sqlx::Result<bool> {
+    let now = OffsetDateTime::now_utc();
+    let listed = items::list_shop(pool, now).await?;
+    let open = |stocked: &items::StockedItem| {
+        let left = stocked.item.window.ends_at() - now;
+        stocked.available > 0 && stocked.item.window.starts_at() <= now && left > Duration::HOUR
+    };
+    if listed.iter().any(open) {
+        return Ok(false);
+    }
+    for demo in demos() {
+        if let Some(new) = demo.item(now) {
+            items::create(pool, &new, now).await?;
+        }
+    }
+    Ok(true)
+}
+
+struct Demo {
+    name: &'static str,
+    description: &'static str,
+    price_cents: i64,
+    stock: i64,
+    starts_in: Duration,
+    lasts: Duration,
+    limit: u32,
+}
+
+impl Demo {
+    fn item(&self, now: OffsetDateTime) -> Option<items::NewItem> {
+        let starts_at = now + self.starts_in;
+        Some(items::NewItem {
+            name: self.name.to_owned(),
+            description: self.description.to_owned(),
+            image_url: None,
+            price: Cents::new(self.price_cents)?,
+            stock: self.stock,
+            window: SaleWindow::new(starts_at, starts_at + self.lasts)?,
+            per_buyer_limit: self.limit,
+            hold_seconds: 300,
+            strategy: "lock-redis".to_owned(),
+            kind: ItemKind::Shop,
+            arbiter: ArbiterMode::On,
+        })
+    }
+}
+
+/// One to buy at once, one to wait for, one that is gone in a moment.
+fn demos() -> [Demo; 3] {
+    [
+        Demo {
+            name: "Aurora desk lamp",
+            description: "A lamp that wakes up before you do: forty shades of morning, one dial.",
+            price_cents: 4_900,
+            stock: 500,
+            starts_in: -Duration::MINUTE,
+            lasts: Duration::days(7),
+            limit: 2,
+        },
+        Demo {
+            name: "Tidewater mechanical keyboard",
+            description: "Seventy-five keys, gasket mounted, quiet enough for a shared room.",
+            price_cents: 12_900,
+            stock: 100,
+            starts_in: Duration::minutes(10),
+            lasts: Duration::days(7),
+            limit: 1,
+        },
+        Demo {
+            name: "Kiln No. 4 teapot",
+            description: "Thrown by hand, three of them, never made again.",
+            price_cents: 8_800,
+            stock: 3,
+            starts_in: -Duration::MINUTE,
+            lasts: Duration::days(7),
+            limit: 1,
+        },
+    ]
+}

@@ -1,0 +1,41 @@
+//! `seckill serve`: one instance of the service.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use seckill::app::App;
+use seckill::lifecycle::Ended as Run;
+
+use super::Ended;
+
+/// Serves until a signal. Exit 0 after a clean stop, 1 after one that was cut short or a crash.
+pub async fn run(file: Option<&Path>) -> Ended {
+    let config = super::settings(file)?;
+    if config.secret.is_empty() {
+        return Err("SECKILL_SECRET is not set: at least 32 random characters, the same on every instance".to_owned());
+    }
+    super::start_logging(&config)?;
+    let app = App::build(config).await?;
+    tracing::info!("serving http://{}", app.addr());
+    until_stopped(app).await
+}
+
+/// Serves until a signal; a second one stops hard.
+pub async fn until_stopped(app: App) -> Ended {
+    let lifecycle = app.lifecycle();
+    let ended = tokio::select! {
+        ended = app.serve() => ended,
+        heard = lifecycle.second_signal() => {
+            heard.map_err(|error| format!("signals cannot be heard: {error}"))?;
+            Run::Cut
+        }
+    };
+    match ended {
+        Run::Clean => {
+            tracing::info!("stopped; everything accepted is done");
+            Ok(ExitCode::SUCCESS)
+        }
+        Run::Cut => Err("stopped before everything had finished; unknown outcomes are settled by a retry with the same key".to_owned()),
+        Run::Crashed(worker) => Err(format!("the worker {worker:?} ended by itself")),
+    }
+}

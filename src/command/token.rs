@@ -1,0 +1,87 @@
+//! `seckill token`: bearer tokens without a database, for load tests.
+
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::ExitCode;
+
+use seckill::domain::UserId;
+use seckill::session::{Role, Tokens};
+use time::{Duration, OffsetDateTime};
+
+use super::Ended;
+
+/// The most tokens that one call prints.
+const TOKENS_MAX: i64 = 10_000_000;
+
+/// Which tokens.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// One user's id, or a range of them: 7, 1..10 (without 10), 1..=10000.
+    #[arg(long, value_parser = parse_users)]
+    user: RangeInclusive<i64>,
+    /// buyer or admin.
+    #[arg(long, default_value = "buyer", value_parser = parse_role)]
+    role: Role,
+}
+
+/// Prints the tokens, one a line.
+pub fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+    let config = super::settings(file)?;
+    if config.secret.is_empty() {
+        return Err("SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env".to_owned());
+    }
+    let tokens = Tokens::new(&config.secret, &config.secret_previous);
+    let expires_at = OffsetDateTime::now_utc() + Duration::hours(config.session.token_hours.into());
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for user in arguments.user.clone().filter_map(UserId::new) {
+        let line = tokens.sign(user, arguments.role, expires_at);
+        // A reader that has enough closes the pipe.
+        if writeln!(out, "{line}").is_err() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let _ = out.flush();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_users(text: &str) -> Result<RangeInclusive<i64>, String> {
+    let number = |text: &str| {
+        let id = text.parse().ok().and_then(UserId::new);
+        id.map(UserId::get).ok_or_else(|| format!("{text:?} is not a user's id"))
+    };
+    let users = match text.split_once("..") {
+        None => number(text)?..=number(text)?,
+        Some((first, last)) => match last.strip_prefix('=') {
+            Some(last) => number(first)?..=number(last)?,
+            None => number(first)?..=number(last)? - 1,
+        },
+    };
+    let count = users.end().checked_sub(*users.start()).unwrap_or(i64::MAX);
+    if count < 0 {
+        return Err("the range is empty".to_owned());
+    }
+    if count >= TOKENS_MAX {
+        return Err(format!("more than {TOKENS_MAX} tokens"));
+    }
+    Ok(users)
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| "the roles are buyer and admin".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_written_as_in_rust() {
+        assert_eq!(parse_users("7"), Ok(7..=7));
+        assert_eq!(parse_users("1..10"), Ok(1..=9));
+        assert_eq!(parse_users("1..=10000"), Ok(1..=10_000));
+        for bad in ["", "0", "-1", "x", "5..5", "1..=99999999999", "1.."] {
+            assert!(parse_users(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Relations between settings that must hold before anything starts.
+
+use super::{Config, ConfigError};
+
+/// The shortest secret that is taken.
+const SECRET_LENGTH_MIN: usize = 32;
+
+impl Config {
+    /// Refuses settings that are out of range or contradict each other.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let rules = [
+            (
+                self.lifecycle.drain_ms >= self.purchase.deadline_ms,
+                "lifecycle.drain_ms must not be shorter than purchase.deadline_ms, or a stop cuts running purchases off",
+            ),
+            (
+                self.mysql.acquire_timeout_ms < self.purchase.deadline_ms,
+                "mysql.acquire_timeout_ms must be shorter than purchase.deadline_ms, or a full pool looks like an unknown outcome",
+            ),
+            (
+                self.redis.command_timeout_ms < self.purchase.deadline_ms,
+                "redis.command_timeout_ms must be shorter than purchase.deadline_ms, or a slow Redis looks like an unknown outcome",
+            ),
+            (
+                self.lock.lease_ms >= 3 * self.redis.command_timeout_ms,
+                "lock.lease_ms must be at least three times redis.command_timeout_ms, or one slow renewal loses the lock",
+            ),
+            (
+                self.purchase.item_age_ms_max + self.purchase.sold_out_ms <= 1_000,
+                "purchase.item_age_ms_max and purchase.sold_out_ms together must not be above 1000, or a restock is not seen within a second",
+            ),
+            (
+                self.mysql.pool_max >= 2,
+                "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
+            ),
+            (
+                self.http.body_bytes_max >= 1_024,
+                "http.body_bytes_max must be at least 1024, or an item cannot be created",
+            ),
+            (
+                matches!(self.log.format.as_str(), "text" | "json"),
+                "log.format must be text or json",
+            ),
+            (
+                [&self.secret, &self.secret_previous]
+                    .iter()
+                    .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN),
+                "secret and secret_previous must have at least 32 characters",
+            ),
+            (
+                !self.redis.prefix.contains(['{', '}']),
+                "redis.prefix must not contain braces: they choose the cluster's slot",
+            ),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            Some((_, sentence)) => Err(ConfigError::Contradiction((*sentence).to_owned())),
+            None => Ok(()),
+        }
+    }
+}

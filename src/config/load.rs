@@ -1,0 +1,171 @@
+//! Defaults, then a file, then the environment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::Config;
+
+/// The commented defaults.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// Why the settings cannot be used, in a sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file or a variable could not be read or understood.
+    #[error("{0}")]
+    Unreadable(String),
+    /// Two settings contradict each other, or one is out of its range.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+impl Config {
+    /// Reads the defaults, `file` if given, and the variables `environment`; checks relations.
+    ///
+    /// # Errors
+    /// A sentence naming the key or variable that is wrong.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut table: Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+        let variables = variables_of(&table);
+        if let Some(path) = file {
+            overlay_file(&mut table, path)?;
+        }
+        for (name, text) in environment {
+            overlay_variable(&mut table, &variables, &name, &text)?;
+        }
+        let config: Self = Value::Table(table)
+            .try_into()
+            .map_err(|error| ConfigError::Unreadable(format!("the settings do not fit: {error}")))?;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// Reads a file of `KEY=value` lines, as `seckill dev` writes for a second terminal.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_env_file(path: &Path) -> std::io::Result<Vec<(String, String)>> {
+    let text = std::fs::read_to_string(path)?;
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    Ok(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
+}
+
+/// Where each variable's value stands: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
+fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
+    let mut variables = BTreeMap::new();
+    for (key, value) in defaults {
+        if let Value::Table(section) = value {
+            for inner in section.keys() {
+                let name = format!("SECKILL_{key}_{inner}").to_uppercase();
+                variables.insert(name, vec![key.clone(), inner.clone()]);
+            }
+        } else {
+            variables.insert(format!("SECKILL_{key}").to_uppercase(), vec![key.clone()]);
+        }
+    }
+    for url in ["database_url", "redis_url"] {
+        variables.insert(url.to_uppercase(), vec![url.to_owned()]);
+    }
+    variables
+}
+
+/// Variables with our prefix that are no settings: they speak to `make` and the tests.
+const OTHER_VARIABLES: [&str; 2] = ["SECKILL_WITH", "SECKILL_URL"];
+
+fn overlay_variable(
+    table: &mut Table,
+    variables: &BTreeMap<String, Vec<String>>,
+    name: &str,
+    text: &str,
+) -> Result<(), ConfigError> {
+    let Some(path) = variables.get(name) else {
+        let ours = name.starts_with("SECKILL_")
+            && !name.starts_with("SECKILL_TEST_")
+            && name != "SECKILL_MYSQLD"
+            && !OTHER_VARIABLES.contains(&name);
+        return if ours {
+            Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting")))
+        } else {
+            Ok(())
+        };
+    };
+    let slot = match path.as_slice() {
+        [key] => table.get_mut(key),
+        [section, key] => table.get_mut(section).and_then(|section| section.get_mut(key)),
+        _ => None,
+    };
+    let slot = slot.expect("variables_of names existing keys");
+    *slot = match slot {
+        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| {
+            ConfigError::Unreadable(format!("{name} must be a whole number, not {text:?}"))
+        })?),
+        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| {
+            ConfigError::Unreadable(format!("{name} must be true or false, not {text:?}"))
+        })?),
+        _ => Value::String(text.to_owned()),
+    };
+    Ok(())
+}
+
+fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        ConfigError::Unreadable(format!("the file {} cannot be used: {why}", path.display()))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let file: Table = toml::from_str(&text).map_err(|error| unreadable(&error))?;
+    for (key, value) in file {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(section)), Value::Table(overrides)) => section.extend(overrides),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(pairs: &[(&str, &str)]) -> Result<Config, String> {
+        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Config::load(None, pairs).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_fit_and_the_environment_wins() {
+        let config = load(&[("SECKILL_HTTP_ADDR", "127.0.0.1:9"), ("SECKILL_MYSQL_POOL_MAX", "3")])
+            .expect("good settings");
+        assert_eq!(config.http.addr.port(), 9);
+        assert_eq!(config.mysql.pool_max, 3);
+        assert_eq!(config.redis.prefix, "seckill:");
+    }
+
+    #[test]
+    fn a_misspelt_variable_or_a_bad_value_is_named() {
+        let misspelt = load(&[("SECKILL_HTP_ADDR", "x")]).expect_err("no such setting");
+        assert!(misspelt.contains("SECKILL_HTP_ADDR"), "{misspelt}");
+        let bad = load(&[("SECKILL_MYSQL_POOL_MAX", "many")]).expect_err("not a number");
+        assert!(bad.contains("SECKILL_MYSQL_POOL_MAX"), "{bad}");
+    }
+
+    #[test]
+    fn contradictions_name_both_keys() {
+        let error = load(&[("SECKILL_LIFECYCLE_DRAIN_MS", "1000")]).expect_err("drain too short");
+        assert!(error.contains("lifecycle.drain_ms") && error.contains("purchase.deadline_ms"));
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        let secret = "0123456789012345678901234567890123456789";
+        let config = load(&[("SECKILL_SECRET", secret)]).expect("good settings");
+        assert!(!format!("{config:?}").contains(secret));
+    }
+}

@@ -1,0 +1,154 @@
+//! Every setting: [`Config`] mirrors `defaults.toml`, which documents each key.
+//!
+//! Defaults are compiled in, an optional TOML file overrides them, environment variables override
+//! both. Settings that contradict each other refuse to start (`check.rs`).
+
+mod check;
+mod load;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+pub use load::{ConfigError, DEFAULTS, read_env_file};
+
+/// All settings; sections and keys as in `defaults.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "defaults.toml documents every key, and it is what people read")]
+pub struct Config {
+    pub secret: Secret,
+    pub secret_previous: Secret,
+    pub database_url: Secret,
+    pub redis_url: Secret,
+    pub http: Http,
+    pub mysql: Mysql,
+    pub redis: Redis,
+    pub session: Session,
+    pub purchase: Purchase,
+    pub lock: Lock,
+    pub job: Job,
+    pub live: Live,
+    pub lifecycle: Lifecycle,
+    pub data: Data,
+    pub log: Log,
+    /// Whether demo accounts may sign in. No file or variable sets it: only `seckill dev` does.
+    #[serde(skip)]
+    pub demo_accounts: bool,
+}
+
+/// A string that never shows in logs, errors or debug output.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a string.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The string itself; name this call in review.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether nothing was set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.0.is_empty() { "(none)" } else { "(hidden)" })
+    }
+}
+
+/// Declares the structs of the sections; the meaning of each key stands in `defaults.toml`.
+macro_rules! sections {
+    ($($name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {$(
+        #[doc = concat!("Section of `defaults.toml`: ", stringify!($name), ".")]
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(missing_docs, reason = "defaults.toml documents every key, and it is what people read")]
+        pub struct $name { $(pub $field: $type),+ }
+    )+};
+}
+
+sections! {
+    Http {
+        addr: SocketAddr,
+        connections_max: usize,
+        head_timeout_ms: u64,
+        body_timeout_ms: u64,
+        body_bytes_max: usize,
+        static_dir: PathBuf,
+        cookie_secure: bool,
+    }
+    Mysql {
+        pool_max: u32,
+        acquire_timeout_ms: u64,
+        lock_wait_timeout_seconds: u32,
+    }
+    Redis {
+        prefix: String,
+        command_timeout_ms: u64,
+    }
+    Session {
+        token_hours: u32,
+        revocation_period_ms: u64,
+        hashing_max: usize,
+    }
+    Purchase {
+        in_flight_max: usize,
+        deadline_ms: u64,
+        item_age_ms_max: u64,
+        sold_out_ms: u64,
+    }
+    Lock {
+        lease_ms: u64,
+    }
+    Job {
+        expire_period_ms: u64,
+        expire_batch_max: u32,
+        reconcile_period_ms: u64,
+    }
+    Live {
+        poll_ms: u64,
+        streams_max: usize,
+    }
+    Lifecycle {
+        drain_ms: u64,
+    }
+    Data {
+        dir: PathBuf,
+    }
+    Log {
+        filter: String,
+        format: String,
+    }
+}
+
+impl Config {
+    /// The commented defaults alone, as tests start from.
+    ///
+    /// # Panics
+    /// Never: a unit test reads the same text.
+    #[must_use]
+    pub fn defaults() -> Self {
+        toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
+    }
+
+    /// How long a buyer waits for an answer.
+    #[must_use]
+    pub fn purchase_deadline(&self) -> Duration {
+        Duration::from_millis(self.purchase.deadline_ms)
+    }
+}

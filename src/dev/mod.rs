@@ -1,0 +1,90 @@
+//! Private database and Redis servers for `seckill dev`, the tests and the fault tests.
+//!
+//! In reading order:
+//! - [`Servers`]: both servers at once, as `seckill dev` wants them;
+//! - [`MysqlServer`]: MariaDB, or real MySQL when `SECKILL_MYSQLD` names one;
+//! - [`RedisServer`]: Redis with an append-only file;
+//! - `guardian`: the small shell that owns a server, so that it never outlives us;
+//! - `home`: the directory of one server: its log (which is also its lock), secrets, markers;
+//! - `temporary`: directories that go when we go;
+//! - `ports`, `program`, `error`: free ports, finding binaries, and sentences for people.
+//!
+//! Promises that hold for every server started here:
+//! - it listens on loopback and on a unix socket in a directory that only we can enter, and wants
+//!   a random password on both;
+//! - it ends when we end, even by `kill -9`, because its guardian sees our pipe close;
+//! - Ctrl-C in the terminal does not reach it, so the service drains first and the servers stop last;
+//! - it never touches a server, a configuration or a data directory that is not ours.
+
+mod error;
+mod guardian;
+mod home;
+mod mysql;
+mod ports;
+mod program;
+mod redis;
+mod temporary;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use self::error::StartError;
+pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
+pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
+
+/// A database server and a Redis server that belong together.
+#[derive(Debug)]
+pub struct Servers {
+    /// The ledger's database server.
+    pub mysql: MysqlServer,
+    /// The gates' Redis server.
+    pub redis: RedisServer,
+}
+
+impl Servers {
+    /// Starts both servers at the same time, with their data in `data_dir/mysql` and
+    /// `data_dir/redis`, and returns once both answer. A second start finds the data again.
+    ///
+    /// # Errors
+    /// The sentence of the first server that did not start; the other one is stopped again.
+    pub async fn start(data_dir: &Path) -> Result<Self, StartError> {
+        Self::start_both(
+            MysqlOptions::new(data_dir.join("mysql")),
+            RedisOptions::new(data_dir.join("redis")),
+        )
+        .await
+    }
+
+    /// Starts both servers in throw-away directories, which are removed when the servers end,
+    /// even after a `kill -9` of this process. Meant for tests.
+    ///
+    /// # Errors
+    /// As for [`Servers::start`].
+    pub async fn start_temporary() -> Result<Self, StartError> {
+        Self::start_both(MysqlOptions::temporary(), RedisOptions::temporary()).await
+    }
+
+    /// Stops both servers, Redis and the database at the same time, and returns when they ended.
+    pub async fn stop(&self) {
+        tokio::join!(self.mysql.stop(), self.redis.stop());
+    }
+
+    /// Waits until one of the two servers has ended and tells which, with the end of its log.
+    /// Pending for as long as both run; a running service without them is not worth keeping.
+    pub async fn ended(&self) -> StartError {
+        tokio::select! {
+            error = self.mysql.ended() => error,
+            error = self.redis.ended() => error,
+        }
+    }
+
+    async fn start_both(
+        mysql_options: MysqlOptions,
+        redis_options: RedisOptions,
+    ) -> Result<Self, StartError> {
+        let (mysql, redis) =
+            tokio::try_join!(MysqlServer::start(mysql_options), RedisServer::start(redis_options))?;
+        Ok(Self { mysql, redis })
+    }
+}

@@ -1,0 +1,279 @@
+//! A private MariaDB or MySQL server.
+
+mod access;
+mod flavour;
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use self::access::{Access, is_denial};
+use self::flavour::Flavour;
+use super::error::StartError;
+use super::guardian::Guardian;
+use super::home::Home;
+use super::ports;
+use super::temporary::TemporaryDirectory;
+
+/// The database that every private server has, empty at first.
+pub const DATABASE: &str = "seckill";
+
+/// How long a server may recover before it answers; a large redo log takes its time.
+const START_MAX: Duration = Duration::from_secs(120);
+/// How long one attempt to connect may take.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How often a starting server is asked whether it is ready.
+const READY_POLL: Duration = Duration::from_millis(50);
+/// How often another port is tried when ours was taken between our look and the server's bind.
+const PORT_ATTEMPTS_MAX: u32 = 3;
+
+/// Written before the data directory is made, removed when it is complete.
+const INITIALISING: &str = "initialising";
+/// Written when the data directory is complete; says by which kind of server.
+const READY: &str = "ready";
+
+/// What to start, and where.
+#[derive(Clone, Debug, Default)]
+pub struct MysqlOptions {
+    /// The directory for data, log, socket and password, made when it is missing; `None` makes a
+    /// new one that is removed when the server is dropped or this process ends.
+    pub data_dir: Option<PathBuf>,
+    /// The server's binary, or a wrapper that ends in `exec`ing it; `None` searches for `mariadbd`,
+    /// then `mysqld`. Whether it is MariaDB or MySQL is read from its `--version`.
+    pub program: Option<PathBuf>,
+    /// The TCP port on 127.0.0.1; `None` takes last time's if it is free, else any free one.
+    pub port: Option<u16>,
+}
+
+/// A running private database server. Dropping it stops it in the background.
+#[derive(Debug)]
+pub struct MysqlServer {
+    guardian: Guardian,
+    command: Vec<String>,
+    access: Access,
+    version: String,
+    // Dropped last, so that the directory is unlocked and removed after the server was told to end.
+    home: Home,
+    _temporary: Vec<TemporaryDirectory>,
+}
+
+impl MysqlOptions {
+    /// A server whose data stay in `data_dir`; its binary is `SECKILL_MYSQLD` if that is set.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self { data_dir: Some(data_dir.into()), ..Self::temporary() }
+    }
+
+    /// A server in a new directory that is removed afterwards, for tests; its binary is
+    /// `SECKILL_MYSQLD` if that is set.
+    #[must_use]
+    pub fn temporary() -> Self {
+        let program = env::var_os("SECKILL_MYSQLD").filter(|value| !value.is_empty());
+        Self { program: program.map(PathBuf::from), ..Self::default() }
+    }
+}
+
+impl MysqlServer {
+    /// Starts a server and returns when it answers. The first start on a directory makes the
+    /// database, which takes seconds; later ones find it again.
+    ///
+    /// # Errors
+    /// A sentence that says what to do: no binary, directory in use or not complete, port in use,
+    /// or the end of the server's log.
+    pub async fn start(options: MysqlOptions) -> Result<Self, StartError> {
+        let (program, flavour, version) = flavour::find(options.program.as_deref())?;
+        let server = flavour.name();
+        let (home, mut temporary) = Home::open_or_make(server, options.data_dir).await?;
+        initialise(&home, flavour, &program).await?;
+
+        let password = home.password()?;
+        home.write("init.sql", &flavour.accounts(&password))?;
+        let (socket, short) = home.socket("mysql.sock")?;
+        temporary.extend(short);
+        let mut access = Access { flavour, socket, port: 0, password };
+        let mut attempt = 1;
+        let (guardian, command) = loop {
+            access.port = ports::choose(server, options.port, &home.path("port"))?;
+            let command = flavour.serve(&program, &home, &access.socket, access.port);
+            match launch(&home, &command, &access).await {
+                Ok(guardian) => break (guardian, command),
+                Err(error)
+                    if options.port.is_some()
+                        || attempt == PORT_ATTEMPTS_MAX
+                        || !ports::lost_the_race(&error) =>
+                {
+                    return Err(error);
+                }
+                Err(_) => attempt += 1,
+            }
+        };
+        mark_ready(&home, flavour)?;
+        tracing::info!("{server} answers on 127.0.0.1:{}", access.port);
+        Ok(Self { guardian, command, access, version, home, _temporary: temporary })
+    }
+
+    /// The URL of the database [`DATABASE`] on the shortest way: MariaDB's unix socket, or TCP for
+    /// MySQL, because sqlx cannot do MySQL's default authentication on a socket: it asks for a
+    /// public key where the server takes the connection for secure and expects the password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of(DATABASE)
+    }
+
+    /// As [`Self::url`], of another database. The account may create and drop databases whose
+    /// names begin with [`DATABASE`].
+    #[must_use]
+    pub fn url_of(&self, database: &str) -> String {
+        self.access.url(database)
+    }
+
+    /// The URL of the database [`DATABASE`] over TCP on 127.0.0.1.
+    #[must_use]
+    pub fn tcp_url(&self) -> String {
+        self.tcp_url_of(DATABASE)
+    }
+
+    /// The URL of another database over TCP on 127.0.0.1.
+    #[must_use]
+    pub fn tcp_url_of(&self, database: &str) -> String {
+        self.access.tcp_url(database)
+    }
+
+    /// The TCP port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.access.port
+    }
+
+    /// The process number of the server itself.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.guardian.pid()
+    }
+
+    /// What the binary says about its version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Asks the server to end, kills it if it takes longer than ten seconds, and returns when it
+    /// has ended. Its directory is free for another start once this value is dropped.
+    pub async fn stop(&self) {
+        self.guardian.stop().await;
+    }
+
+    /// Kills the server as a power cut would, and returns when it is gone; for fault tests.
+    pub async fn kill_hard(&self) {
+        self.guardian.kill().await;
+    }
+
+    /// Freezes the server: connections stay open and nothing is answered. `false` when it ended.
+    pub fn pause(&self) -> bool {
+        self.guardian.signal("STOP")
+    }
+
+    /// Lets a frozen server go on. `false` when it ended.
+    pub fn resume(&self) -> bool {
+        self.guardian.signal("CONT")
+    }
+
+    /// Starts the server again on the same directory, socket and port, after [`Self::stop`] or
+    /// [`Self::kill_hard`]; a running one is stopped first.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub async fn restart(&mut self) -> Result<(), StartError> {
+        self.stop().await;
+        self.guardian = launch(&self.home, &self.command, &self.access).await?;
+        Ok(())
+    }
+
+    /// Waits until the server has ended and tells how, with the end of its log.
+    pub async fn ended(&self) -> StartError {
+        let status = self.guardian.exited().await;
+        self.home.ended(&status.to_string())
+    }
+}
+
+/// Makes the data directory unless it is complete. One whose making was interrupted never held
+/// anything, so it is made again; one of unknown origin is left alone.
+async fn initialise(home: &Home, flavour: Flavour, program: &Path) -> Result<(), StartError> {
+    let data = home.path("data");
+    if let Some(made_by) = home.read(READY)? {
+        if made_by != flavour.name() {
+            return Err(StartError::OtherFlavour {
+                directory: home.directory().to_path_buf(),
+                made_by,
+                program: program.to_path_buf(),
+                server: flavour.name(),
+            });
+        }
+        if !data.join("mysql").is_dir() {
+            return Err(home.half_written("its system tables are missing"));
+        }
+        return Ok(());
+    }
+    if home.has(INITIALISING) {
+        tracing::info!(
+            "the database in {} was never completed; making it again",
+            home.directory().display()
+        );
+        fs::remove_dir_all(&data)
+            .or_else(ignore_missing)
+            .map_err(StartError::io("remove", &data))?;
+    } else if data.exists() {
+        return Err(home.half_written("data without the marker of a finished start"));
+    }
+    tracing::info!("making a new {} database in {}", flavour.name(), home.directory().display());
+    home.write(INITIALISING, flavour.name())?;
+    fs::create_dir(&data).map_err(StartError::io("make", &data))?;
+    let command = flavour.initialise(program, home)?;
+    let maker = Guardian::spawn(&command, home.directory(), home.log())
+        .map_err(StartError::io("run", program))?;
+    let status = maker.exited().await;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(home.ended(&format!("while making the database, {status}")))
+    }
+}
+
+/// From now on the directory is complete, and a start that finds it so keeps it.
+fn mark_ready(home: &Home, flavour: Flavour) -> Result<(), StartError> {
+    if home.has(READY) {
+        return Ok(());
+    }
+    home.write(READY, flavour.name())?;
+    let marker = home.path(INITIALISING);
+    fs::remove_file(&marker).map_err(StartError::io("remove", &marker))
+}
+
+/// Runs the server and waits until it answers. On an error it has been stopped again.
+async fn launch(home: &Home, command: &[String], access: &Access) -> Result<Guardian, StartError> {
+    let guardian = Guardian::spawn(command, home.directory(), home.log())
+        .map_err(StartError::io("run", Path::new(&command[0])))?;
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = guardian.exit_status() {
+            return Err(home.ended(&status.to_string()));
+        }
+        let (answer, is_final) = match timeout(CONNECT_MAX, access.login()).await {
+            Ok(Ok(())) => return Ok(guardian),
+            Ok(Err(error)) => (error.to_string(), is_denial(&error)),
+            Err(_) => (format!("no answer within {} s", CONNECT_MAX.as_secs()), false),
+        };
+        if is_final || begin.elapsed() >= START_MAX {
+            guardian.stop().await;
+            return Err(home.silent(begin.elapsed(), answer));
+        }
+        sleep(READY_POLL).await;
+    }
+}
+
+fn ignore_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}

@@ -1,0 +1,198 @@
+//! The invariants of one item, judged from what was read of the ledger.
+//!
+//! Reading is `store::mysql::audit`'s work; here is only the judgement, so that planted faults can
+//! test it without a database.
+
+use super::{ArbiterMode, ItemId};
+
+/// What was read of one item, in one consistent snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The item.
+    pub item_id: ItemId,
+    /// Whether its arbiter is on.
+    pub arbiter: ArbiterMode,
+    /// Units at the start and by restocks.
+    pub total: i64,
+    /// Units left, by the stock row.
+    pub available: i64,
+    /// Units of paid orders.
+    pub units_sold: i64,
+    /// Units of pending orders.
+    pub units_held: i64,
+    /// Orders in the ledger, whatever their state.
+    pub orders: i64,
+    /// Buyers with more live units than the limit allows.
+    pub buyers_over_limit: i64,
+    /// Buyers whose counted units differ from their live orders.
+    pub buyers_miscounted: i64,
+    /// The sum of all movements.
+    pub movements_sum: i64,
+    /// Orders whose movements do not add up to what their state holds.
+    pub orders_without_their_movements: i64,
+    /// Movements that belong to no order.
+    pub movements_without_order: i64,
+    /// Cancelled or expired orders that did not give back exactly their quantity, once.
+    pub give_backs_wrong: i64,
+    /// Fences of orders above the highest accepted fence of their item.
+    pub fences_above_accepted: i64,
+    /// Units left by the Redis counter; `None` when it is not loaded.
+    pub redis_available: Option<i64>,
+}
+
+/// One invariant and whether it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// `I1` to `I7`.
+    pub invariant: &'static str,
+    /// What it says.
+    pub claim: &'static str,
+    /// Whether it holds; `None` when there was nothing to judge by.
+    pub holds: Option<bool>,
+    /// The figures.
+    pub detail: String,
+}
+
+/// The audit of one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What was read.
+    pub facts: Facts,
+    /// `I1` to `I7`, in order.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether no invariant is broken.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|finding| finding.holds != Some(false))
+    }
+
+    /// Units sold beyond the total.
+    #[must_use]
+    pub fn units_oversold(&self) -> i64 {
+        (self.facts.units_sold + self.facts.units_held - self.facts.total).max(0)
+    }
+}
+
+/// Judges `I1` to `I7` of one item.
+#[must_use]
+pub fn judge(facts: Facts) -> Report {
+    let f = &facts;
+    let guarded = f.arbiter == ArbiterMode::On;
+    let accounted = f.available + f.units_sold + f.units_held;
+    let drift = f.redis_available.map(|redis| redis - f.available);
+    let findings = vec![
+        Finding {
+            invariant: "I1",
+            claim: "total = available + sold + held, and nothing below zero",
+            holds: Some(accounted == f.total && (!guarded || f.available >= 0)),
+            detail: format!(
+                "total {}, available {}, sold {}, held {}",
+                f.total, f.available, f.units_sold, f.units_held
+            ),
+        },
+        Finding {
+            invariant: "I2",
+            claim: "no buyer has more than the limit",
+            holds: guarded.then_some(f.buyers_over_limit == 0 && f.buyers_miscounted == 0),
+            detail: format!(
+                "{} buyers over the limit, {} miscounted",
+                f.buyers_over_limit, f.buyers_miscounted
+            ),
+        },
+        Finding {
+            invariant: "I3",
+            claim: "the movements add up to available - total",
+            holds: Some(f.movements_sum == f.available - f.total),
+            detail: format!("movements {}, available - total {}", f.movements_sum, f.available - f.total),
+        },
+        Finding {
+            invariant: "I4",
+            claim: "no order without its movements, no movement without its order",
+            holds: Some(f.orders_without_their_movements == 0 && f.movements_without_order == 0),
+            detail: format!(
+                "{} orders, {} without their movements; {} movements without an order",
+                f.orders, f.orders_without_their_movements, f.movements_without_order
+            ),
+        },
+        Finding {
+            invariant: "I5",
+            claim: "each cancelled or expired order gave back exactly its quantity, once",
+            holds: Some(f.give_backs_wrong == 0),
+            detail: format!("{} wrong", f.give_backs_wrong),
+        },
+        Finding {
+            invariant: "I6",
+            claim: "fences of accepted writes never fall",
+            holds: guarded.then_some(f.fences_above_accepted == 0),
+            detail: format!("{} orders above the accepted fence", f.fences_above_accepted),
+        },
+        Finding {
+            invariant: "I7",
+            claim: "the Redis counter equals the ledger once traffic is quiet",
+            holds: drift.map(|drift| drift == 0),
+            detail: drift.map_or_else(|| "not loaded".to_owned(), |drift| format!("drift {drift}")),
+        },
+    ];
+    Report { facts, findings }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Facts {
+        Facts {
+            item_id: ItemId::new(1).expect("positive"),
+            arbiter: ArbiterMode::On,
+            total: 10,
+            available: 6,
+            units_sold: 3,
+            units_held: 1,
+            orders: 4,
+            buyers_over_limit: 0,
+            buyers_miscounted: 0,
+            movements_sum: -4,
+            orders_without_their_movements: 0,
+            movements_without_order: 0,
+            give_backs_wrong: 0,
+            fences_above_accepted: 0,
+            redis_available: Some(6),
+        }
+    }
+
+    fn broken(facts: Facts) -> Vec<&'static str> {
+        let report = judge(facts);
+        report.findings.iter().filter(|f| f.holds == Some(false)).map(|f| f.invariant).collect()
+    }
+
+    #[test]
+    fn a_sound_item_is_clean() {
+        assert!(judge(sound()).is_clean());
+        assert_eq!(judge(sound()).units_oversold(), 0);
+    }
+
+    #[test]
+    fn each_planted_fault_is_named() {
+        let deleted_order = Facts { units_sold: 2, movements_without_order: 1, ..sound() };
+        assert_eq!(broken(deleted_order), ["I1", "I4"]);
+        let below_zero = Facts { available: -1, units_sold: 10, movements_sum: -11, redis_available: None, ..sound() };
+        assert_eq!(broken(below_zero), ["I1"]);
+        assert_eq!(broken(Facts { buyers_over_limit: 1, ..sound() }), ["I2"]);
+        assert_eq!(broken(Facts { movements_sum: -3, ..sound() }), ["I3"]);
+        assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);
+        assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);
+        assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
+    }
+
+    #[test]
+    fn a_lost_update_shows_as_oversold_units() {
+        // Twelve units sold of ten, while the stock row, overwritten, still claims two.
+        let facts = Facts { arbiter: ArbiterMode::Off, available: 2, units_sold: 12, units_held: 0, movements_sum: -12, redis_available: None, ..sound() };
+        let report = judge(facts);
+        assert_eq!(report.units_oversold(), 2);
+        assert!(!report.is_clean());
+    }
+}

@@ -1,0 +1,144 @@
+//! Who and what: ids of users, items and orders, and the key of a request.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// A positive integer id, as it stands in paths and tables.
+macro_rules! positive_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(i64);
+
+        impl $name {
+            /// Takes a positive number; `None` for zero and below.
+            #[must_use]
+            pub fn new(id: i64) -> Option<Self> {
+                (id > 0).then_some(Self(id))
+            }
+
+            /// Reads plain decimal digits, as in a path; `None` for anything else.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                plain.then(|| text.parse().ok()).flatten().and_then(Self::new)
+            }
+
+            /// The number.
+            #[must_use]
+            pub fn get(self) -> i64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+    };
+}
+
+positive_id! {
+    /// A buyer or an operator. Orders name users without a foreign key: a token is all it takes
+    /// to buy.
+    UserId
+}
+
+positive_id! {
+    /// Something on sale.
+    ItemId
+}
+
+/// An order's public id: a UUIDv7, so that ids need no coordination, cannot be guessed, and are
+/// inserted in time order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderId(Uuid);
+
+impl OrderId {
+    /// A new id from this machine's clock and random bits.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+
+    /// Reads the hyphenated form; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().map(Self)
+    }
+}
+
+impl fmt::Display for OrderId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(formatter)
+    }
+}
+
+/// What makes a retry the same request: the caller's `Idempotency-Key`, or one made here when the
+/// caller sent none (then a retry is a new request).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestKey {
+    text: String,
+    from_caller: bool,
+}
+
+impl RequestKey {
+    /// The longest key that is taken.
+    pub const LENGTH_MAX: usize = 64;
+
+    /// Takes a caller's key: 1 to 64 printable ASCII characters without spaces.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
+        (printable && fits).then(|| Self { text: text.to_owned(), from_caller: true })
+    }
+
+    /// The key of a request that came without one: the id of the order it may become.
+    #[must_use]
+    pub fn of_order(order: OrderId) -> Self {
+        Self { text: order.to_string(), from_caller: false }
+    }
+
+    /// The key as it is stored.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the caller can send this key again.
+    #[must_use]
+    pub fn is_from_caller(&self) -> bool {
+        self.from_caller
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_positive_plain_decimals() {
+        for bad in ["", "0", "-1", "+1", "abc", "1:2", "1 ", "9223372036854775808", "１"] {
+            assert_eq!(ItemId::parse(bad), None, "{bad:?}");
+        }
+        assert_eq!(ItemId::parse("42").map(ItemId::get), Some(42));
+    }
+
+    #[test]
+    fn keys_are_short_and_printable() {
+        for bad in ["", "a b", "a\r\nb", "schlüssel", &"x".repeat(65)] {
+            assert_eq!(RequestKey::parse(bad), None, "{bad:?}");
+        }
+        assert!(RequestKey::parse("3f2a-1").is_some_and(|key| key.is_from_caller()));
+    }
+
+    #[test]
+    fn order_ids_are_hyphenated_uuids() {
+        let id = OrderId::generate();
+        assert_eq!(OrderId::parse(&id.to_string()), Some(id));
+        assert_eq!(OrderId::parse("not-an-order"), None);
+    }
+}

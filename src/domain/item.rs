@@ -1,0 +1,123 @@
+//! Something on sale.
+
+use time::OffsetDateTime;
+
+use super::window::Phase;
+use super::{Cents, ItemId, SaleWindow};
+
+/// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
+/// changes with every order).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The id.
+    pub id: ItemId,
+    /// What it is called.
+    pub name: String,
+    /// A few sentences about it.
+    pub description: String,
+    /// Where a picture of it is, if there is one.
+    pub image_url: Option<String>,
+    /// The price of one unit.
+    pub price: Cents,
+    /// When it can be bought.
+    pub window: SaleWindow,
+    /// How many units one buyer may hold or have bought.
+    pub per_buyer_limit: u32,
+    /// How long an unpaid order keeps its stock, in seconds.
+    pub hold_seconds: u32,
+    /// The strategy that `default` stands for.
+    pub strategy: String,
+    /// A real sale or a throw-away one.
+    pub kind: ItemKind,
+    /// Whether the second line of defence is on.
+    pub arbiter: ArbiterMode,
+    /// Whether the operator has paused it.
+    pub paused: bool,
+    /// Counts the edits of this row: the item's entity tag.
+    pub revision: u64,
+}
+
+impl Item {
+    /// The most units that one buyer may be allowed.
+    pub const PER_BUYER_LIMIT_MAX: u32 = 1_000_000;
+    /// The longest hold: a day.
+    pub const HOLD_SECONDS_MAX: u32 = 86_400;
+    /// The largest stock of one item.
+    pub const STOCK_MAX: i64 = 1_000_000_000;
+    /// The longest name, in characters.
+    pub const NAME_LENGTH_MAX: usize = 200;
+    /// The longest description, in characters.
+    pub const DESCRIPTION_LENGTH_MAX: usize = 4_000;
+
+    /// What a buyer sees at `now` when `available` units are left.
+    #[must_use]
+    pub fn state(&self, available: i64, now: OffsetDateTime) -> ItemState {
+        match self.window.phase(now) {
+            Phase::Upcoming => ItemState::Upcoming,
+            Phase::Ended => ItemState::Ended,
+            Phase::Open if available > 0 => ItemState::Open,
+            Phase::Open => ItemState::SoldOut,
+        }
+    }
+}
+
+/// An enum that is stored and sent as a lower-case word.
+macro_rules! word_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of its declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word in tables and in JSON.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            /// Reads the word; `None` for any other.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+pub(crate) use word_enum;
+
+word_enum! {
+    /// What a buyer can do with an item now.
+    ItemState {
+        /// The sale has not started.
+        Upcoming = "upcoming",
+        /// It can be bought.
+        Open = "open",
+        /// The sale runs and nothing is left.
+        SoldOut = "sold_out",
+        /// The sale is over.
+        Ended = "ended",
+    }
+}
+
+word_enum! {
+    /// Who an item is for.
+    ItemKind {
+        /// A real sale: safe strategies only, arbiter always on, shown in the shop.
+        Shop = "shop",
+        /// A throw-away item of the lab or a load test.
+        Lab = "lab",
+    }
+}
+
+word_enum! {
+    /// Whether the conditional transaction stands behind the gate.
+    ArbiterMode {
+        /// Every order is judged by the ledger: never oversold, whatever the gate does.
+        On = "on",
+        /// The gate is alone: the textbook write, and a broken gate shows (lab items only).
+        Off = "off",
+    }
+}

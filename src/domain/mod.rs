@@ -1,0 +1,26 @@
+//! What a sale is made of: plain values and the rules between them. No I/O, no async.
+//!
+//! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
+//! [`order`] (the state machine), [`purchase`], [`outcome`] (what it can end in), [`audit`] (the
+//! invariants), [`clock`].
+
+pub mod audit;
+pub mod clock;
+pub mod id;
+pub mod item;
+pub mod money;
+pub mod order;
+pub mod outcome;
+pub mod purchase;
+pub mod quantity;
+pub mod window;
+
+pub use clock::Clock;
+pub use id::{ItemId, OrderId, RequestKey, UserId};
+pub use item::{ArbiterMode, Item, ItemKind, ItemState};
+pub use money::Cents;
+pub use order::{Order, OrderStatus};
+pub use outcome::{Outcome, Refusal, Unavailable};
+pub use purchase::Purchase;
+pub use quantity::Quantity;
+pub use window::SaleWindow;

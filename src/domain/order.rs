@@ -1,0 +1,174 @@
+//! An order and the states it goes through.
+//!
+//! ```text
+//!             purchase                 payment
+//!   (queued) ──────────▶ pending ──────────────────▶ paid
+//!       │                  │  │ hold runs out          ▲
+//!       │                  │  └──────────▶ expired ────┘ late payment, while stock is left
+//!       ▼                  ▼
+//!    rejected          cancelled
+//! ```
+//!
+//! Invariants, kept by `arbiter` and `order` in one transaction each:
+//! 1. `queued` and `rejected` hold no stock; `pending` and `paid` hold their quantity.
+//! 2. Each arrow that takes or gives stock writes exactly one movement, keyed by order and
+//!    reason, so that no arrow can be walked twice.
+//! 3. `paid`, `cancelled` and `rejected` are final; `expired` is final but for the late payment.
+
+use time::OffsetDateTime;
+
+use super::item::word_enum;
+use super::{Cents, ItemId, OrderId, Quantity, UserId};
+
+/// An order as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The public id.
+    pub id: OrderId,
+    /// What was bought.
+    pub item_id: ItemId,
+    /// Who bought it.
+    pub user_id: UserId,
+    /// How many units.
+    pub quantity: Quantity,
+    /// The price of all units at the time of the order.
+    pub amount: Cents,
+    /// Where it stands.
+    pub status: OrderStatus,
+    /// The strategy that let it through.
+    pub strategy: String,
+    /// The token of the lock under which it was written, if there was one.
+    pub fence: Option<u64>,
+    /// When it was placed.
+    pub created_at: OffsetDateTime,
+    /// When its hold runs out.
+    pub expires_at: OffsetDateTime,
+    /// When it was paid.
+    pub paid_at: Option<OffsetDateTime>,
+}
+
+word_enum! {
+    /// Where an order stands; see the module's picture.
+    OrderStatus {
+        /// Accepted by a gate that answers before the order is durable.
+        Queued = "queued",
+        /// In the ledger, unpaid, holding its stock.
+        Pending = "pending",
+        /// Paid.
+        Paid = "paid",
+        /// Given back by its owner.
+        Cancelled = "cancelled",
+        /// Given back because its hold ran out.
+        Expired = "expired",
+        /// Queued, and then refused by the ledger.
+        Rejected = "rejected",
+    }
+}
+
+word_enum! {
+    /// Why stock moved. With the order's id it is the movement's key.
+    MovementReason {
+        /// An order took units.
+        Sold = "sold",
+        /// A cancelled order gave them back.
+        Cancelled = "cancelled",
+        /// An expired order gave them back.
+        Expired = "expired",
+        /// A payment after the expiry took them again.
+        LatePayment = "late_payment",
+    }
+}
+
+/// Something that happens to an order after it was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The owner pays.
+    Pay,
+    /// The owner cancels.
+    Cancel,
+    /// The hold ran out.
+    Expire,
+}
+
+/// What a [`Step`] does to an order in a given state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transition {
+    /// It is already there: answer the order as it stands.
+    Already,
+    /// It moves to the state without touching stock.
+    To(OrderStatus),
+    /// It moves to the state and gives its units back, for the reason.
+    GiveBack(OrderStatus, MovementReason),
+    /// It moves to the state if its units can be taken again, for the reason.
+    TakeAgain(OrderStatus, MovementReason),
+    /// The state does not allow it.
+    Conflict,
+}
+
+impl OrderStatus {
+    /// The table of transitions: what `step` does in this state.
+    ///
+    /// A payment that comes after the hold ran out but before the sweep noticed is in time: the
+    /// stock is still held.
+    #[must_use]
+    pub fn step(self, step: Step) -> Transition {
+        use OrderStatus::{Cancelled, Expired, Paid, Pending, Queued, Rejected};
+        match (self, step) {
+            (Pending, Step::Pay) => Transition::To(Paid),
+            (Expired, Step::Pay) => Transition::TakeAgain(Paid, MovementReason::LatePayment),
+            (Pending, Step::Cancel) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
+            (Pending, Step::Expire) => Transition::GiveBack(Expired, MovementReason::Expired),
+            (Paid, Step::Pay) | (Cancelled, Step::Cancel) | (Expired, Step::Expire) => {
+                Transition::Already
+            }
+            (Queued | Rejected | Cancelled, Step::Pay)
+            | (Queued | Rejected | Paid | Expired, Step::Cancel)
+            | (Queued | Rejected | Paid | Cancelled, Step::Expire) => Transition::Conflict,
+        }
+    }
+
+    /// Whether an order in this state has taken its units from the stock.
+    #[must_use]
+    pub fn holds_stock(self) -> bool {
+        matches!(self, Self::Pending | Self::Paid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stock_moves_exactly_when_a_state_begins_or_stops_to_hold_it() {
+        for &from in OrderStatus::ALL {
+            for step in [Step::Pay, Step::Cancel, Step::Expire] {
+                match from.step(step) {
+                    Transition::To(to) => assert_eq!(from.holds_stock(), to.holds_stock()),
+                    Transition::GiveBack(to, _) => {
+                        assert!(from.holds_stock() && !to.holds_stock(), "{from:?} {step:?}");
+                    }
+                    Transition::TakeAgain(to, _) => {
+                        assert!(!from.holds_stock() && to.holds_stock(), "{from:?} {step:?}");
+                    }
+                    Transition::Already | Transition::Conflict => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn final_states_stay() {
+        for last in [OrderStatus::Paid, OrderStatus::Cancelled, OrderStatus::Rejected] {
+            for step in [Step::Pay, Step::Cancel, Step::Expire] {
+                assert!(matches!(last.step(step), Transition::Already | Transition::Conflict));
+            }
+        }
+    }
+
+    #[test]
+    fn words_read_back() {
+        for &status in OrderStatus::ALL {
+            assert_eq!(OrderStatus::parse(status.word()), Some(status));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a purchase can end in.
+//!
+//! The four words matter more than the details: `sold`; `refused` (nothing changed, and trying
+//! again the same way will not help); `unavailable` (nothing changed, try again); `unknown` (it
+//! may have changed: ask again with the same key).
+
+use time::OffsetDateTime;
+
+use super::{Order, OrderId};
+
+/// The end of one purchase, as seen by whoever waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The order is durable.
+    Sold(Order),
+    /// An earlier request with the same key already became this order.
+    Replayed(Order),
+    /// A gate accepted it and will make it durable; the order is `queued`.
+    Queued(Order),
+    /// Nothing changed.
+    Refused(Refusal),
+    /// Nothing changed; the same request may succeed later.
+    Unavailable(Unavailable),
+    /// It may or may not have happened; a retry with the same key tells.
+    Unknown,
+}
+
+impl Outcome {
+    /// One word for logs and metrics: the outcome, or the code of the refusal.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Sold(_) => "sold",
+            Self::Replayed(_) => "replayed",
+            Self::Queued(_) => "queued",
+            Self::Refused(refusal) => refusal.code(),
+            Self::Unavailable(why) => why.code(),
+            Self::Unknown => "outcome_unknown",
+        }
+    }
+}
+
+/// Why nothing was sold, for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Fewer units are left than were asked for.
+    SoldOut,
+    /// The buyer already has, or would then have, more than the limit.
+    LimitReached {
+        /// Units per buyer.
+        limit: u32,
+    },
+    /// More units in one order than a buyer may ever have.
+    QuantityOverLimit {
+        /// Units per buyer.
+        limit: u32,
+    },
+    /// The sale has not begun.
+    SaleNotStarted {
+        /// When it will.
+        starts_at: OffsetDateTime,
+    },
+    /// The sale is over.
+    SaleEnded,
+    /// The operator has paused it.
+    SalePaused,
+    /// There is no such item.
+    ItemNotFound,
+    /// There is no such strategy, or it does not take these options.
+    StrategyNotFound,
+    /// A strategy that can oversell was asked for on a real sale.
+    UnsafeStrategy,
+    /// The price of all units would be above the largest amount.
+    AmountOverflow,
+    /// The same buyer's purchase of this item is still running.
+    RequestInProgress,
+    /// The key belongs to an order for another quantity.
+    KeyReused {
+        /// That order.
+        order_id: OrderId,
+    },
+}
+
+impl Refusal {
+    /// The code in problem details, logs and metrics.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::SoldOut => "sold_out",
+            Self::LimitReached { .. } => "limit_reached",
+            Self::QuantityOverLimit { .. } => "quantity_over_limit",
+            Self::SaleNotStarted { .. } => "sale_not_started",
+            Self::SaleEnded => "sale_ended",
+            Self::SalePaused => "sale_paused",
+            Self::ItemNotFound => "item_not_found",
+            Self::StrategyNotFound => "strategy_not_found",
+            Self::UnsafeStrategy => "unsafe_strategy",
+            Self::AmountOverflow => "amount_overflow",
+            Self::RequestInProgress => "request_in_progress",
+            Self::KeyReused { .. } => "idempotency_key_reused",
+        }
+    }
+}
+
+/// Why nothing was sold, this time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// A lock or the retries ran out of time.
+    Contended,
+    /// Too many purchases are already running.
+    Overloaded,
+    /// The strategy's servers are not configured.
+    StrategyUnavailable,
+    /// A server that is needed does not answer.
+    Dependency(Dependency),
+}
+
+impl Unavailable {
+    /// The code in problem details, logs and metrics.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Contended => "contended",
+            Self::Overloaded => "overloaded",
+            Self::StrategyUnavailable => "strategy_unavailable",
+            Self::Dependency(_) => "dependency_unavailable",
+        }
+    }
+}
+
+/// A server that the service leans on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    /// The ledger.
+    Mysql,
+    /// The gates' counters and locks.
+    Redis,
+}
+
+impl Dependency {
+    /// Its name in answers, logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mysql => "mysql",
+            Self::Redis => "redis",
+        }
+    }
+}

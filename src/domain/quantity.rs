@@ -1,0 +1,55 @@
+//! How many units: always at least one, never more than [`Quantity::MAX`].
+
+use std::fmt;
+
+/// Units of one item in one order, `1..=Quantity::MAX`.
+///
+/// A negative quantity would *add* stock in `available - quantity`, so it cannot be expressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantity(u32);
+
+impl Quantity {
+    /// One unit, the usual purchase.
+    pub const ONE: Self = Self(1);
+    /// The most units that one order may ask for.
+    pub const MAX: u32 = 1_000;
+
+    /// Takes a number of units; `None` when it is outside `1..=MAX`.
+    #[must_use]
+    pub fn new(units: i128) -> Option<Self> {
+        let units = u32::try_from(units).ok()?;
+        (1..=Self::MAX).contains(&units).then_some(Self(units))
+    }
+
+    /// The number of units.
+    #[must_use]
+    pub fn units(self) -> u32 {
+        self.0
+    }
+
+    /// The number of units as the signed number that SQL and Redis count in.
+    #[must_use]
+    pub fn signed(self) -> i64 {
+        i64::from(self.0)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_to_max_is_a_quantity() {
+        for bad in [i128::MIN, -3, 0, 1_001, 1 << 32, 1 << 63, i128::MAX] {
+            assert_eq!(Quantity::new(bad), None, "{bad}");
+        }
+        assert_eq!(Quantity::new(1), Some(Quantity::ONE));
+        assert_eq!(Quantity::new(1_000).map(Quantity::units), Some(1_000));
+    }
+}

@@ -1,0 +1,260 @@
+//! Request bodies: read with a limit and a deadline, and understood strictly.
+//!
+//! Numbers come as [`Integer`], which keeps apart what axum and serde would lump together: absent,
+//! not an integer, and out of range.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRef, FromRequest, Request};
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde_json::value::RawValue;
+
+use super::problem::Problem;
+
+/// JSON nested deeper is not looked at.
+const DEPTH_MAX: usize = 32;
+
+/// What a body may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimits {
+    /// Bytes.
+    pub bytes_max: usize,
+    /// Time until the last byte.
+    pub timeout: Duration,
+}
+
+/// A JSON body of type `T`, which must deny unknown fields.
+pub struct JsonBody<T>(pub T);
+
+impl<T, S> FromRequest<S> for JsonBody<T>
+where
+    T: DeserializeOwned + Send,
+    S: Send + Sync,
+    BodyLimits: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = read(request, BodyLimits::from_ref(state)).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// The same, where no body at all and no Content-Type stands for `{}`.
+pub struct OptionalJsonBody<T>(pub T);
+
+impl<T, S> FromRequest<S> for OptionalJsonBody<T>
+where
+    T: DeserializeOwned + Send,
+    S: Send + Sync,
+    BodyLimits: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let headers = request.headers();
+        let none = headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
+            && !headers.contains_key(TRANSFER_ENCODING)
+            && !headers.contains_key(CONTENT_TYPE);
+        let bytes =
+            if none { Bytes::from_static(b"{}") } else { read(request, BodyLimits::from_ref(state)).await? };
+        parse(&bytes).map(Self)
+    }
+}
+
+async fn read(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
+    check_headers(request.headers(), limits)?;
+    let limited = Limited::new(request.into_body(), limits.bytes_max);
+    let slow = Problem::new(408, "request_timeout", "Too slow", "The body did not arrive in time.").close();
+    match tokio::time::timeout(limits.timeout, limited.collect()).await {
+        Err(_) => Err(slow),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limits)),
+        Ok(Err(_)) => Err(malformed("The body broke off.").close()),
+    }
+}
+
+fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem> {
+    if headers.contains_key(CONTENT_ENCODING) {
+        let detail = "Send the body as it is, without a Content-Encoding.";
+        return Err(Problem::new(415, "unsupported_encoding", "Encoded body", detail).close());
+    }
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+        let detail = "Send application/json.";
+        return Err(Problem::new(415, "unsupported_media_type", "Not JSON", detail).close());
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let length = length.and_then(|value| value.parse::<usize>().ok());
+    // Before the client sends it, if it asked with Expect: 100-continue.
+    if length.is_some_and(|length| length > limits.bytes_max) {
+        return Err(too_large(limits));
+    }
+    Ok(())
+}
+
+fn too_large(limits: BodyLimits) -> Problem {
+    let detail = format!("A body may have {} bytes.", limits.bytes_max);
+    Problem::new(413, "payload_too_large", "Body too large", detail).close()
+}
+
+fn malformed(detail: &str) -> Problem {
+    Problem::new(400, "malformed_json", "Not JSON", detail)
+}
+
+/// Understands a body: first that it is JSON at all, then that it is a `T`.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if depth(bytes) > DEPTH_MAX {
+        return Err(malformed("The body is nested too deeply."));
+    }
+    if serde_json::from_slice::<&RawValue>(bytes).is_err() {
+        return Err(malformed("The body is not JSON."));
+    }
+    // serde would also take an array of the fields' values, in order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::new(422, "invalid_type", "Wrong type", "The body must be an object."));
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        // serde_json tells these apart only in words.
+        let words = error.to_string();
+        let detail = words.split(" at line ").next().unwrap_or_default().to_owned();
+        if words.starts_with("unknown field") {
+            Problem::new(422, "unknown_field", "Unknown field", detail)
+        } else if words.starts_with("duplicate field") {
+            Problem::new(422, "duplicate_field", "Field given twice", detail)
+        } else if words.starts_with("missing field") {
+            Problem::new(422, "missing_field", "Field missing", detail)
+        } else {
+            Problem::new(422, "invalid_type", "Wrong type", detail)
+        }
+    })
+}
+
+/// How deep arrays and objects are nested, without recursion.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// An integer field as it stood in the body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Integer {
+    /// The field was not there.
+    #[default]
+    Absent,
+    /// A whole number.
+    Number(i128),
+    /// A number beyond every range.
+    Huge,
+    /// A fraction, a string, `null` or anything else.
+    Other,
+}
+
+impl Integer {
+    /// The number if `valid` takes it, or `default` if the field was absent.
+    ///
+    /// # Errors
+    /// `invalid_type` for what is no integer, `out_of_range` for what `valid` does not take.
+    pub fn or<T>(
+        self,
+        default: Option<T>,
+        valid: impl FnOnce(i128) -> Option<T>,
+        out_of_range: impl FnOnce() -> Problem,
+    ) -> Result<T, Problem> {
+        let other = || Problem::new(422, "invalid_type", "Wrong type", "A whole number is expected.");
+        match self {
+            Self::Absent => default.ok_or_else(|| {
+                Problem::new(422, "missing_field", "Field missing", "A number is missing.")
+            }),
+            Self::Number(number) => valid(number).ok_or_else(out_of_range),
+            Self::Huge => Err(out_of_range()),
+            Self::Other => Err(other()),
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        if digits.is_empty() || !digits.starts_with(|first: char| first.is_ascii_digit()) {
+            return Self::Other;
+        }
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return text.parse().map_or(Self::Huge, Self::Number);
+        }
+        // With an exponent it may still be too large for anything; a fraction is no integer.
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() && number.abs() < 1e15 => Self::Other,
+            _ => Self::Huge,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::read(<&RawValue>::deserialize(deserializer)?.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Body {
+        #[serde(default)]
+        quantity: Integer,
+    }
+
+    fn code(text: &str) -> &'static str {
+        parse::<Body>(text.as_bytes()).map_or_else(|problem| problem.code(), |_| "fine")
+    }
+
+    #[test]
+    fn bodies_are_refused_by_what_is_wrong_with_them() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (text, expected) in [
+            ("", "malformed_json"),
+            ("{", "malformed_json"),
+            ("{} {}", "malformed_json"),
+            (deep.as_str(), "malformed_json"),
+            ("[1]", "invalid_type"),
+            (r#"{"quantity":1,"quantity":1}"#, "duplicate_field"),
+            (r#"{"price":1}"#, "unknown_field"),
+            (r#"{"quantity":1e309}"#, "fine"),
+            ("{}", "fine"),
+        ] {
+            assert_eq!(code(text), expected, "{text}");
+        }
+        assert_eq!(parse::<Body>(b"\xff").map_err(|p| p.code()).err(), Some("malformed_json"));
+    }
+
+    #[test]
+    fn integers_keep_apart_what_is_wrong_with_them() {
+        let read = |text: &str| parse::<Body>(text.as_bytes()).expect("JSON").quantity;
+        assert_eq!(read("{}"), Integer::Absent);
+        assert_eq!(read(r#"{"quantity":-1}"#), Integer::Number(-1));
+        assert_eq!(read(r#"{"quantity":9223372036854775808}"#), Integer::Number(1 << 63));
+        assert_eq!(read(r#"{"quantity":1e309}"#), Integer::Huge);
+        for other in ["1.5", "\"1\"", "true", "null", "[1]", "1e2"] {
+            assert_eq!(read(&format!(r#"{{"quantity":{other}}}"#)), Integer::Other, "{other}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What is done around every request, outermost first: a request id, the refusal of what no
+//! handler should see, a net for panics, then, on the way out, problem details, security headers
+//! and metrics. One function, because the order matters and is easiest to read as a sequence.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+
+use super::Web;
+use super::problem::Problem;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; img-src 'self' data: https:; style-src 'self'; script-src 'self'; \
+     object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+);
+/// The page of the API's document is a foreign one that styles itself inline.
+const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; \
+     script-src 'self'; frame-ancestors 'none'",
+);
+
+/// Wraps a request.
+pub(super) async fn wrap(State(web): State<Web>, request: Request, next: Next) -> Response {
+    let request_id = format!("{:016x}", rand::random::<u64>());
+    let method = method_label(request.method());
+    let path = request.uri().path().to_owned();
+    let is_api = path.starts_with("/api/") && path != "/api/openapi.json";
+    let answered = match refuse_early(&request, is_api) {
+        Some(problem) => problem.into_response(),
+        None => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(%request_id, path, "a handler panicked");
+            Problem::internal().into_response()
+        }),
+    };
+    let mut response = as_problem(answered, &request_id, is_api);
+    let status = response.status();
+    if status.is_server_error() {
+        tracing::debug!(%request_id, path, status = status.as_u16(), "answered with an error");
+    }
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        headers.insert(REQUEST_ID, value);
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    if is_api {
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    } else {
+        let policy = if path.starts_with("/docs") { DOCS_POLICY } else { POLICY };
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    web.metrics.request_answered(method, status.as_u16());
+    response
+}
+
+/// What no handler should see.
+fn refuse_early(request: &Request, is_api: bool) -> Option<Problem> {
+    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+        return Some(Problem::new(400, "host_missing", "No Host", "Name the host."));
+    }
+    if is_api && !accepts_our_types(request) {
+        let detail = "Answers are application/json or text/event-stream.";
+        return Some(Problem::new(406, "not_acceptable", "Not acceptable", detail));
+    }
+    None
+}
+
+fn accepts_our_types(request: &Request) -> bool {
+    let mut accepted = request.headers().get_all(ACCEPT).iter().peekable();
+    if accepted.peek().is_none() {
+        return true;
+    }
+    let types = accepted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    types.map(|media| media.split(';').next().unwrap_or_default().trim()).any(|media| {
+        let ours = ["*/*", "application/*", "application/json", "application/problem+json"];
+        ours.contains(&media) || media.starts_with("text/event-stream") || media == "text/*"
+    })
+}
+
+/// Writes the body of a problem, and turns errors that axum made by itself into one.
+fn as_problem(mut response: Response, request_id: &str, is_api: bool) -> Response {
+    let status = response.status();
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => problem,
+        None if needs_problem(&response, status, is_api) => Problem::of_status(status),
+        None => return response,
+    };
+    let (mut parts, _) = response.into_parts();
+    let made = problem.clone().into_response();
+    parts.status = made.status();
+    for (name, value) in made.headers() {
+        parts.headers.insert(name, value.clone());
+    }
+    parts.headers.remove(axum::http::header::CONTENT_LENGTH);
+    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    Response::from_parts(parts, Body::from(problem.body(request_id)))
+}
+
+/// A page that was not found is for people; every other error is for programs.
+fn needs_problem(response: &Response, status: StatusCode, is_api: bool) -> bool {
+    let error = status.is_client_error() || status.is_server_error();
+    let page = response.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+        kind.to_str().is_ok_and(|kind| kind.starts_with("text/html"))
+    });
+    error && (is_api || !page)
+}
+
+/// Methods as labels: a client cannot invent new ones.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,159 @@
+//! The only folder that knows axum, status codes and problem details.
+//!
+//! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
+//! requests; `route/` has one file a resource; `problem` is the one table from outcomes to answers.
+
+pub mod body;
+pub mod extract;
+mod layers;
+pub mod problem;
+pub mod route;
+pub mod server;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::FromRef;
+use sqlx::MySqlPool;
+use tower_http::compression::CompressionLayer;
+use tower_http::services::{ServeDir, ServeFile};
+use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
+
+use crate::domain::Clock;
+use crate::job::Board;
+use crate::lifecycle::Lifecycle;
+use crate::live::{Hub, Watch};
+use crate::metrics::Metrics;
+use crate::order::Orders;
+use crate::purchase::Purchases;
+use crate::session::{Revocations, Tokens};
+use crate::store::redis::{Counters, RedisClient};
+use body::BodyLimits;
+use route::session::Door;
+
+/// What handlers work with. Clones share it.
+#[derive(Clone)]
+pub struct Web(Arc<Parts>);
+
+/// The parts of [`Web`].
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct Parts {
+    pub purchases: Purchases,
+    pub orders: Orders,
+    pub pool: MySqlPool,
+    pub redis: RedisClient,
+    pub counters: Counters,
+    pub hub: Hub,
+    pub watch: Watch,
+    pub tokens: Tokens,
+    pub revocations: Revocations,
+    pub door: Door,
+    pub board: Board,
+    pub lock_stats: Vec<Arc<dyn crate::lock::Mutex>>,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    pub lifecycle: Lifecycle,
+    pub body_limits: BodyLimits,
+    pub token_life: Duration,
+    pub cookie_secure: bool,
+    pub demo_accounts: bool,
+    pub static_dir: PathBuf,
+}
+
+impl std::ops::Deref for Web {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl FromRef<Web> for BodyLimits {
+    fn from_ref(web: &Web) -> Self {
+        web.body_limits
+    }
+}
+
+impl Web {
+    /// Wraps the parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The name of the session cookie. The prefix makes browsers insist on Secure and on this
+    /// very host.
+    #[must_use]
+    pub fn cookie_name(&self) -> &'static str {
+        if self.cookie_secure { "__Host-seckill" } else { "seckill" }
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Seckill",
+        description = "A flash sale that sells the last unit once. Errors are problem details (RFC 9457)."
+    ),
+    components(schemas(problem::ProblemBody)),
+)]
+struct Document;
+
+/// The routes of the API with their document.
+fn api() -> OpenApiRouter<Web> {
+    let mut document = Document::openapi();
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("bearer", bearer);
+    OpenApiRouter::with_openapi(document)
+        .routes(routes!(route::purchase::purchase))
+        .routes(routes!(route::items::list))
+        .routes(routes!(route::items::find))
+        .routes(routes!(route::events::stock))
+        .routes(routes!(route::orders::list))
+        .routes(routes!(route::events::orders))
+        .routes(routes!(route::orders::find))
+        .routes(routes!(route::orders::pay))
+        .routes(routes!(route::orders::cancel))
+        .routes(routes!(route::users::create))
+        .routes(routes!(route::session::create, route::session::end))
+        .routes(routes!(route::lists::strategies))
+        .routes(routes!(route::lists::locks))
+        .routes(routes!(route::admin::create))
+        .routes(routes!(route::admin::edit))
+        .routes(routes!(route::admin::audit))
+        .routes(routes!(route::operator::alive))
+        .routes(routes!(route::operator::ready))
+        .routes(routes!(route::operator::metrics))
+}
+
+/// The document that `GET /api/openapi.json` answers.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    api().into_openapi()
+}
+
+/// The whole application as one router.
+pub fn router(web: Web) -> Router {
+    let (api, document) = api().split_for_parts();
+    let not_found = ServeFile::new(web.static_dir.join("404.html"));
+    let files = ServeDir::new(&web.static_dir).not_found_service(not_found);
+    // Files may be kept, but are asked about again: a new version is seen at once.
+    let revalidate = SetResponseHeaderLayer::if_not_present(
+        axum::http::header::CACHE_CONTROL,
+        axum::http::HeaderValue::from_static("no-cache"),
+    );
+    let pages = Router::new()
+        .merge(SwaggerUi::new("/docs").url("/api/openapi.json", document))
+        .fallback_service(files)
+        .layer(revalidate)
+        .layer(CompressionLayer::new());
+    api.merge(pages).layer(axum::middleware::from_fn_with_state(web.clone(), layers::wrap)).with_state(web)
+}

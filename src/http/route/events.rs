@@ -1,0 +1,194 @@
+//! Server-sent events: the stock of an item, and changes of one's own orders.
+//!
+//! Every stream ends when the service stops, and a slow reader skips figures instead of having
+//! them buffered.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::Stream;
+use serde_json::json;
+use tokio::sync::{broadcast, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::orders::OrderBody;
+use crate::domain::window::Phase;
+use crate::domain::{Item, Refusal};
+use crate::http::Web;
+use crate::http::extract::{Buyer, ItemPath};
+use crate::http::problem::{Problem, ProblemBody, rfc3339};
+use crate::live::{self, StockSeen};
+use crate::store::mysql::items;
+
+/// A comment is sent when nothing else was for so long, so that dead connections are noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Events that wait for a slow reader before the stream waits for it too.
+const BUFFERED_MAX: usize = 8;
+/// The longest sleep until a sale begins or ends; then it is looked at again.
+const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);
+
+type Events = Sse<axum::response::sse::KeepAliveStream<Stoppable>>;
+type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
+
+/// The stock and the state of an item, now and whenever they change.
+#[utoipa::path(
+    get,
+    path = "/api/items/{id}/events",
+    tag = "everyone",
+    params(("id" = i64, Path, minimum = 1)),
+    responses(
+        (status = 200, description = "Events `stock` and `state`", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "No such item", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn stock(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Events, Problem> {
+    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
+    let stream = open(&web)?;
+    let first = StockSeen { item, total, available };
+    let mut watched = web.watch.item(id);
+    Ok(events(web, stream, move |web, out| async move {
+        let mut seen = first;
+        let mut told: Option<(&'static str, Told)> = None;
+        loop {
+            let now = web.clock.now();
+            let state = seen.item.state(seen.available, now).word();
+            let picture = Told::of(&seen);
+            let stock_changed = told.as_ref().is_none_or(|(_, told)| told.stock != picture.stock);
+            let state_changed =
+                told.as_ref().is_none_or(|(word, told)| *word != state || told.sale != picture.sale);
+            if stock_changed && out.send(stock_event(&seen, now)).await.is_err() {
+                return;
+            }
+            if state_changed && out.send(state_event(&seen, state, now)).await.is_err() {
+                return;
+            }
+            told = Some((state, picture));
+            tokio::select! {
+                changed = watched.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(until_boundary(&seen.item, now)) => {}
+                () = out.closed() => return,
+            }
+            if let Some(latest) = watched.borrow_and_update().clone() {
+                seen = latest;
+            }
+        }
+    }))
+}
+
+/// Changes of one's own orders.
+#[utoipa::path(
+    get,
+    path = "/api/orders/events",
+    tag = "buyer",
+    responses(
+        (status = 200, description = "Events `order`, each an order as it then stood", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Events, Problem> {
+    let stream = open(&web)?;
+    let mut changes = web.hub.watch_orders(claims.user);
+    Ok(events(web, stream, move |web, out| async move {
+        loop {
+            let changed = tokio::select! {
+                changed = changes.recv() => changed,
+                () = out.closed() => return,
+            };
+            let changed = match changed {
+                Ok(changed) => changed,
+                // Too slow: the page asks again anyway when it sees the next event.
+                Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            let Ok(Some(order)) = web.orders.find(changed.order, claims.user).await else { continue };
+            let body = serde_json::to_string(&OrderBody::from(order)).unwrap_or_default();
+            if out.send(Event::default().event("order").data(body)).await.is_err() {
+                return;
+            }
+        }
+    }))
+}
+
+fn open(web: &Web) -> Result<live::Stream, Problem> {
+    web.hub.open_stream().ok_or_else(|| {
+        let detail = "Too many live streams are open; ask for the item instead.";
+        Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
+    })
+}
+
+/// Runs `work` beside the connection until either ends or the service stops.
+fn events<F, W>(web: Web, stream: live::Stream, work: W) -> Events
+where
+    F: Future<Output = ()> + Send + 'static,
+    W: FnOnce(Web, mpsc::Sender<Event>) -> F,
+{
+    let (out, receiver) = mpsc::channel(BUFFERED_MAX);
+    let stop = web.lifecycle.stopping();
+    let tracker = web.lifecycle.connections().clone();
+    let work = work(web, out);
+    tracker.spawn(async move {
+        tokio::select! {
+            () = work => {}
+            () = stop.cancelled() => {}
+        }
+        drop(stream);
+    });
+    let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
+    let events: Stoppable = Box::pin(events);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// What a watcher was told last.
+struct Told {
+    stock: (i64, i64),
+    sale: (bool, time::OffsetDateTime, time::OffsetDateTime),
+}
+
+impl Told {
+    fn of(seen: &StockSeen) -> Self {
+        let window = &seen.item.window;
+        Self {
+            stock: (seen.available, seen.total),
+            sale: (seen.item.paused, window.starts_at(), window.ends_at()),
+        }
+    }
+}
+
+fn stock_event(seen: &StockSeen, now: time::OffsetDateTime) -> Event {
+    let body = json!({
+        "item_id": seen.item.id.get(),
+        "available": seen.available,
+        "total": seen.total,
+        "server_time": rfc3339(now),
+    });
+    Event::default().event("stock").data(body.to_string())
+}
+
+fn state_event(seen: &StockSeen, state: &str, now: time::OffsetDateTime) -> Event {
+    let body = json!({
+        "item_id": seen.item.id.get(),
+        "state": state,
+        "paused": seen.item.paused,
+        "starts_at": rfc3339(seen.item.window.starts_at()),
+        "ends_at": rfc3339(seen.item.window.ends_at()),
+        "server_time": rfc3339(now),
+    });
+    Event::default().event("state").data(body.to_string())
+}
+
+/// How long until the sale begins or ends.
+fn until_boundary(item: &Item, now: time::OffsetDateTime) -> Duration {
+    let boundary = match item.window.phase(now) {
+        Phase::Upcoming => item.window.starts_at(),
+        Phase::Open => item.window.ends_at(),
+        Phase::Ended => return BOUNDARY_MAX,
+    };
+    let left = Duration::try_from(boundary - now).unwrap_or_default();
+    left.clamp(Duration::from_millis(1), BOUNDARY_MAX)
+}

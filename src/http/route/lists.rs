@@ -1,0 +1,67 @@
+//! `GET /api/strategies`, `GET /api/locks`: the lists, as data.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::Web;
+use crate::lock;
+
+/// A strategy's card.
+#[derive(Serialize, ToSchema)]
+pub struct StrategyBody {
+    name: &'static str,
+    family: &'static str,
+    /// Where the counter is that it decides by.
+    store: &'static str,
+    /// Whether the gate alone never oversells.
+    safe: bool,
+    /// How it decides.
+    summary: &'static str,
+    breaks_when: &'static str,
+    /// The servers that it needs beside MySQL.
+    #[schema(value_type = Vec<String>)]
+    needs: &'static [&'static str],
+    /// Whether they are configured here.
+    available: bool,
+    /// Whether an accepted answer means a durable order.
+    durable_before_reply: bool,
+    /// Where it comes from.
+    source: &'static str,
+}
+
+/// THE LIST.
+#[utoipa::path(
+    get,
+    path = "/api/strategies",
+    tag = "everyone",
+    responses((status = 200, description = "Every strategy, in order", body = Vec<StrategyBody>)),
+)]
+pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
+    let cards = web.purchases.strategies().cards();
+    let bodies = cards.map(|(card, available)| StrategyBody {
+        name: card.name,
+        family: card.family,
+        store: card.store,
+        safe: card.safe,
+        summary: card.summary,
+        breaks_when: card.breaks_when,
+        needs: card.needs,
+        available,
+        durable_before_reply: card.durable_before_reply,
+        source: card.source,
+    });
+    Json(bodies.collect())
+}
+
+/// Every kind of lock on every backend, with what it can and cannot do.
+#[utoipa::path(
+    get,
+    path = "/api/locks",
+    tag = "everyone",
+    responses((status = 200, description = "Capabilities, as data", body = Vec<serde_json::Value>)),
+)]
+pub async fn locks() -> Json<&'static [&'static lock::Capabilities]> {
+    Json(lock::KINDS)
+}

@@ -1,0 +1,11 @@
+//! The handlers, one file a resource: its bodies and its routes sit together.
+
+pub mod admin;
+pub mod events;
+pub mod items;
+pub mod lists;
+pub mod operator;
+pub mod orders;
+pub mod purchase;
+pub mod session;
+pub mod users;

@@ -1,0 +1,129 @@
+//! `/healthz`, `/readyz`, `/metrics`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::Web;
+use crate::http::problem::rfc3339;
+
+/// How long a dependency may take to answer.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A sign of life.
+#[derive(Serialize, ToSchema)]
+pub struct AliveBody {
+    /// Always `alive`.
+    status: &'static str,
+}
+
+/// Whether this instance takes work, and what it sees around it.
+#[derive(Serialize, ToSchema)]
+pub struct ReadyBody {
+    /// `ready` or `stopping`.
+    status: &'static str,
+    /// `ok`, or what is wrong. A lost dependency does not make an instance unready: it would
+    /// make all of them unready at once, and what does not need it still works.
+    dependencies: BTreeMap<&'static str, String>,
+    /// What each background job did last.
+    jobs: BTreeMap<&'static str, JobBody>,
+}
+
+/// The last run of a background job.
+#[derive(Serialize, ToSchema)]
+pub struct JobBody {
+    ok: bool,
+    said: String,
+    ended_at: String,
+}
+
+/// Alive.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "operator",
+    responses((status = 200, description = "The event loop answers", body = AliveBody)),
+)]
+pub async fn alive() -> Json<AliveBody> {
+    Json(AliveBody { status: "alive" })
+}
+
+/// Ready.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "operator",
+    responses(
+        (status = 200, description = "Takes work", body = ReadyBody),
+        (status = 503, description = "Stopping", body = ReadyBody),
+    ),
+)]
+pub async fn ready(State(web): State<Web>) -> Response {
+    let mysql = async { sqlx::query("SELECT 1").execute(&web.pool).await.map(|_| ()) };
+    let (mysql, redis) = tokio::join!(look(mysql), look(web.redis.ping()));
+    let jobs = web.board.read().into_iter().map(|(name, run)| {
+        let ended_at = rfc3339(run.ended_at);
+        let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));
+        (name, JobBody { ok, said, ended_at })
+    });
+    let stopping = web.lifecycle.is_stopping();
+    let body = ReadyBody {
+        status: if stopping { "stopping" } else { "ready" },
+        dependencies: BTreeMap::from([("mysql", mysql), ("redis", redis)]),
+        jobs: jobs.collect(),
+    };
+    let status = if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    (status, Json(body)).into_response()
+}
+
+/// Errors of clients can name addresses: they go to the log, not to the page.
+async fn look<E: std::fmt::Display>(sign_of_life: impl Future<Output = Result<(), E>>) -> String {
+    match tokio::time::timeout(LOOK_TIMEOUT, sign_of_life).await {
+        Ok(Ok(())) => "ok".to_owned(),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a dependency is not well");
+            "does not answer".to_owned()
+        }
+        Err(_) => "too slow".to_owned(),
+    }
+}
+
+/// Metrics for Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operator",
+    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")),
+)]
+pub async fn metrics(State(web): State<Web>) -> Response {
+    for lock in &web.lock_stats {
+        let (name, stats) = (lock.capabilities().kind, lock.stats().snapshot());
+        for (event, count) in [
+            ("acquired", stats.acquired),
+            ("contended", stats.contended),
+            ("busy", stats.busy),
+            ("timed_out", stats.timed_out),
+            ("unavailable", stats.unavailable),
+            ("lost", stats.lost),
+            ("renewals", stats.renewals),
+            ("renew_failures", stats.renew_failures),
+            ("released", stats.released),
+            ("already_lost", stats.already_lost),
+            ("released_by_drop", stats.released_by_drop),
+            ("wait_us", stats.wait_us),
+            ("hold_us", stats.hold_us),
+            ("waiting_now", stats.waiting_now),
+        ] {
+            web.metrics.lock_counted(name, event, count);
+        }
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], web.metrics.render()).into_response()
+}

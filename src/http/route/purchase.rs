@@ -1,0 +1,91 @@
+//! `POST /api/seckill/{strategy}/{item_id}`: the purchase. Turns a request into buyer, item,
+//! quantity and key, and an outcome into an answer; nothing more.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::orders::OrderBody;
+use crate::domain::{ItemId, Order, Outcome, Quantity};
+use crate::http::Web;
+use crate::http::body::{Integer, OptionalJsonBody};
+use crate::http::extract::{Buyer, IdempotencyKey, QueryPairs, bad_path, bad_query};
+use crate::http::problem::{Problem, outcome_unknown};
+use crate::purchase::Wish;
+use crate::strategy::Options;
+
+/// Tells a replayed answer from a first one.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// What a buyer may say about a purchase.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PurchaseBody {
+    /// Units, 1 to 1000 and not above the buyer's limit; 1 if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    quantity: Integer,
+}
+
+/// Buy.
+#[utoipa::path(
+    post,
+    path = "/api/seckill/{strategy}/{item_id}",
+    tag = "buyer",
+    params(
+        ("strategy" = String, Path, description = "A name of /api/strategies, or default"),
+        ("item_id" = i64, Path, description = "The item", minimum = 1),
+        ("store" = Option<String>, Query, description = "Lock strategies: mysql or redis"),
+        ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user"),
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key is the same purchase", min_length = 1, max_length = 64),
+    ),
+    request_body(content = PurchaseBody, description = "May be left out"),
+    responses(
+        (status = 201, description = "Sold, and durable", body = OrderBody),
+        (status = 202, description = "Accepted; becomes durable soon", body = OrderBody),
+        (status = "4XX", description = "Nothing changed", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, ask again with the same key", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn purchase(
+    State(web): State<Web>,
+    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    Buyer(claims): Buyer,
+    QueryPairs(pairs): QueryPairs,
+    IdempotencyKey(key): IdempotencyKey,
+    OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
+) -> Result<Response, Problem> {
+    let Path((strategy, item)) = path.map_err(|_| bad_path())?;
+    let item = ItemId::parse(&item).ok_or_else(bad_path)?;
+    let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let options = Options::read(pairs).map_err(|error| bad_query(error.0))?;
+    let quantity = body.quantity.or(Some(Quantity::ONE), Quantity::new, || {
+        let detail = format!("A quantity is 1 to {}.", Quantity::MAX);
+        Problem::new(422, "quantity_out_of_range", "Not a quantity", detail)
+    })?;
+    let wish = Wish { buyer: claims.user, item, quantity, strategy, options, key };
+    answer(web.purchases.buy(wish).await)
+}
+
+fn answer(outcome: Outcome) -> Result<Response, Problem> {
+    let created = |status: StatusCode, order: Order| {
+        let location = [("location", format!("/api/orders/{}", order.id))];
+        (status, location, Json(OrderBody::from(order))).into_response()
+    };
+    match outcome {
+        Outcome::Sold(order) => Ok(created(StatusCode::CREATED, order)),
+        Outcome::Queued(order) => Ok(created(StatusCode::ACCEPTED, order)),
+        Outcome::Replayed(order) => {
+            let mut response = created(StatusCode::CREATED, order);
+            response.headers_mut().insert(REPLAYED, axum::http::HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Unavailable(why) => Err(why.into()),
+        Outcome::Unknown => Err(outcome_unknown()),
+    }
+}

@@ -1,0 +1,79 @@
+//! `POST /api/users`: sign up.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::http::Web;
+use crate::http::body::JsonBody;
+use crate::http::extract::refuse_cross_site;
+use crate::http::problem::{Problem, ProblemBody};
+use crate::session::Role;
+use crate::session::password::{
+    PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN, USERNAME_LENGTH_MAX, fold_username, is_acceptable,
+};
+use crate::store::mysql::users;
+
+/// A name and a password.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialsBody {
+    /// 1 to 32 letters, digits, `.`, `_` and `-` of any script.
+    pub username: String,
+    /// 8 characters to 256 bytes.
+    #[schema(format = Password)]
+    pub password: String,
+}
+
+/// A new account.
+#[derive(Serialize, ToSchema)]
+pub struct UserBody {
+    user_id: i64,
+}
+
+/// Sign up.
+#[utoipa::path(
+    post,
+    path = "/api/users",
+    tag = "everyone",
+    request_body = CredentialsBody,
+    responses(
+        (status = 201, description = "The new account", body = UserBody),
+        (status = "4XX", description = "The name is taken, or one of the two is not acceptable", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn create(
+    State(web): State<Web>,
+    method: Method,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<CredentialsBody>,
+) -> Result<(StatusCode, Json<UserBody>), Problem> {
+    refuse_cross_site(&method, &headers)?;
+    let folded = fold_username(&body.username).ok_or_else(|| {
+        let detail = format!("A name is 1 to {USERNAME_LENGTH_MAX} letters, digits, '.', '_' and '-'.");
+        Problem::new(422, "invalid_username", "Not a name", detail)
+    })?;
+    if !is_acceptable(&body.password) {
+        let detail = format!(
+            "A password has at least {PASSWORD_LENGTH_MIN} characters and at most {PASSWORD_BYTES_MAX} bytes."
+        );
+        return Err(Problem::new(422, "invalid_password", "Not a password", detail));
+    }
+    let hash = web.door.hash(body.password).await?;
+    let now = web.clock.now();
+    let new = users::NewAccount {
+        username: &body.username,
+        username_folded: &folded,
+        password_hash: &hash,
+        role: Role::Buyer.word(),
+        demo: false,
+    };
+    let created = users::create(&web.pool, &new, now).await;
+    match created.map_err(|error| Problem::database(&error))? {
+        Some(user) => Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() }))),
+        None => Err(Problem::new(409, "username_taken", "Name taken", "Somebody has that name.")),
+    }
+}

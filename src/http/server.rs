@@ -1,0 +1,125 @@
+//! The accept loop: our own, because axum's sets no deadlines.
+//!
+//! Each connection has TCP_NODELAY, a deadline for its head, and one between requests; bodies have
+//! theirs where they are read. A stop lets requests in flight finish and closes the rest.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
+
+/// The largest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// Streams that one HTTP/2 connection may open at once.
+const HTTP2_STREAMS_MAX: u32 = 250;
+/// Resets of streams that one HTTP/2 connection may have pending before it is closed.
+const HTTP2_RESETS_MAX: usize = 50;
+/// How long to wait when the machine has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How connections are served.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Open connections; further ones wait in the kernel's queue.
+    pub connections_max: usize,
+    /// Time until a request's head is complete, also the first one's and, on a kept connection,
+    /// the next one's.
+    pub head_timeout: Duration,
+}
+
+/// Serves `router` on `listener` until the lifecycle stops.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    options: ServerOptions,
+    lifecycle: Lifecycle,
+    metrics: Metrics,
+) {
+    let places = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(options.head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .pipeline_flush(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(options.head_timeout)
+        .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .max_pending_accept_reset_streams(HTTP2_RESETS_MAX);
+    let builder = Arc::new(builder);
+    let service = TowerToHyperService::new(router);
+    let stop = lifecycle.stopping();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            () = stop.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, place)) => {
+                let connection = Connection {
+                    stream,
+                    builder: Arc::clone(&builder),
+                    service: service.clone(),
+                    metrics: metrics.clone(),
+                    _place: place,
+                };
+                lifecycle.connections().spawn(connection.serve(stop.clone()));
+            }
+            // Out of descriptors, or the client was gone at once: go on, but do not spin.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, place))
+}
+
+struct Connection {
+    stream: TcpStream,
+    builder: Arc<auto::Builder<TokioExecutor>>,
+    service: TowerToHyperService<Router>,
+    metrics: Metrics,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    async fn serve(self, stop: tokio_util::sync::CancellationToken) {
+        self.metrics.connections.inc();
+        let io = TokioIo::new(self.stream);
+        let connection = self.builder.serve_connection(io, self.service);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::trace!(%error, "a connection ended early");
+        }
+        self.metrics.connections.dec();
+    }
+}

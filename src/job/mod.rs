@@ -1,0 +1,84 @@
+//! Background jobs: each has a name, a period and a last result, and may run in every instance at
+//! once.
+
+mod expire;
+mod reconcile;
+mod revocations;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+
+pub use expire::Expire;
+pub use reconcile::Reconcile;
+pub use revocations::RefreshRevocations;
+
+/// Something that is done over and over.
+pub trait Job: Send + Sync + 'static {
+    /// Its name in logs, metrics and the console.
+    fn name(&self) -> &'static str;
+    /// The pause between two runs.
+    fn period(&self) -> Duration;
+    /// One run; answers what it did in a few words. A failure is logged and tried again after the
+    /// next pause.
+    fn run(&self) -> BoxFuture<'_, Result<String, String>>;
+}
+
+/// How a job's last run went.
+#[derive(Clone, Debug)]
+pub struct LastRun {
+    /// When it ended.
+    pub ended_at: OffsetDateTime,
+    /// What it did, or what went wrong.
+    pub result: Result<String, String>,
+}
+
+/// The last runs of all jobs. Clones share them.
+#[derive(Clone, Default)]
+pub struct Board {
+    runs: Arc<Mutex<BTreeMap<&'static str, LastRun>>>,
+}
+
+impl Board {
+    /// The last run of each job that has run.
+    #[must_use]
+    pub fn read(&self) -> BTreeMap<&'static str, LastRun> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn write(&self, name: &'static str, result: Result<String, String>) {
+        let run = LastRun { ended_at: OffsetDateTime::now_utc(), result };
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(name, run);
+    }
+}
+
+/// Runs a job until `stop` fires. A panic counts as a failed run.
+pub async fn run(job: Arc<dyn Job>, board: Board, metrics: Metrics, stop: CancellationToken) {
+    let name = job.name();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(job.period()) => {}
+            () = stop.cancelled() => return,
+        }
+        let ended = std::panic::AssertUnwindSafe(job.run()).catch_unwind().await;
+        let result = ended.unwrap_or_else(|_| Err("it panicked".to_owned()));
+        match &result {
+            Ok(did) => {
+                tracing::trace!(job = name, did, "job done");
+                metrics.job_ran(name, "ok");
+            }
+            Err(error) => {
+                tracing::warn!(job = name, error, "job failed; it runs again");
+                metrics.job_ran(name, "failed");
+            }
+        }
+        board.write(name, result);
+    }
+}

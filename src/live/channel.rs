@@ -1,0 +1,96 @@
+//! Order events between instances, over one Redis channel.
+//!
+//! A message is `order owner`, and the sender hears itself too; telling an owner twice is
+//! harmless, since a stream reads the order afresh.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Hub, OrderChanged};
+use crate::domain::{OrderId, UserId};
+use crate::store::redis::RedisClient;
+
+/// Events that go out in one round trip.
+const BATCH_MAX: usize = 256;
+/// How long to wait before a lost connection is tried again.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+fn channel(redis: &RedisClient) -> String {
+    format!("{}orders", redis.prefix())
+}
+
+/// Sends what is in the outbox to other instances until it is closed or `stop` fires. What cannot
+/// be sent is dropped.
+pub async fn send(redis: RedisClient, mut outbox: mpsc::Receiver<OrderChanged>, stop: CancellationToken) {
+    let channel = channel(&redis);
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    loop {
+        let received = tokio::select! {
+            received = outbox.recv_many(&mut batch, BATCH_MAX) => received,
+            () = stop.cancelled() => 0,
+        };
+        if received == 0 {
+            return;
+        }
+        let mut pipeline = redis::pipe();
+        for changed in batch.drain(..) {
+            let message = format!("{} {}", changed.order, changed.owner);
+            pipeline.publish(&channel, message).ignore();
+        }
+        if let Err(error) = pipeline.exec_async(&mut redis.shared()).await {
+            tracing::debug!(%error, "order events were not sent to other instances");
+        }
+    }
+}
+
+/// Tells the hub what other instances sent, until `stop` fires; reconnects by itself.
+pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
+    loop {
+        let listened = tokio::select! {
+            listened = listen(&redis, &hub) => listened,
+            () = stop.cancelled() => return,
+        };
+        if let Err(error) = listened {
+            tracing::debug!(%error, "order events of other instances are not heard");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RECONNECT_PAUSE) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+async fn listen(redis: &RedisClient, hub: &Hub) -> redis::RedisResult<()> {
+    let mut subscription = redis.client().get_async_pubsub().await?;
+    subscription.subscribe(channel(redis)).await?;
+    let mut messages = subscription.into_on_message();
+    while let Some(message) = messages.next().await {
+        if let Some(changed) = parse(&message.get_payload::<String>()?) {
+            hub.tell_here(changed);
+        }
+    }
+    Ok(())
+}
+
+fn parse(message: &str) -> Option<OrderChanged> {
+    let (order, owner) = message.split_once(' ')?;
+    Some(OrderChanged { order: OrderId::parse(order)?, owner: UserId::parse(owner)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_read_back_and_foreign_ones_are_ignored() {
+        let order = OrderId::generate();
+        let changed = parse(&format!("{order} 7")).expect("well formed");
+        assert_eq!((changed.order, changed.owner.get()), (order, 7));
+        for foreign in ["", "x", "x y", &format!("{order} -1")] {
+            assert_eq!(parse(foreign), None);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! One acquire from the call to the guard: in line, asking, asking again, and cleaning up after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::lease::{Token, Unanswered, ask, local_deadline};
+use super::leased::Core;
+use super::releaser::ReleaseJob;
+use super::stats::count;
+use super::waiting::{PollPause, Turn};
+use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
+
+/// How often an acquire is sent in a row without an answer before the backend counts as down.
+const UNANSWERED_MAX: u32 = 3;
+
+/// One acquire that has its turn and may ask the backend.
+pub(super) struct Request {
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    pub(super) lease: Duration,
+    pub(super) asked_at: Instant,
+    pub(super) turn: Turn,
+    waits: bool,
+    /// Whether it was counted as contended already.
+    contended: bool,
+}
+
+/// What came of asking the backend once.
+enum Reply {
+    Granted(Fence),
+    HeldByOther,
+    Unanswered(String),
+}
+
+/// The caller's side: stands in line, then lets an owned task do the asking. Only that task knows
+/// what was sent, so a caller may go away at any moment.
+pub(super) async fn acquire(
+    core: &Arc<Core>,
+    name: LockName,
+    options: AcquireOptions,
+) -> Result<Guard, AcquireError> {
+    options.check()?;
+    let asked_at = Instant::now();
+    let (turn, contended) = match core.lines.try_enter(&name) {
+        Some(turn) => (turn, false),
+        None => {
+            count(&core.stats.contended);
+            let Wait::Until(deadline) = options.wait else {
+                return Err(AcquireError::Busy);
+            };
+            let turn = timeout_at(deadline, core.lines.enter(&name))
+                .await
+                .map_err(|_| AcquireError::TimedOut)??;
+            (turn, true)
+        }
+    };
+    let request = Request {
+        name,
+        token: Token::mint(),
+        lease: options.lease,
+        waits: options.wait != Wait::Never,
+        asked_at,
+        contended,
+        turn,
+    };
+    let (deliver, delivery) = oneshot::channel();
+    core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
+    let delivered = match options.wait {
+        Wait::Never => delivery.await,
+        // Dropping the receiver tells the task that its caller has gone.
+        Wait::Until(deadline) => {
+            timeout_at(deadline, delivery).await.map_err(|_| AcquireError::TimedOut)?
+        }
+    };
+    delivered.unwrap_or_else(|_| {
+        let why = "the task that asked was ended with its runtime";
+        Err(AcquireError::Unavailable(why.to_owned()))
+    })
+}
+
+/// The task's side: asks until the name is granted, refused for good or no longer wanted.
+async fn ask_until_granted(
+    core: Arc<Core>,
+    mut request: Request,
+    mut deliver: oneshot::Sender<Result<Guard, AcquireError>>,
+) {
+    let mut pause = PollPause::new();
+    let mut unanswered_in_a_row = 0;
+    let mut may_be_held = false;
+    let refusal = loop {
+        let sent_at = Instant::now();
+        match ask_once(&core, &request, sent_at).await {
+            Reply::Granted(fence) => {
+                let guard = core.guard(request, fence, sent_at);
+                // If the caller has gone, the guard comes back here, and dropping it gives it back.
+                drop(deliver.send(Ok(guard)));
+                return;
+            }
+            Reply::HeldByOther => {
+                unanswered_in_a_row = 0;
+                if !std::mem::replace(&mut request.contended, true) {
+                    count(&core.stats.contended);
+                }
+                if !request.waits {
+                    break AcquireError::Busy;
+                }
+            }
+            Reply::Unanswered(why) => {
+                may_be_held = true;
+                unanswered_in_a_row += 1;
+                if unanswered_in_a_row == UNANSWERED_MAX {
+                    break AcquireError::Unavailable(why);
+                }
+            }
+        }
+        tokio::select! {
+            biased;
+            () = deliver.closed() => break AcquireError::TimedOut,
+            () = sleep(pause.next()) => {}
+        }
+    };
+    if may_be_held {
+        core.releases.submit(ReleaseJob {
+            name: request.name,
+            token: request.token,
+            lease: request.lease,
+            give_up_at: Instant::now() + request.lease,
+            turn: None,
+        });
+    }
+    // Nobody listens if the caller has gone.
+    drop(deliver.send(Err(refusal)));
+}
+
+/// Asks the backend once. Asking again with the same token after an answer that did not come is no
+/// second hold, should the first have been granted.
+async fn ask_once(core: &Core, request: &Request, sent_at: Instant) -> Reply {
+    let Request { name, token, lease, .. } = request;
+    match ask(*lease, core.store.acquire(name, token, *lease)).await {
+        Ok(Some(_)) if Instant::now() >= local_deadline(sent_at, *lease) => {
+            Reply::Unanswered("the grant came after its deadline".to_owned())
+        }
+        Ok(Some(fence)) => Reply::Granted(fence),
+        Ok(None) => Reply::HeldByOther,
+        Err(Unanswered(why)) => Reply::Unanswered(why),
+    }
+}

@@ -1,0 +1,232 @@
+//! A hold in hand: its fence, its deadline, the signal that it was lost, and giving it back.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::LockName;
+use super::lease::Token;
+use super::leased::Core;
+use super::releaser::ReleaseJob;
+use super::stats::{add_time, count};
+use super::waiting::Turn;
+
+/// Proof of a hold. Whoever has it is the only owner of the name until [`Guard::deadline`], which
+/// moves on with every renewal.
+///
+/// [`release`](Guard::release) it when the work is done. A guard that is dropped instead is given
+/// back in the background: never blocking, never panicking, also outside a runtime.
+#[must_use = "a dropped guard gives the lock back"]
+pub struct Guard {
+    pub(super) hold: Arc<Hold>,
+    pub(super) core: Arc<Core>,
+    pub(super) given_back: bool,
+}
+
+impl Guard {
+    /// The number to store with everything that is written under this hold, and to compare with
+    /// what is stored: it is above those of all earlier holders.
+    pub fn fence(&self) -> Fence {
+        self.hold.fence
+    }
+
+    /// The name that is held.
+    pub fn name(&self) -> &LockName {
+        &self.hold.name
+    }
+
+    /// Until when nobody else can hold the name, on this machine's monotonic clock. Start nothing
+    /// that has to be finished under the hold but cannot be finished by then.
+    pub fn deadline(&self) -> Instant {
+        self.hold.locked().deadline
+    }
+
+    /// Fires when the hold is over without having been released: at the deadline unless it was
+    /// renewed before, or as soon as a renewal learns that the name is not ours any more. It does
+    /// not fire after a release.
+    pub fn lost(&self) -> CancellationToken {
+        self.hold.lost.clone()
+    }
+
+    /// Whether the hold is over. Looks at the clock itself, so a process that was paused learns the
+    /// truth at its first look.
+    pub fn is_lost(&self) -> bool {
+        self.hold.lost.is_cancelled() || Instant::now() >= self.deadline()
+    }
+
+    /// Gives the name back and tells whether it was still ours.
+    ///
+    /// Without an answer from the backend it asks again until the lease is over, so bound it with a
+    /// time-out where that is too long. Dropping the future hands the rest to the background.
+    pub async fn release(mut self) -> ReleaseOutcome {
+        let ended = self.end();
+        let outcome = if ended.was_foreign {
+            ReleaseOutcome::AlreadyLost
+        } else {
+            self.core.give_back(&self.job(ended.deadline)).await
+        };
+        self.given_back = true;
+        self.core.stats.count_release(outcome);
+        outcome
+    }
+
+    /// Stops renewal before anything else, so that no renewal can follow the release.
+    fn end(&self) -> Ended {
+        let ended = self.hold.end();
+        self.core.renewals.forget(&self.hold, ended.due);
+        if let Some(held_for) = ended.held_for {
+            add_time(&self.core.stats.hold_us, held_for);
+        }
+        ended
+    }
+
+    fn job(&self, give_up_at: Instant) -> ReleaseJob {
+        ReleaseJob {
+            name: self.hold.name.clone(),
+            token: self.hold.token.clone(),
+            lease: self.hold.lease,
+            give_up_at,
+            turn: None,
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The next in line starts when the name is free, not before: it would only find it taken.
+        let turn = self.hold.locked().turn.take();
+        if self.given_back {
+            return;
+        }
+        let ended = self.end();
+        count(&self.core.stats.released_by_drop);
+        if !ended.was_foreign {
+            let job = self.job(ended.deadline);
+            self.core.releases.submit(ReleaseJob { turn, ..job });
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Guard")
+            .field("name", &self.hold.name)
+            .field("fence", &self.hold.fence)
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A number that rises strictly with every acquire of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// The highest fence: above it a script's floating-point numbers would skip values.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// The bare number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// What became of a hold when it was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "AlreadyLost means that someone else may have been in the critical section"]
+pub enum ReleaseOutcome {
+    /// It was ours until now, and the name is free.
+    Released,
+    /// It was not ours any more, or the lease ended before the backend confirmed the release.
+    /// Whoever holds the name now was left alone.
+    AlreadyLost,
+}
+
+/// What guard and scheduler know of one hold, together.
+pub(super) struct Hold {
+    pub(super) id: u64,
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    pub(super) fence: Fence,
+    pub(super) lease: Duration,
+    pub(super) granted_at: Instant,
+    pub(super) lost: CancellationToken,
+    pub(super) state: Mutex<HoldState>,
+}
+
+pub(super) struct HoldState {
+    pub(super) phase: Phase,
+    /// Until when the name is surely ours.
+    pub(super) deadline: Instant,
+    /// When the scheduler looks at this hold next: its key in the schedule.
+    pub(super) due: Instant,
+    /// Kept while holding, so that the next in line does not ask for what we have.
+    pub(super) turn: Option<Turn>,
+}
+
+/// A hold only ever moves forward: held, then perhaps lost, then ended by its guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Held,
+    /// The deadline passed; the backend may still keep the name for us for a moment.
+    LostByTime,
+    /// The backend said that the name is not ours.
+    LostToOthers,
+    /// The guard was released or dropped.
+    Ended,
+}
+
+/// What a hold was when its guard ended it.
+struct Ended {
+    /// There is nothing left to give back.
+    was_foreign: bool,
+    deadline: Instant,
+    due: Instant,
+    /// How long it was held; `None` when it had been ended before.
+    held_for: Option<Duration>,
+}
+
+impl Hold {
+    fn end(&self) -> Ended {
+        let mut state = self.locked();
+        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        Ended {
+            was_foreign: before == Phase::LostToOthers,
+            deadline: state.deadline,
+            due: state.due,
+            held_for: (before != Phase::Ended).then(|| self.granted_at.elapsed()),
+        }
+    }
+
+    /// Fires `lost` and lets the next in line try, unless the hold is over already.
+    /// Returns whether it did.
+    pub(super) fn lose(&self, how: Phase) -> bool {
+        let turn = {
+            let mut state = self.locked();
+            if state.phase != Phase::Held {
+                return false;
+            }
+            state.phase = how;
+            state.turn.take()
+        };
+        self.lost.cancel();
+        // Dropped outside our lock: passing it on takes the line's own.
+        drop(turn);
+        true
+    }
+
+    pub(super) fn locked(&self) -> MutexGuard<'_, HoldState> {
+        // Nothing in here can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,204 @@
+//! Named mutual exclusion between processes, as a library that knows nothing of what it guards.
+//!
+//! # Bird's-eye view
+//! A *kind* of lock works on a *backend*. Every kind is a [`Mutex`]: `acquire` a [`LockName`] with
+//! [`AcquireOptions`], get a [`Guard`], work, `release` it. The guard carries the [`Fence`] (a
+//! number that rises with every acquire, to be checked by whatever stores the guarded data), the
+//! local [`deadline`](Guard::deadline) and the [`lost`](Guard::lost) signal.
+//!
+//! ```text
+//! Mutex (trait)                              what callers see
+//!   LeasedMutex      leased.rs               the machinery that all leased kinds share:
+//!     acquire.rs     one acquire from the call to the guard
+//!     waiting.rs     one line per name, first come first served, inside this process
+//!     guard.rs       the hold in hand: fence, deadline, lost signal, release
+//!     renewal.rs     one scheduler for all holds: renews, and fires `lost` on time
+//!     releaser.rs    gives back what was dropped instead of released
+//!   LeaseStore (trait) lease.rs              what a backend must be able to do: four operations
+//!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
+//! ```
+//!
+//! # What holds, whatever the backend
+//! * A name has at most one local contender: only the head of the line talks to the backend.
+//! * Nobody renews, releases or adopts a hold that is not its own: each acquire mints its own token.
+//! * A renewal never creates a hold, and a failed renewal never ends one.
+//! * Dropping a future or a guard leaks nothing: what the backend granted is given back.
+//! * `lost` runs on the local monotonic clock from *before* the command was sent, so it fires before
+//!   the backend can grant the name to anyone else, as long as clock *rates* agree and the process
+//!   is not paused. A paused process, a server that lost its data and a failover can still make two
+//!   holders: that is what the fence is for.
+
+mod acquire;
+mod guard;
+mod lease;
+mod leased;
+mod name;
+pub mod redis;
+mod releaser;
+mod renewal;
+mod stats;
+mod waiting;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde::Serialize;
+use tokio::time::Instant;
+
+pub use guard::{Fence, Guard, ReleaseOutcome};
+pub use leased::LeasedMutex;
+pub use name::{InvalidName, LockName};
+pub use stats::{Stats, StatsSnapshot};
+pub use waiting::WAITERS_MAX;
+
+/// THE LIST: every kind on every backend that is built, with what it can and cannot do.
+pub static KINDS: &[&Capabilities] = &[&redis::token::CAPABILITIES];
+
+/// The shortest lease that is accepted. A lease has to hold three commands that all run into their
+/// time-out, or one slow reply would already lose the lock.
+pub const LEASE_MIN: Duration = Duration::from_millis(300);
+
+/// The longest lease that is accepted: how long a name stays blocked after its holder has died.
+pub const LEASE_MAX: Duration = Duration::from_secs(600);
+
+/// Exclusive ownership of a name, shared by everyone who uses the same backend.
+pub trait Mutex: Send + Sync + 'static {
+    /// What this kind promises, as data.
+    fn capabilities(&self) -> &'static Capabilities;
+
+    /// Acquires `name`, waiting as `options.wait` says. Not re-entrant: acquiring a name twice in
+    /// one task waits for itself until the deadline.
+    ///
+    /// Dropping the returned future at any point leaves nothing behind. Needs a tokio runtime.
+    fn acquire(
+        &self,
+        name: &LockName,
+        options: AcquireOptions,
+    ) -> BoxFuture<'_, Result<Guard, AcquireError>>;
+
+    /// Makes sure that every later acquire of `name` gets a fence above `at_least`. Used when the
+    /// guarded store has already seen a higher fence than the backend would mint. Never lowers it.
+    fn raise_fence(
+        &self,
+        name: &LockName,
+        at_least: Fence,
+    ) -> BoxFuture<'_, Result<(), RaiseFenceError>>;
+
+    /// The counters of this lock, for a metrics layer to read.
+    fn stats(&self) -> &Stats;
+}
+
+/// How to acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcquireOptions {
+    /// How long the backend keeps the name for us without a renewal, [`LEASE_MIN`] to
+    /// [`LEASE_MAX`]. The guard renews it by itself, so this is not a limit to the work: it is how
+    /// long others wait after this process has died.
+    pub lease: Duration,
+    /// What to do when someone else holds the name.
+    pub wait: Wait,
+}
+
+impl AcquireOptions {
+    /// Refuses a lease that cannot be kept safely.
+    fn check(&self) -> Result<(), AcquireError> {
+        if (LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
+            return Ok(());
+        }
+        Err(AcquireError::InvalidOptions(format!(
+            "lease is {:?}, but must be between {LEASE_MIN:?} and {LEASE_MAX:?}",
+            self.lease
+        )))
+    }
+}
+
+/// What to do when someone else holds the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Answer [`AcquireError::Busy`] at once. It is also the answer while somebody waits in line.
+    Never,
+    /// Wait in line until this instant, then answer [`AcquireError::TimedOut`].
+    Until(Instant),
+}
+
+/// Why there is no guard. Nothing is held after any of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AcquireError {
+    /// Someone else holds the name, or waits for it, and `wait` was [`Wait::Never`].
+    #[error("the lock is held by someone else")]
+    Busy,
+    /// The name did not become free before the deadline.
+    #[error("the lock did not become free in time")]
+    TimedOut,
+    /// [`WAITERS_MAX`] callers of this process are waiting already.
+    #[error("too many callers are waiting for locks")]
+    TooManyWaiters,
+    /// The backend did not answer or answered with an error, several times in a row.
+    #[error("the lock backend is unavailable: {0}")]
+    Unavailable(String),
+    /// The options contradict each other or a limit; the sentence names them.
+    #[error("invalid lock options: {0}")]
+    InvalidOptions(String),
+}
+
+/// Why a fence could not be raised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RaiseFenceError {
+    /// The backend did not answer or answered with an error; the fence may or may not be raised.
+    /// Asking again is harmless.
+    #[error("the lock backend is unavailable: {0}")]
+    Unavailable(String),
+    /// The fence is above [`Fence::MAX`], so no higher one could be minted.
+    #[error("the fence {0} is above the highest one that can be minted")]
+    TooHigh(Fence),
+}
+
+/// What a kind of lock on a backend can and cannot do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// The kind, such as `token`.
+    pub kind: &'static str,
+    /// The backend, such as `redis`.
+    pub backend: &'static str,
+    /// How it works, in one sentence.
+    pub summary: &'static str,
+    /// What makes two holders possible, in one sentence. The fence is the answer to these.
+    pub breaks_when: &'static str,
+    /// Whether the owner may acquire again what it holds.
+    pub reentrant: bool,
+    /// Whether callers of one process are served in the order in which they came.
+    pub fair_in_process: bool,
+    /// Whether callers of different processes are served in the order in which they came.
+    pub fair_between_processes: bool,
+    /// Whether a guard renews its lease by itself.
+    pub renewed: bool,
+    /// Whether a guard tells that it was lost, before anyone else can hold the name.
+    pub lost_signal: bool,
+    /// What its fences are worth.
+    pub fencing: Fencing,
+    /// How the process at the head learns that the name has become free.
+    pub waiting: Waiting,
+    /// Whether a hold survives the death of one server without a second holder.
+    pub survives_failover: bool,
+}
+
+/// What the fences of a kind are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fencing {
+    /// Every acquire gets a higher fence than all before it, also after the backend lost its data,
+    /// provided that the backend's clock has not been set back.
+    Rising,
+    /// There are no fences.
+    None,
+}
+
+/// How a process learns that a name has become free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// One contender per process asks again with growing, jittered pauses.
+    Polls,
+    /// The release wakes the next waiter.
+    Notified,
+}

@@ -1,0 +1,110 @@
+//! Locks on one Redis server (or one hash slot of a cluster): the connection, the keys, the scripts.
+//!
+//! Keys of a name `N` with hash tag `T`, under the caller's prefix `P`:
+//!
+//! | key | holds | lives |
+//! |---|---|---|
+//! | `P` `lock:N` | the owner's token and its fence | as long as the lease |
+//! | `P` `lock-of:{N}` | the same for a name that came without a hash tag | as long as the lease |
+//! | `P` `fence:{T}` | the last fence that was minted | for ever |
+//!
+//! All names with one hash tag share one fence counter: it has to be in their slot anyway, the
+//! fences of names that guard the same data stay comparable, and thousands of short-lived names
+//! leave one key behind instead of thousands.
+
+pub mod token;
+
+use std::sync::Arc;
+
+use ::redis::aio::ConnectionLike;
+use ::redis::{FromRedisValue, Script};
+
+use super::lease::Unanswered;
+use super::{InvalidName, LockName};
+
+/// A connection that can be cloned and used by many tasks at once, such as
+/// [`redis::aio::ConnectionManager`](::redis::aio::ConnectionManager).
+///
+/// The locks bound and resend their commands themselves. What the connection has to do is to come
+/// back after a break, and to notice a dead link: set `TCP_NODELAY` and `TCP_USER_TIMEOUT` (or
+/// keep-alive), since a link that swallows everything is otherwise never replaced.
+pub trait Connection: ConnectionLike + Clone + Send + Sync + 'static {}
+
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {}
+
+/// Where the keys of names are.
+struct Keys {
+    prefix: Arc<str>,
+}
+
+impl Keys {
+    /// Takes a prefix for all keys. Braces would move the hash tag, so they are refused.
+    fn new(prefix: &str) -> Result<Self, InvalidName> {
+        if !prefix.is_empty() {
+            let checked = LockName::new(prefix)?;
+            if checked.hash_tag().is_some() {
+                return Err(InvalidName("a key prefix cannot contain a hash tag"));
+            }
+        }
+        Ok(Self { prefix: prefix.into() })
+    }
+
+    /// The key of the hold. A name with a tag and the same name without never meet.
+    fn lock(&self, name: &LockName) -> String {
+        match name.hash_tag() {
+            Some(_) => format!("{}lock:{name}", self.prefix),
+            None => format!("{}lock-of:{{{name}}}", self.prefix),
+        }
+    }
+
+    /// The key of the fence counter, in the same slot.
+    fn fence(&self, name: &LockName) -> String {
+        let tag = name.hash_tag().unwrap_or(name.as_str());
+        format!("{}fence:{{{tag}}}", self.prefix)
+    }
+}
+
+/// Runs a script by its digest, loading it first where the server does not know it.
+async fn run<C: Connection, T: FromRedisValue>(
+    connection: &C,
+    script: &Script,
+    keys: &[&str],
+    arguments: &[&str],
+) -> Result<T, Unanswered> {
+    let mut invocation = script.prepare_invoke();
+    for key in keys {
+        invocation.key(*key);
+    }
+    for argument in arguments {
+        invocation.arg(*argument);
+    }
+    // A clone is a handle to the same connection.
+    invocation
+        .invoke_async(&mut connection.clone())
+        .await
+        .map_err(|error| Unanswered(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keys, LockName};
+
+    #[test]
+    fn keys_of_a_name_share_a_slot_and_names_never_share_a_key() {
+        let keys = Keys::new("test:").expect("a prefix");
+        let name = |text| LockName::new(text).expect("a name");
+        let tagged = name("{invoice:12}:write");
+        assert_eq!(keys.lock(&tagged), "test:lock:{invoice:12}:write");
+        assert_eq!(keys.fence(&tagged), "test:fence:{invoice:12}");
+        assert_eq!(keys.lock(&name("a")), "test:lock-of:{a}");
+        assert_eq!(keys.lock(&name("{a}")), "test:lock:{a}");
+        assert_eq!(keys.fence(&name("a")), "test:fence:{a}");
+    }
+
+    #[test]
+    fn a_prefix_cannot_move_the_slot() {
+        assert!(Keys::new("").is_ok());
+        assert!(Keys::new("{shop}:").is_err());
+        assert!(Keys::new("two words").is_err());
+    }
+}

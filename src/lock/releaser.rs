@@ -1,0 +1,104 @@
+//! Gives back in the background what nobody waits for: dropped guards, and acquires of which it is
+//! not known whether they were granted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::LockName;
+use super::guard::ReleaseOutcome;
+use super::lease::{LeaseStore, Token, ask};
+use super::stats::{Stats, count};
+use super::waiting::Turn;
+
+/// How many releases may wait for the background. A hold beyond that is left to expire.
+const QUEUED_MAX: usize = 16_384;
+
+/// How many of them are given back at the same time, so that one slow answer blocks no other name.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// The pause before an unanswered release is sent again.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// One hold to be given back.
+pub(super) struct ReleaseJob {
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    pub(super) lease: Duration,
+    /// When the lease is over, so that giving back has lost its purpose.
+    pub(super) give_up_at: Instant,
+    /// Passed to the next in line once the name is free.
+    pub(super) turn: Option<Turn>,
+}
+
+/// Where dropped guards are handed in.
+pub(super) struct ReleaseQueue {
+    jobs: mpsc::Sender<ReleaseJob>,
+    stats: Arc<Stats>,
+}
+
+impl ReleaseQueue {
+    /// The queue and its end for [`run`].
+    pub(super) fn new(stats: Arc<Stats>) -> (Self, mpsc::Receiver<ReleaseJob>) {
+        let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
+        (Self { jobs, stats }, receiver)
+    }
+
+    /// Never waits and never fails: what does not fit is left to expire.
+    pub(super) fn submit(&self, job: ReleaseJob) {
+        if self.jobs.try_send(job).is_err() {
+            count(&self.stats.left_to_expire);
+        }
+    }
+}
+
+/// The releaser. Ends when the lock and its last guard are gone and the queue is empty.
+pub(super) async fn run(
+    mut jobs: mpsc::Receiver<ReleaseJob>,
+    store: Arc<dyn LeaseStore>,
+    stats: Arc<Stats>,
+) {
+    stream::poll_fn(move |context| jobs.poll_recv(context))
+        .for_each_concurrent(IN_FLIGHT_MAX, |job| async {
+            let outcome = give_back(&*store, &job).await;
+            stats.count_release(outcome);
+            // Only now: the next in line would find the name taken.
+            drop(job.turn);
+        })
+        .await;
+}
+
+/// Deletes the hold if it is ours, asking again until it is known or the lease is over.
+pub(super) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> ReleaseOutcome {
+    let mut earlier_unanswered = false;
+    loop {
+        match ask(job.lease, store.release(&job.name, &job.token)).await {
+            Ok(true) => return ReleaseOutcome::Released,
+            // Before the deadline the lease cannot have run out, so it was our own earlier
+            // command that took the hold away, and only its answer was lost.
+            Ok(false) if earlier_unanswered && Instant::now() < job.give_up_at => {
+                return ReleaseOutcome::Released;
+            }
+            Ok(false) => return ReleaseOutcome::AlreadyLost,
+            Err(_) => earlier_unanswered = true,
+        }
+        let next = Instant::now() + RETRY_PAUSE;
+        if next >= job.give_up_at {
+            return ReleaseOutcome::AlreadyLost;
+        }
+        sleep_until(next).await;
+    }
+}
+
+impl Stats {
+    pub(super) fn count_release(&self, outcome: ReleaseOutcome) {
+        count(match outcome {
+            ReleaseOutcome::Released => &self.released,
+            ReleaseOutcome::AlreadyLost => &self.already_lost,
+        });
+    }
+}

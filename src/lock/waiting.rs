@@ -1,0 +1,233 @@
+//! Waiting inside the process: one line per name, first come first served.
+//!
+//! Whoever has the [`Turn`] of a name is the only one of this process who may ask the backend for
+//! it, and keeps the turn for as long as it holds the lock. All others wait here without sending
+//! anything, so ten thousand waiters cost the backend no more than one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::stats::Stats;
+use super::{AcquireError, LockName};
+
+/// How many callers of one process may stand in line, all names of one lock together.
+pub const WAITERS_MAX: u64 = 20_000;
+
+/// The first pause of the one contender that asks the backend again and again.
+const POLL_PAUSE_FIRST: Duration = Duration::from_millis(1);
+
+/// Its longest pause: how late a process may notice at worst that another one has released.
+const POLL_PAUSE_MAX: Duration = Duration::from_millis(25);
+
+/// All lines of one lock.
+pub(super) struct Lines {
+    state: Mutex<State>,
+    stats: Arc<Stats>,
+}
+
+#[derive(Default)]
+struct State {
+    // Tickets are never used twice, so a late leaver cannot take somebody else's place.
+    next_ticket: u64,
+    // A line exists exactly as long as someone has the turn, so idle names cost nothing.
+    by_name: HashMap<LockName, Line>,
+}
+
+/// Those who wait for one name, in the order in which they came.
+type Line = BTreeMap<u64, oneshot::Sender<Turn>>;
+
+/// The right to ask the backend for one name. Dropping it passes it to the next in line.
+pub(super) struct Turn {
+    // `None` once the turn was passed on, so that dropping the empty shell does nothing.
+    lines: Option<Arc<Lines>>,
+    name: LockName,
+}
+
+impl Lines {
+    pub(super) fn new(stats: Arc<Stats>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), stats })
+    }
+
+    /// The turn, if nobody has it.
+    pub(super) fn try_enter(self: &Arc<Self>, name: &LockName) -> Option<Turn> {
+        let mut state = self.locked();
+        if state.by_name.contains_key(name) {
+            return None;
+        }
+        state.by_name.insert(name.clone(), Line::new());
+        Some(self.turn(name))
+    }
+
+    /// Waits in line for the turn. Dropping the future leaves the line.
+    pub(super) async fn enter(self: &Arc<Self>, name: &LockName) -> Result<Turn, AcquireError> {
+        let mut waiter = match self.join(name)? {
+            Place::Turn(turn) => return Ok(turn),
+            Place::Waiting(waiter) => waiter,
+        };
+        match (&mut waiter.called).await {
+            Ok(turn) => Ok(turn),
+            // A line is only ever dropped when nobody waits in it.
+            Err(_) => unreachable!("a waiter stays in line until it is called or leaves"),
+        }
+    }
+
+    fn join(self: &Arc<Self>, name: &LockName) -> Result<Place, AcquireError> {
+        let mut locked = self.locked();
+        let state = &mut *locked;
+        let Some(line) = state.by_name.get_mut(name) else {
+            state.by_name.insert(name.clone(), Line::new());
+            return Ok(Place::Turn(self.turn(name)));
+        };
+        // Only changed under the lock, so the limit is exact.
+        if self.stats.waiting_now.load(Ordering::Relaxed) >= WAITERS_MAX {
+            return Err(AcquireError::TooManyWaiters);
+        }
+        self.stats.waiting_now.fetch_add(1, Ordering::Relaxed);
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        let (call, called) = oneshot::channel();
+        line.insert(ticket, call);
+        Ok(Place::Waiting(Waiter { lines: Arc::clone(self), name: name.clone(), ticket, called }))
+    }
+
+    fn turn(self: &Arc<Self>, name: &LockName) -> Turn {
+        Turn { lines: Some(Arc::clone(self)), name: name.clone() }
+    }
+
+    /// Takes the next waiter out of the line, or ends the line if there is none.
+    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<Turn>> {
+        let mut state = self.locked();
+        let Some((_, call)) = state.by_name.get_mut(name)?.pop_first() else {
+            state.by_name.remove(name);
+            return None;
+        };
+        self.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+        Some(call)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing in here can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(lines) = self.lines.take() else {
+            return;
+        };
+        // The turn itself travels through the channel: if the receiver goes away after the send,
+        // the turn is dropped with it and calls the next one. No wake-up can be lost.
+        while let Some(call) = lines.next_waiter(&self.name) {
+            match call.send(lines.turn(&self.name)) {
+                Ok(()) => return,
+                Err(mut returned) => returned.lines = None,
+            }
+        }
+    }
+}
+
+enum Place {
+    Turn(Turn),
+    Waiting(Waiter),
+}
+
+/// A place in line. Dropping it leaves the line; a turn that has just arrived is passed on.
+struct Waiter {
+    lines: Arc<Lines>,
+    name: LockName,
+    ticket: u64,
+    called: oneshot::Receiver<Turn>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut state = self.lines.locked();
+        let left = match state.by_name.get_mut(&self.name) {
+            Some(line) => line.remove(&self.ticket),
+            None => None,
+        };
+        if left.is_some() {
+            self.lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The pauses of the one contender that polls: doubling, capped, each with jitter so that several
+/// processes do not fall into step.
+pub(super) struct PollPause(Duration);
+
+impl PollPause {
+    pub(super) fn new() -> Self {
+        Self(POLL_PAUSE_FIRST)
+    }
+
+    /// How long to pause now: between half and all of the current step.
+    pub(super) fn next(&mut self) -> Duration {
+        let step = self.0;
+        self.0 = (step * 2).min(POLL_PAUSE_MAX);
+        step.mul_f64(rand::random_range(0.5..=1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use futures::poll;
+    use tokio::time::timeout;
+
+    use super::super::{LockName, Stats};
+    use super::Lines;
+
+    /// The first in line goes away at the very moment in which it is called: the second is called
+    /// instead, whichever came first.
+    #[tokio::test]
+    async fn a_turn_is_not_lost_with_a_waiter_that_leaves_when_it_is_called() {
+        const ROUNDS: u64 = 20_000;
+        let stats = Arc::new(Stats::default());
+        let lines = Lines::new(Arc::clone(&stats));
+        let name = LockName::new("crossing").expect("a name");
+        // Both sides spin until the other has arrived, so that they go on at the same time.
+        let arrived = Arc::new(AtomicU64::new(0));
+        let meet = |arrived: &AtomicU64, round: u64| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
+                thread::yield_now();
+            }
+        };
+        let (leavers, to_drop) = std::sync::mpsc::channel();
+        let arrived_there = Arc::clone(&arrived);
+        let leaving = thread::spawn(move || {
+            for (round, leaver) in (0..).zip(to_drop) {
+                meet(&arrived_there, round);
+                drop(leaver);
+            }
+        });
+        let enter = || {
+            let (lines, name) = (Arc::clone(&lines), name.clone());
+            Box::pin(async move { lines.enter(&name).await })
+        };
+        for round in 0..ROUNDS {
+            let turn = lines.try_enter(&name).expect("nobody has the turn");
+            let (mut first, mut second) = (enter(), enter());
+            assert!(poll!(&mut first).is_pending());
+            assert!(poll!(&mut second).is_pending());
+            leavers.send(first).expect("the other thread runs");
+            meet(&arrived, round);
+            drop(turn);
+            let turn = timeout(Duration::from_secs(5), second).await;
+            drop(turn.expect("the second is called").expect("its turn"));
+        }
+        drop(leavers);
+        leaving.join().expect("the other thread ends");
+        assert_eq!(stats.snapshot().waiting_now, 0);
+    }
+}

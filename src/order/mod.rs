@@ -1,0 +1,149 @@
+//! What happens to an order after it was placed: paid, cancelled, expired.
+//!
+//! Each step is one transaction that locks the order first, asks the table of transitions in
+//! `domain::order`, and moves stock at most once: the movement's key is the order and the reason.
+//! The order of statements is the arbiter's (order, limit, movement, stock last), so the two never
+//! wait for each other in a circle. Every step is idempotent, so an answer that was lost at COMMIT
+//! is found out by doing the step again.
+
+mod transaction;
+
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+
+use crate::domain::order::Step;
+use crate::domain::{Clock, ItemId, Order, OrderId, UserId};
+use crate::live::Hub;
+use crate::metrics::Metrics;
+use crate::store::mysql::{Fault, orders};
+use crate::store::redis::Counters;
+
+/// How often a step is tried.
+const ATTEMPTS_MAX: u32 = 4;
+/// The longest pause before the second try; it doubles, and is jittered.
+const PAUSE_FIRST: Duration = Duration::from_millis(4);
+
+/// Why a step was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// No such order, or another's.
+    #[error("no such order")]
+    NotFound,
+    /// The order's state does not allow it.
+    #[error("the order is {}", .0.status.word())]
+    Conflict(Box<Order>),
+    /// A late payment found no stock left.
+    #[error("the hold ran out and the stock is sold")]
+    SoldOut,
+    /// A late payment found that the buyer has bought the limit since.
+    #[error("the hold ran out and the limit is reached")]
+    LimitReached,
+    /// The ledger did not answer; doing the same again tells.
+    #[error("the ledger does not answer: {0}")]
+    Unavailable(sqlx::Error),
+}
+
+/// Steps of orders. Clones share everything.
+#[derive(Clone)]
+pub struct Orders {
+    pool: MySqlPool,
+    counters: Counters,
+    hub: Hub,
+    metrics: Metrics,
+    clock: Clock,
+}
+
+impl Orders {
+    /// Steps in the ledger behind `pool`; changes are told to `counters` and `hub`.
+    #[must_use]
+    pub fn new(pool: MySqlPool, counters: Counters, hub: Hub, metrics: Metrics, clock: Clock) -> Self {
+        Self { pool, counters, hub, metrics, clock }
+    }
+
+    /// Pays: in time, or late if the units can still be had.
+    ///
+    /// # Errors
+    /// See [`StepError`]; nothing changed then.
+    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
+        self.step(id, owner, Step::Pay).await
+    }
+
+    /// Cancels an unpaid order and gives its units back.
+    ///
+    /// # Errors
+    /// See [`StepError`]; nothing changed then.
+    pub async fn cancel(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
+        self.step(id, owner, Step::Cancel).await
+    }
+
+    /// Finds an owner's order.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn find(&self, id: OrderId, owner: UserId) -> sqlx::Result<Option<Order>> {
+        orders::find(&self.pool, id, owner).await
+    }
+
+    /// An owner's orders, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list(&self, owner: UserId, before: Option<OrderId>, limit: u32) -> sqlx::Result<Vec<Order>> {
+        orders::list(&self.pool, owner, before, limit).await
+    }
+
+    /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
+    /// gives their units back. May run in every instance at once: rows that another one works on
+    /// are skipped. Answers how many it expired.
+    ///
+    /// # Errors
+    /// The database's; what was expired before stays so.
+    pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<usize> {
+        let expired = transaction::expire(&self.pool, item, self.clock.now(), limit).await?;
+        let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
+        if units > 0 {
+            self.counters.follow(item, units).await;
+        }
+        for order in &expired {
+            self.metrics.orders_expired.inc();
+            self.hub.order_changed(order);
+        }
+        Ok(expired.len())
+    }
+
+    /// The items that have unpaid orders whose hold has run out.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
+        transaction::overdue_items(&self.pool, self.clock.now()).await
+    }
+
+    async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let error = match transaction::step(&self.pool, id, owner, step, self.clock.now()).await {
+                Ok(stepped) => {
+                    if stepped.units_returned != 0 {
+                        self.counters.follow(stepped.order.item_id, stepped.units_returned).await;
+                    }
+                    if stepped.changed {
+                        self.hub.order_changed(&stepped.order);
+                    }
+                    return Ok(stepped.order);
+                }
+                Err(StepError::Unavailable(error)) => error,
+                Err(refused) => return Err(refused),
+            };
+            let passing = matches!(Fault::of(&error), Fault::Transient | Fault::Connection | Fault::Duplicate);
+            if !passing || attempt >= ATTEMPTS_MAX {
+                tracing::warn!(%error, order = %id, "a step of an order failed");
+                return Err(StepError::Unavailable(error));
+            }
+            let bound = PAUSE_FIRST * 2_u32.pow(attempt);
+            tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+        }
+    }
+}

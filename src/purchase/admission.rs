@@ -1,0 +1,70 @@
+//! Admission: how many purchases run at once, and no request twice.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::domain::{ItemId, Outcome, Purchase, Refusal, Unavailable, UserId};
+use crate::metrics::Metrics;
+
+/// What makes two requests the same.
+type Request = (UserId, ItemId, String);
+
+/// The door in front of the gates. Clones share it.
+#[derive(Clone)]
+pub struct Admission {
+    places: Arc<Semaphore>,
+    /// Requests with a caller's key that run in this process. Between processes the ledger's
+    /// unique key decides; here it would hold a connection while waiting for it.
+    running: Arc<Mutex<HashSet<Request>>>,
+    metrics: Metrics,
+}
+
+/// One admitted purchase; dropping it leaves.
+pub struct Admitted {
+    admission: Admission,
+    request: Option<Request>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    /// Lets `in_flight_max` purchases in at once.
+    #[must_use]
+    pub fn new(in_flight_max: usize, metrics: Metrics) -> Self {
+        let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
+        Self { places, running: Arc::default(), metrics }
+    }
+
+    /// Lets a purchase in without waiting.
+    ///
+    /// # Errors
+    /// The outcome when there is no place, or when the same request is in already.
+    pub fn enter(&self, purchase: &Purchase) -> Result<Admitted, Outcome> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| Outcome::Unavailable(Unavailable::Overloaded))?;
+        let request = purchase.key.is_from_caller().then(|| {
+            (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned())
+        });
+        if let Some(request) = &request
+            && !self.running().insert(request.clone())
+        {
+            return Err(Outcome::Refused(Refusal::RequestInProgress));
+        }
+        self.metrics.purchases_in_flight.inc();
+        Ok(Admitted { admission: self.clone(), request, _place: place })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashSet<Request>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.admission.metrics.purchases_in_flight.dec();
+        if let Some(request) = &self.request {
+            self.admission.running().remove(request);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What every purchase does, whatever the strategy.
+//!
+//! [`Purchases::buy`] in order: find the item and the strategy; answer a finished key; judge the
+//! window; answer "sold out" from memory if that is known; ask admission; run the gate on a task
+//! of its own, which finishes whether or not the buyer still waits; tell the outcome.
+
+mod admission;
+mod items;
+mod sold_out;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::arbiter::{self, Verdict};
+use crate::domain::outcome::Dependency;
+use crate::domain::window::Phase;
+use crate::domain::{
+    Clock, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey,
+    Unavailable, UserId,
+};
+use crate::live::Hub;
+use crate::metrics::Metrics;
+use crate::store::mysql::orders;
+use crate::strategy::{Card, Options, Request, Strategies};
+use crate::strategy::shared::options::Scope;
+
+pub use admission::Admission;
+pub use items::Items;
+pub use sold_out::SoldOut;
+
+/// What a buyer asks for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Who.
+    pub buyer: UserId,
+    /// What.
+    pub item: ItemId,
+    /// How many units.
+    pub quantity: Quantity,
+    /// The strategy's name, or `default`.
+    pub strategy: String,
+    /// The refinements, if the request had any.
+    pub options: Options,
+    /// The caller's key, if it sent one.
+    pub key: Option<RequestKey>,
+}
+
+/// The purchase path. Clones share everything.
+#[derive(Clone)]
+pub struct Purchases {
+    parts: Arc<Parts>,
+}
+
+/// What the purchase path works with.
+pub struct Parts {
+    /// The strategies.
+    pub strategies: Strategies,
+    /// The ledger.
+    pub pool: MySqlPool,
+    /// The items, a moment old.
+    pub items: Items,
+    /// What is known to be sold out.
+    pub sold_out: SoldOut,
+    /// Where events go.
+    pub hub: Hub,
+    /// Where outcomes are counted.
+    pub metrics: Metrics,
+    /// The wall clock.
+    pub clock: Clock,
+    /// Running purchases, which a stop waits for.
+    pub tasks: TaskTracker,
+    /// The door.
+    pub admission: Admission,
+    /// How long a buyer waits.
+    pub deadline: Duration,
+}
+
+/// What is settled about a wish before its gate runs.
+struct Settled {
+    item: Arc<Item>,
+    card: &'static Card,
+}
+
+impl Purchases {
+    /// A purchase path over `parts`.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// Buys, or says why not. When the wait runs out the answer is `Unknown` and the purchase
+    /// still finishes; dropping the returned future does not stop it either.
+    pub async fn buy(&self, wish: Wish) -> Outcome {
+        let started = Instant::now();
+        let settled = match self.settle(&wish).await {
+            Ok(settled) => settled,
+            Err(outcome) => return outcome,
+        };
+        let strategy = settled.card.name;
+        let outcome = match self.judge(&wish, settled).await {
+            Ok(purchase) => self.run(wish, purchase, started + self.parts.deadline).await,
+            Err(outcome) => outcome,
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        self.parts.metrics.purchase_ended(strategy, outcome.word(), seconds);
+        outcome
+    }
+
+    /// The items that purchases are judged by.
+    #[must_use]
+    pub fn items(&self) -> &Items {
+        &self.parts.items
+    }
+
+    /// The strategies.
+    #[must_use]
+    pub fn strategies(&self) -> &Strategies {
+        &self.parts.strategies
+    }
+
+    /// An edit, a cancellation or an expiry changed an item: look at it afresh.
+    pub async fn item_changed(&self, item: ItemId) {
+        self.parts.items.forget(item).await;
+        self.parts.sold_out.clear(item);
+    }
+
+    /// Finds the item and the strategy, and refuses what can never be sold this way.
+    async fn settle(&self, wish: &Wish) -> Result<Settled, Outcome> {
+        let item = match self.parts.items.find(wish.item).await {
+            Ok(Some(item)) => item,
+            Ok(None) => return Err(Outcome::Refused(Refusal::ItemNotFound)),
+            Err(error) => {
+                tracing::warn!(%error, "the item could not be read");
+                return Err(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)));
+            }
+        };
+        let name = if wish.strategy == "default" { &item.strategy } else { &wish.strategy };
+        let found = self.parts.strategies.find(name);
+        let (card, built) = found.ok_or(Outcome::Refused(Refusal::StrategyNotFound))?;
+        if !wish.options.is_default() && !card.takes_options {
+            return Err(Outcome::Refused(Refusal::StrategyNotFound));
+        }
+        // A lock on the buyer alone leaves the stock to the arbiter.
+        let safe = card.safe && wish.options.scope != Scope::User;
+        if item.kind == ItemKind::Shop && !safe {
+            return Err(Outcome::Refused(Refusal::UnsafeStrategy));
+        }
+        if built.is_none() {
+            return Err(Outcome::Unavailable(Unavailable::StrategyUnavailable));
+        }
+        Ok(Settled { item, card })
+    }
+
+    /// Everything that can be said without the gate.
+    async fn judge(&self, wish: &Wish, settled: Settled) -> Result<Purchase, Outcome> {
+        let Settled { item, card } = settled;
+        let refuse = |refusal| Err(Outcome::Refused(refusal));
+        let created_at = self.parts.clock.now();
+        let order_id = OrderId::generate();
+        let Some(amount) = item.price.times(wish.quantity) else {
+            return refuse(Refusal::AmountOverflow);
+        };
+        let hold = time::Duration::seconds(item.hold_seconds.into());
+        let purchase = Purchase {
+            order_id,
+            buyer: wish.buyer,
+            quantity: wish.quantity,
+            amount,
+            key: wish.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id)),
+            strategy: card.name,
+            created_at,
+            expires_at: created_at + hold,
+            item,
+        };
+        if let Some(outcome) = self.finished(&purchase).await {
+            return Err(outcome);
+        }
+        let item = &purchase.item;
+        match item.window.phase(created_at) {
+            Phase::Upcoming => {
+                let starts_at = item.window.starts_at();
+                return refuse(Refusal::SaleNotStarted { starts_at });
+            }
+            Phase::Ended => return refuse(Refusal::SaleEnded),
+            Phase::Open if item.paused => return refuse(Refusal::SalePaused),
+            Phase::Open => {}
+        }
+        if wish.quantity.units() > item.per_buyer_limit {
+            return refuse(Refusal::QuantityOverLimit { limit: item.per_buyer_limit });
+        }
+        if self.parts.sold_out.is_known(item.id) {
+            self.parts.metrics.sold_out_from_memory.inc();
+            return refuse(Refusal::SoldOut);
+        }
+        Ok(purchase)
+    }
+
+    /// Answers a retry of a request that already became an order. Only a key that the caller sent
+    /// can have been sent before.
+    async fn finished(&self, purchase: &Purchase) -> Option<Outcome> {
+        if !purchase.key.is_from_caller() {
+            return None;
+        }
+        let (pool, item) = (&self.parts.pool, purchase.item.id);
+        match orders::find_by_key(pool, purchase.buyer, item, &purchase.key).await {
+            Ok(None) => None,
+            Ok(Some(order)) => Some(match arbiter::replay(purchase, order) {
+                Verdict::Refused(refusal) => Outcome::Refused(refusal),
+                Verdict::Sold(order) | Verdict::Replayed(order) => Outcome::Replayed(order),
+                _ => Outcome::Unknown,
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "a key could not be looked up");
+                Some(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
+            }
+        }
+    }
+
+    /// Admission, then the gate on a task of its own.
+    async fn run(&self, wish: Wish, purchase: Purchase, deadline: Instant) -> Outcome {
+        let admitted = match self.parts.admission.enter(&purchase) {
+            Ok(admitted) => admitted,
+            Err(outcome) => return outcome,
+        };
+        let parts = Arc::clone(&self.parts);
+        let request = Request { purchase, options: wish.options, deadline };
+        let task = self.parts.tasks.spawn(async move {
+            let outcome = gate(&parts, &request).await;
+            drop(admitted);
+            outcome
+        });
+        match tokio::time::timeout_at(deadline, task).await {
+            Ok(Ok(outcome)) => outcome,
+            // A panic in a gate: whether its write went through is for the ledger to say.
+            Ok(Err(_)) | Err(_) => Outcome::Unknown,
+        }
+    }
+}
+
+/// Runs the gate and tells everyone who wants to know.
+async fn gate(parts: &Parts, request: &Request) -> Outcome {
+    let item = request.purchase.item.id;
+    let built = parts.strategies.find(request.purchase.strategy).and_then(|(_, built)| built);
+    let Some(strategy) = built else {
+        return Outcome::Unavailable(Unavailable::StrategyUnavailable);
+    };
+    let outcome = strategy.purchase(request).await;
+    match &outcome {
+        Outcome::Sold(order) | Outcome::Queued(order) => parts.hub.order_changed(order),
+        // Asking for several units may fail while a single one is left.
+        Outcome::Refused(Refusal::SoldOut) if request.purchase.quantity == Quantity::ONE => {
+            parts.sold_out.learn(item);
+        }
+        _ => {}
+    }
+    outcome
+}

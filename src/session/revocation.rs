@@ -1,0 +1,65 @@
+//! Tokens that were signed out before they expired.
+//!
+//! The list is short (signing out is rare, and entries leave when the token would have expired),
+//! so each instance keeps it whole and reads it again every two seconds: a token that was signed
+//! out on another instance is good for at most that much longer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use sqlx::MySqlPool;
+use time::OffsetDateTime;
+
+use crate::store::mysql::sessions;
+
+/// Rows that one clean-up deletes.
+const FORGET_MAX: u32 = 1_000;
+
+/// The revoked tokens that this instance knows of. Clones share the list.
+#[derive(Clone)]
+pub struct Revocations {
+    pool: MySqlPool,
+    known: Arc<RwLock<HashMap<String, OffsetDateTime>>>,
+}
+
+impl Revocations {
+    /// An empty list over the ledger's table.
+    #[must_use]
+    pub fn new(pool: MySqlPool) -> Self {
+        Self { pool, known: Arc::default() }
+    }
+
+    /// Whether a token was signed out.
+    #[must_use]
+    pub fn contains(&self, token_id: &str) -> bool {
+        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        !known.is_empty() && known.contains_key(token_id)
+    }
+
+    /// Signs a token out, here at once and elsewhere soon.
+    ///
+    /// # Errors
+    /// The database's; the token is signed out on this instance all the same.
+    pub async fn revoke(&self, token_id: &str, expires_at: OffsetDateTime) -> sqlx::Result<()> {
+        self.write().insert(token_id.to_owned(), expires_at);
+        sessions::revoke(&self.pool, token_id, expires_at).await
+    }
+
+    /// Reads the list again and forgets what has expired.
+    ///
+    /// # Errors
+    /// The database's; the list stays as it was.
+    pub async fn refresh(&self) -> sqlx::Result<usize> {
+        let listed = sessions::list(&self.pool).await?;
+        let count = listed.len();
+        self.write().extend(listed);
+        let now = OffsetDateTime::now_utc();
+        self.write().retain(|_, expires_at| *expires_at > now);
+        sessions::forget_expired(&self.pool, FORGET_MAX).await?;
+        Ok(count)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, OffsetDateTime>> {
+        self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,196 @@
+//! Session tokens: `sk1.<key id>.<claims>.<mac>`, all base64url.
+//!
+//! The claims are a fixed binary layout and the MAC is HMAC-SHA256 over everything before it. No
+//! field of the token chooses an algorithm. The key id, the start of the secret's hash, only says
+//! which of two live secrets to check with, so that a secret can be rotated without signing
+//! everyone out.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+
+use crate::config::Secret;
+use crate::domain::UserId;
+use crate::domain::item::word_enum;
+
+/// The first part of every token: the version of its layout.
+const VERSION: &str = "sk1";
+/// Bytes of the binary claims: user, role, expiry, id.
+const CLAIMS_BYTES: usize = 8 + 1 + 8 + TOKEN_ID_BYTES;
+/// Random bytes that tell one token from another.
+const TOKEN_ID_BYTES: usize = 16;
+/// No valid token is longer.
+const TOKEN_LENGTH_MAX: usize = 160;
+
+word_enum! {
+    /// What a user may do.
+    Role {
+        /// Buys.
+        Buyer = "buyer",
+        /// Also creates, edits and audits sales.
+        Admin = "admin",
+    }
+}
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// Who it is.
+    pub user: UserId,
+    /// What they may do.
+    pub role: Role,
+    /// Until when, to the second.
+    pub expires_at: OffsetDateTime,
+    /// Which token this is, for signing out.
+    pub token_id: String,
+}
+
+/// Why a token is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// Damaged, forged, or signed with a secret that is no longer known.
+    Invalid,
+    /// Genuine, but its time is over.
+    Expired,
+}
+
+/// Signs and reads tokens with one secret, and reads those of the secret before it.
+#[derive(Clone)]
+pub struct Tokens {
+    keys: Vec<Key>,
+}
+
+#[derive(Clone)]
+struct Key {
+    id: String,
+    mac: Hmac<Sha256>,
+}
+
+impl Tokens {
+    /// Signs with `secret`; also reads what `previous` signed, if it is not empty.
+    #[must_use]
+    pub fn new(secret: &Secret, previous: &Secret) -> Self {
+        let secrets = [secret, previous].into_iter().filter(|secret| !secret.is_empty());
+        Self { keys: secrets.map(Key::new).collect() }
+    }
+
+    /// Makes a token for `user` that is good until `expires_at`.
+    ///
+    /// # Panics
+    /// When there is no secret; the configuration is checked before this is reached.
+    #[must_use]
+    pub fn sign(&self, user: UserId, role: Role, expires_at: OffsetDateTime) -> String {
+        let key = self.keys.first().expect("checked at start: there is a secret");
+        let mut claims = Vec::with_capacity(CLAIMS_BYTES);
+        claims.extend(user.get().to_be_bytes());
+        claims.push(u8::from(role == Role::Admin));
+        claims.extend(expires_at.unix_timestamp().to_be_bytes());
+        claims.extend(rand::random::<[u8; TOKEN_ID_BYTES]>());
+        let signed = format!("{VERSION}.{}.{}", key.id, BASE64.encode(claims));
+        let mac = key.mac.clone().chain_update(&signed).finalize().into_bytes();
+        format!("{signed}.{}", BASE64.encode(mac))
+    }
+
+    /// Reads a token; the MAC is compared in constant time.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub fn read(&self, token: &str, now: OffsetDateTime) -> Result<Claims, TokenError> {
+        if token.len() > TOKEN_LENGTH_MAX {
+            return Err(TokenError::Invalid);
+        }
+        let (signed, mac) = token.rsplit_once('.').ok_or(TokenError::Invalid)?;
+        let mut parts = signed.split('.');
+        let (Some(VERSION), Some(key_id), Some(claims), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(TokenError::Invalid);
+        };
+        let key = self.keys.iter().find(|key| key.id == key_id).ok_or(TokenError::Invalid)?;
+        let mac = BASE64.decode(mac).map_err(|_| TokenError::Invalid)?;
+        let genuine = key.mac.clone().chain_update(signed).verify_slice(&mac);
+        genuine.map_err(|_| TokenError::Invalid)?;
+        let claims = read_claims(claims).ok_or(TokenError::Invalid)?;
+        if claims.expires_at <= now { Err(TokenError::Expired) } else { Ok(claims) }
+    }
+}
+
+impl Key {
+    fn new(secret: &Secret) -> Self {
+        let secret = secret.reveal().as_bytes();
+        let hash = Sha256::digest(secret);
+        let mac = Hmac::new_from_slice(secret).expect("HMAC takes a key of any length");
+        Self { id: BASE64.encode(&hash[..6]), mac }
+    }
+}
+
+fn read_claims(text: &str) -> Option<Claims> {
+    let bytes = BASE64.decode(text).ok()?;
+    let bytes: &[u8; CLAIMS_BYTES] = bytes.as_slice().try_into().ok()?;
+    let (user, rest) = bytes.split_first_chunk::<8>()?;
+    let (role, rest) = rest.split_first()?;
+    let (expires_at, token_id) = rest.split_first_chunk::<8>()?;
+    let role = match role {
+        0 => Role::Buyer,
+        1 => Role::Admin,
+        _ => return None,
+    };
+    Some(Claims {
+        user: UserId::new(i64::from_be_bytes(*user))?,
+        role,
+        expires_at: OffsetDateTime::from_unix_timestamp(i64::from_be_bytes(*expires_at)).ok()?,
+        token_id: BASE64.encode(token_id),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use time::Duration;
+    use time::macros::datetime;
+
+    const NOW: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
+
+    fn tokens(secret: &str, previous: &str) -> Tokens {
+        Tokens::new(&Secret::new(secret), &Secret::new(previous))
+    }
+
+    fn user() -> UserId {
+        UserId::new(7).expect("positive")
+    }
+
+    #[test]
+    fn a_token_reads_back_until_it_expires() {
+        let tokens = tokens("one secret", "");
+        let token = tokens.sign(user(), Role::Admin, NOW + Duration::HOUR);
+        let claims = tokens.read(&token, NOW).expect("fresh");
+        assert_eq!((claims.user, claims.role), (user(), Role::Admin));
+        assert_eq!(tokens.read(&token, NOW + Duration::HOUR), Err(TokenError::Expired));
+    }
+
+    #[test]
+    fn the_previous_secret_still_reads_but_a_stranger_does_not() {
+        let old = tokens("old secret", "").sign(user(), Role::Buyer, NOW + Duration::HOUR);
+        assert!(tokens("new secret", "old secret").read(&old, NOW).is_ok());
+        assert_eq!(tokens("new secret", "").read(&old, NOW), Err(TokenError::Invalid));
+    }
+
+    #[test]
+    fn any_changed_character_spoils_it() {
+        let tokens = tokens("one secret", "");
+        let token = tokens.sign(user(), Role::Buyer, NOW + Duration::HOUR);
+        for at in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).expect("ascii");
+            // The last character of an unpadded group may carry unused bits; those are refused
+            // by the decoder, so no second spelling of a token exists.
+            assert_eq!(tokens.read(&changed, NOW), Err(TokenError::Invalid), "at {at}");
+        }
+        for cut in ["", ".", "...", "sk1.x.y", &token[..token.len() - 5], &format!("{token}.x")] {
+            assert_eq!(tokens.read(cut, NOW), Err(TokenError::Invalid), "{cut:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads what the audit judges, in one consistent snapshot.
+
+use sqlx::{Connection, Executor, MySqlConnection, MySqlPool, Row};
+
+use super::items::parsed;
+use crate::domain::audit::Facts;
+use crate::domain::{ArbiterMode, ItemId};
+
+/// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
+///
+/// # Errors
+/// The database's.
+pub async fn facts(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<Facts>> {
+    let mut connection = pool.acquire().await?;
+    // One snapshot for all of it, or a sale in progress would look broken.
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+    let mut transaction = connection.begin().await?;
+    let facts = read(&mut transaction, id).await?;
+    transaction.rollback().await?;
+    Ok(facts)
+}
+
+/// The ids of all items, or of one kind of them, in order.
+///
+/// # Errors
+/// The database's.
+pub async fn item_ids(pool: &MySqlPool) -> sqlx::Result<Vec<ItemId>> {
+    let rows = sqlx::query("SELECT id FROM items ORDER BY id").fetch_all(pool).await?;
+    rows.iter().map(|row| parsed("id", ItemId::new(row.try_get("id")?))).collect()
+}
+
+async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
+    let row = sqlx::query(
+        "SELECT total, available, arbiter, per_buyer_limit FROM stock \
+         JOIN items ON items.id = item_id WHERE item_id = ?",
+    )
+    .bind(id.get())
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let arbiter = parsed("arbiter", ArbiterMode::parse(row.try_get("arbiter")?))?;
+    let limit: u32 = row.try_get("per_buyer_limit")?;
+
+    let units = sqlx::query(
+        "SELECT COUNT(*) AS orders, \
+         CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
+         CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
+         FROM orders WHERE item_id = ?",
+    )
+    .bind(id.get())
+    .fetch_one(&mut *connection)
+    .await?;
+
+    Ok(Some(Facts {
+        item_id: id,
+        arbiter,
+        total: row.try_get("total")?,
+        available: row.try_get("available")?,
+        units_sold: units.try_get("sold")?,
+        units_held: units.try_get("held")?,
+        orders: units.try_get("orders")?,
+        buyers_over_limit: count(connection, BUYERS_OVER_LIMIT, &[id.get(), limit.into()]).await?,
+        buyers_miscounted: count(connection, BUYERS_MISCOUNTED, &[id.get(), id.get()]).await?,
+        movements_sum: count(connection, MOVEMENTS_SUM, &[id.get()]).await?,
+        orders_without_their_movements: count(connection, ORDERS_UNMOVED, &[id.get()]).await?,
+        movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
+        give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
+        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get(), id.get()]).await?,
+        redis_available: None,
+    }))
+}
+
+/// Runs a statement that answers one number.
+async fn count(connection: &mut MySqlConnection, statement: &str, binds: &[i64]) -> sqlx::Result<i64> {
+    let mut query = sqlx::query(statement);
+    for bind in binds {
+        query = query.bind(*bind);
+    }
+    query.fetch_one(connection).await?.try_get(0)
+}
+
+const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \
+     WHERE item_id = ? AND status IN ('pending', 'paid') \
+     GROUP BY user_id HAVING SUM(quantity) > ?) AS buyers";
+
+/// Buyers whose count differs from their live orders, in either direction.
+const BUYERS_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT user_id, SUM(units) AS difference FROM ( \
+       SELECT user_id, CAST(quantity AS SIGNED) AS units FROM orders \
+         WHERE item_id = ? AND status IN ('pending', 'paid') \
+       UNION ALL \
+       SELECT user_id, -bought FROM buyer_limits WHERE item_id = ?) AS both_sides \
+     GROUP BY user_id HAVING difference <> 0) AS buyers";
+
+const MOVEMENTS_SUM: &str =
+    "SELECT CAST(COALESCE(SUM(delta), 0) AS SIGNED) FROM stock_movements WHERE item_id = ?";
+
+/// Orders whose movements do not add up to what their state holds.
+const ORDERS_UNMOVED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT orders.id, \
+       IF(MAX(status) IN ('pending', 'paid'), -CAST(MAX(quantity) AS SIGNED), 0) AS expected, \
+       COALESCE(SUM(delta), 0) AS moved, COUNT(delta) AS movements, MAX(status) AS state \
+     FROM orders LEFT JOIN stock_movements AS moves \
+       ON moves.item_id = orders.item_id AND moves.order_id = orders.id \
+     WHERE orders.item_id = ? GROUP BY orders.id \
+     HAVING moved <> expected OR (movements = 0 AND state NOT IN ('queued', 'rejected'))) AS unmoved";
+
+const MOVEMENTS_ORPHANED: &str = "SELECT COUNT(*) FROM stock_movements AS moves \
+     LEFT JOIN orders ON orders.id = moves.order_id AND orders.item_id = moves.item_id \
+     WHERE moves.item_id = ? AND orders.id IS NULL";
+
+/// Cancelled and expired orders without exactly one movement of their reason and quantity.
+const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
+     LEFT JOIN stock_movements AS moves ON moves.item_id = orders.item_id \
+       AND moves.order_id = orders.id AND moves.reason = orders.status \
+     WHERE orders.item_id = ? AND status IN ('cancelled', 'expired') \
+       AND (moves.delta IS NULL OR moves.delta <> quantity)";
+
+const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders WHERE item_id = ? AND fence > \
+     COALESCE((SELECT MAX(fence) FROM fences WHERE item_id = ?), 0)";

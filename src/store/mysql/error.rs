@@ -1,0 +1,69 @@
+//! What a database error means for the transaction it happened in.
+//!
+//! Numbers are those of MySQL and MariaDB; where the two differ, both are named.
+
+use sqlx::mysql::MySqlDatabaseError;
+
+/// What to do about an error. Whatever it is, the transaction is rolled back first: 1205 and 1062
+/// undo only their own statement, and a COMMIT after them would keep half an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 1062: a unique key is taken.
+    Duplicate,
+    /// 4025 (MariaDB) or 3819 (MySQL): a CHECK constraint refused the row.
+    CheckViolated,
+    /// 1213 deadlock, 1205 lock wait timeout, 1020 changed since read: try the whole transaction
+    /// again.
+    Transient,
+    /// The connection is gone or none could be had.
+    Connection,
+    /// Anything else that the server said.
+    Other,
+}
+
+impl Fault {
+    /// Sorts an error.
+    #[must_use]
+    pub fn of(error: &sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(database) => database
+                .try_downcast_ref::<MySqlDatabaseError>()
+                .map_or(Self::Other, |error| Self::of_number(error.number())),
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Connection,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_number(number: u16) -> Self {
+        match number {
+            1062 => Self::Duplicate,
+            4025 | 3819 => Self::CheckViolated,
+            1213 | 1205 | 1020 => Self::Transient,
+            // Too many connections; server shutdown in progress; connection killed; query
+            // interrupted; read-only (a failover is under way).
+            1040 | 1203 | 1053 | 1927 | 1317 | 1290 | 1792 | 1836 | 3168 | 4031 => Self::Connection,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_servers_numbers_are_sorted() {
+        assert_eq!(Fault::of_number(1062), Fault::Duplicate);
+        assert_eq!(Fault::of_number(4025), Fault::CheckViolated);
+        assert_eq!(Fault::of_number(3819), Fault::CheckViolated);
+        for number in [1213, 1205, 1020] {
+            assert_eq!(Fault::of_number(number), Fault::Transient);
+        }
+        assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
+    }
+}

@@ -1,0 +1,248 @@
+//! Items: created, edited and read. Their stock row is created with them.
+
+use std::sync::Arc;
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlPool, Row};
+use time::OffsetDateTime;
+
+use crate::domain::{ArbiterMode, Cents, Item, ItemId, ItemKind, OrderId, SaleWindow, UserId};
+
+/// An item with its stock at the moment of reading.
+#[derive(Clone, Debug)]
+pub struct StockedItem {
+    /// The item.
+    pub item: Arc<Item>,
+    /// Units at the start and by restocks.
+    pub total: i64,
+    /// Units left.
+    pub available: i64,
+}
+
+/// What an item is made from; the id and the revision come from the database.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of Item")]
+pub struct NewItem {
+    pub name: String,
+    pub description: String,
+    pub image_url: Option<String>,
+    pub price: Cents,
+    pub stock: i64,
+    pub window: SaleWindow,
+    pub per_buyer_limit: u32,
+    pub hold_seconds: u32,
+    pub strategy: String,
+    pub kind: ItemKind,
+    pub arbiter: ArbiterMode,
+}
+
+/// What an operator changes of an item; `None` leaves it.
+#[derive(Clone, Debug, Default)]
+pub struct ItemEdit {
+    /// New start.
+    pub starts_at: Option<OffsetDateTime>,
+    /// New end.
+    pub ends_at: Option<OffsetDateTime>,
+    /// Pause or go on.
+    pub paused: Option<bool>,
+    /// New meaning of `default`.
+    pub strategy: Option<String>,
+    /// Units to add to the sale, or to take out of it.
+    pub stock_delta: Option<i64>,
+    /// The revision that the operator saw; the edit is refused when there was another since.
+    pub revision_seen: Option<u64>,
+}
+
+/// Why an edit was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// No such item.
+    #[error("no such item")]
+    NotFound,
+    /// Somebody edited it since.
+    #[error("the item was edited since")]
+    RevisionChanged,
+    /// The new schedule ends before it starts.
+    #[error("the sale must start before it ends")]
+    InvalidSchedule,
+    /// The sale has not that many units left to take out, or the total would be too large.
+    #[error("the stock would be out of range")]
+    StockOutOfRange,
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
+     per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, revision, total, available";
+
+/// The most items that one list answers.
+pub const LIST_MAX: u32 = 200;
+
+/// Reads one item by its id.
+///
+/// # Errors
+/// The database's.
+pub async fn find(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<StockedItem>> {
+    let statement =
+        format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
+    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(pool).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// Reads the sales of the shop that are not over for longer than a day, soonest end first, at
+/// most [`LIST_MAX`].
+///
+/// # Errors
+/// The database's.
+pub async fn list_shop(pool: &MySqlPool, now: OffsetDateTime) -> sqlx::Result<Vec<StockedItem>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id \
+         WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}"
+    );
+    let since = now - time::Duration::DAY;
+    let rows = sqlx::query(&statement).bind(since).fetch_all(pool).await?;
+    rows.iter().map(read).collect()
+}
+
+/// Creates an item and its stock in one transaction and reads it back.
+///
+/// # Errors
+/// The database's.
+pub async fn create(pool: &MySqlPool, new: &NewItem, now: OffsetDateTime) -> sqlx::Result<StockedItem> {
+    let mut transaction = pool.begin().await?;
+    let inserted = sqlx::query(
+        "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
+         per_buyer_limit, hold_seconds, strategy, kind, arbiter, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&new.name)
+    .bind(&new.description)
+    .bind(&new.image_url)
+    .bind(new.price.cents())
+    .bind(new.window.starts_at())
+    .bind(new.window.ends_at())
+    .bind(new.per_buyer_limit)
+    .bind(new.hold_seconds)
+    .bind(&new.strategy)
+    .bind(new.kind.word())
+    .bind(new.arbiter.word())
+    .bind(now)
+    .execute(&mut *transaction)
+    .await?;
+    let id = inserted.last_insert_id();
+    sqlx::query("INSERT INTO stock (item_id, total, available) VALUES (?, ?, ?)")
+        .bind(id)
+        .bind(new.stock)
+        .bind(new.stock)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    let id = i64::try_from(id).ok().and_then(ItemId::new).ok_or(sqlx::Error::RowNotFound)?;
+    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Edits an item in one transaction. A restock raises `total` and `available` together and is
+/// written down as the act of `operator`.
+///
+/// # Errors
+/// See [`EditError`]; nothing was changed then.
+pub async fn edit(
+    pool: &MySqlPool,
+    id: ItemId,
+    edit: &ItemEdit,
+    operator: UserId,
+    now: OffsetDateTime,
+) -> Result<StockedItem, EditError> {
+    let mut transaction = pool.begin().await?;
+    let statement = format!(
+        "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ? FOR UPDATE"
+    );
+    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(&mut *transaction).await?;
+    let before = row.as_ref().map(read).transpose()?.ok_or(EditError::NotFound)?;
+    let item = &before.item;
+    if edit.revision_seen.is_some_and(|seen| seen != item.revision) {
+        return Err(EditError::RevisionChanged);
+    }
+    let window = SaleWindow::new(
+        edit.starts_at.unwrap_or_else(|| item.window.starts_at()),
+        edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
+    )
+    .ok_or(EditError::InvalidSchedule)?;
+    sqlx::query(
+        "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, strategy = ?, \
+         revision = revision + 1 WHERE id = ?",
+    )
+    .bind(window.starts_at())
+    .bind(window.ends_at())
+    .bind(edit.paused.unwrap_or(item.paused))
+    .bind(edit.strategy.as_deref().unwrap_or(&item.strategy))
+    .bind(id.get())
+    .execute(&mut *transaction)
+    .await?;
+    if let Some(delta) = edit.stock_delta.filter(|&delta| delta != 0) {
+        let total = before.total.checked_add(delta).unwrap_or(-1);
+        if !(0..=Item::STOCK_MAX).contains(&total) || before.available.saturating_add(delta) < 0 {
+            return Err(EditError::StockOutOfRange);
+        }
+        restock(&mut transaction, id, delta, operator, now).await?;
+    }
+    transaction.commit().await?;
+    find(pool, id).await?.ok_or(EditError::NotFound)
+}
+
+async fn restock(
+    transaction: &mut sqlx::MySqlConnection,
+    id: ItemId,
+    delta: i64,
+    operator: UserId,
+    now: OffsetDateTime,
+) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO restocks (id, item_id, delta, user_id, created_at) VALUES (?, ?, ?, ?, ?)")
+        .bind(OrderId::generate().to_string())
+        .bind(id.get())
+        .bind(delta)
+        .bind(operator.get())
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+    sqlx::query(
+        "UPDATE stock SET total = total + ?, available = available + ?, version = version + 1 \
+         WHERE item_id = ?",
+    )
+    .bind(delta)
+    .bind(delta)
+    .bind(id.get())
+    .execute(&mut *transaction)
+    .await?;
+    Ok(())
+}
+
+fn read(row: &MySqlRow) -> sqlx::Result<StockedItem> {
+    let window = SaleWindow::new(row.try_get("starts_at")?, row.try_get("ends_at")?);
+    let item = Item {
+        id: parsed("id", ItemId::new(row.try_get("id")?))?,
+        name: row.try_get("name")?,
+        description: row.try_get("description")?,
+        image_url: row.try_get("image_url")?,
+        price: parsed("price_cents", Cents::new(row.try_get("price_cents")?))?,
+        window: parsed("starts_at", window)?,
+        per_buyer_limit: row.try_get("per_buyer_limit")?,
+        hold_seconds: row.try_get("hold_seconds")?,
+        strategy: row.try_get("strategy")?,
+        kind: parsed("kind", ItemKind::parse(row.try_get("kind")?))?,
+        arbiter: parsed("arbiter", ArbiterMode::parse(row.try_get("arbiter")?))?,
+        paused: row.try_get("paused")?,
+        revision: row.try_get("revision")?,
+    };
+    let (total, available) = (row.try_get("total")?, row.try_get("available")?);
+    Ok(StockedItem { item: Arc::new(item), total, available })
+}
+
+/// A column whose value does not parse is a damaged row, not a missing one.
+pub(crate) fn parsed<T>(column: &str, value: Option<T>) -> sqlx::Result<T> {
+    value.ok_or_else(|| sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: "the value is out of its range".into(),
+    })
+}

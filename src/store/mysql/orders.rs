@@ -1,0 +1,92 @@
+//! Orders, read only: writing them is the work of `arbiter` and `order`.
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlExecutor, Row};
+
+use super::items::parsed;
+use crate::domain::{Cents, ItemId, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
+
+/// The columns that [`read`] needs.
+pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
+     created_at, expires_at, paid_at";
+
+/// Finds an owner's order; another's is not found.
+///
+/// # Errors
+/// The database's.
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: OrderId,
+    owner: UserId,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
+    let row =
+        sqlx::query(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// Finds the order that a request became.
+///
+/// # Errors
+/// The database's.
+pub async fn find_by_key(
+    executor: impl MySqlExecutor<'_>,
+    buyer: UserId,
+    item: ItemId,
+    key: &RequestKey,
+) -> sqlx::Result<Option<Order>> {
+    let statement =
+        format!("SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?");
+    let row = sqlx::query(&statement)
+        .bind(buyer.get())
+        .bind(item.get())
+        .bind(key.as_str())
+        .fetch_optional(executor)
+        .await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// An owner's orders, newest first, at most `limit`, those before `before` if it is given.
+///
+/// # Errors
+/// The database's.
+pub async fn list(
+    executor: impl MySqlExecutor<'_>,
+    owner: UserId,
+    before: Option<OrderId>,
+    limit: u32,
+) -> sqlx::Result<Vec<Order>> {
+    // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
+    let statement = format!(
+        "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+    );
+    let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
+    let rows = sqlx::query(&statement)
+        .bind(owner.get())
+        .bind(before)
+        .bind(limit)
+        .fetch_all(executor)
+        .await?;
+    rows.iter().map(read).collect()
+}
+
+/// Reads a row that has [`COLUMNS`].
+///
+/// # Errors
+/// When a value is out of its range: a damaged row.
+pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
+    let quantity: u32 = row.try_get("quantity")?;
+    Ok(Order {
+        id: parsed("id", OrderId::parse(row.try_get("id")?))?,
+        item_id: parsed("item_id", ItemId::new(row.try_get("item_id")?))?,
+        user_id: parsed("user_id", UserId::new(row.try_get("user_id")?))?,
+        quantity: parsed("quantity", Quantity::new(quantity.into()))?,
+        amount: parsed("amount_cents", Cents::new(row.try_get("amount_cents")?))?,
+        status: parsed("status", OrderStatus::parse(row.try_get("status")?))?,
+        strategy: row.try_get("strategy")?,
+        fence: row.try_get("fence")?,
+        created_at: row.try_get("created_at")?,
+        expires_at: row.try_get("expires_at")?,
+        paid_at: row.try_get("paid_at")?,
+    })
+}

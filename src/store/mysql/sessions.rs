@@ -1,0 +1,48 @@
+//! Tokens that were signed out before they expired.
+
+use sqlx::{MySqlPool, Row};
+use time::OffsetDateTime;
+
+/// Writes a revoked token down; doing so twice is fine.
+///
+/// # Errors
+/// The database's.
+pub async fn revoke(pool: &MySqlPool, token_id: &str, expires_at: OffsetDateTime) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO revoked_sessions (token_id, revoked_at, expires_at) \
+         VALUES (?, UTC_TIMESTAMP(6), ?) ON DUPLICATE KEY UPDATE expires_at = expires_at",
+    )
+    .bind(token_id)
+    .bind(expires_at)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Reads the tokens that were revoked and have not expired yet.
+///
+/// # Errors
+/// The database's.
+pub async fn list(pool: &MySqlPool) -> sqlx::Result<Vec<(String, OffsetDateTime)>> {
+    let rows = sqlx::query(
+        "SELECT token_id, expires_at FROM revoked_sessions WHERE expires_at > UTC_TIMESTAMP(6)",
+    )
+    .fetch_all(pool)
+    .await?;
+    // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
+    rows.iter()
+        .map(|row| Ok((row.try_get_unchecked("token_id")?, row.try_get("expires_at")?)))
+        .collect()
+}
+
+/// Forgets at most `limit` tokens that have expired anyway.
+///
+/// # Errors
+/// The database's.
+pub async fn forget_expired(pool: &MySqlPool, limit: u32) -> sqlx::Result<u64> {
+    let done = sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
+        .bind(limit)
+        .execute(pool)
+        .await?;
+    Ok(done.rows_affected())
+}

@@ -1,0 +1,29 @@
+//! The stock row, read only: taking stock is the arbiter's alone.
+
+use sqlx::{MySqlPool, Row};
+
+use crate::domain::ItemId;
+
+/// The stock row as it was a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StockRow {
+    /// Units left; negative only where the lab turned the arbiter off.
+    pub available: i64,
+    /// Counts accepted changes.
+    pub version: u64,
+}
+
+/// Reads an item's stock without a lock; `None` when there is no such item.
+///
+/// # Errors
+/// The database's.
+pub async fn read(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<StockRow>> {
+    let row = sqlx::query("SELECT available, version FROM stock WHERE item_id = ?")
+        .bind(id.get())
+        .fetch_optional(pool)
+        .await?;
+    row.map(|row| {
+        Ok(StockRow { available: row.try_get("available")?, version: row.try_get("version")? })
+    })
+    .transpose()
+}

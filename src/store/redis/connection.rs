@@ -1,0 +1,131 @@
+//! Connections: one shared and multiplexed, and a few that a caller has to itself.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::config::Config;
+
+/// Connections that callers may have to themselves at once, for WATCH.
+pub const OWN_CONNECTIONS_MAX: usize = 64;
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Redis as the service reaches it. Clones share everything.
+#[derive(Clone)]
+pub struct RedisClient {
+    client: Client,
+    manager: ConnectionManager,
+    prefix: Arc<str>,
+    command_timeout: Duration,
+    own: Arc<OwnConnections>,
+}
+
+struct OwnConnections {
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<MultiplexedConnection>>,
+}
+
+/// A connection that nobody else uses meanwhile. Give it back with [`OwnConnection::keep`] when
+/// its state is clean; dropped, it is closed, and with it every WATCH.
+pub struct OwnConnection {
+    /// The connection.
+    pub connection: MultiplexedConnection,
+    pool: Arc<OwnConnections>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl RedisClient {
+    /// Reads the URL; connects when first used, and again by itself after a loss. A command that
+    /// failed is never sent again by itself: whether it ran is unknown.
+    ///
+    /// # Errors
+    /// A sentence when the URL cannot be read.
+    pub fn new(config: &Config) -> Result<Self, String> {
+        let url = config.redis_url.reveal();
+        if url.is_empty() {
+            return Err("REDIS_URL is not set: redis://host:port".to_owned());
+        }
+        let unreadable = |error| format!("REDIS_URL cannot be read: {error}");
+        let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+        let info = url.into_connection_info().map_err(unreadable)?.set_tcp_settings(settings);
+        let client = Client::open(info).map_err(unreadable)?;
+        let command_timeout = Duration::from_millis(config.redis.command_timeout_ms);
+        let manager_config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(command_timeout))
+            .set_number_of_retries(1);
+        let manager = ConnectionManager::new_lazy_with_config(client.clone(), manager_config)
+            .map_err(unreadable)?;
+        let own = Arc::new(OwnConnections {
+            permits: Arc::new(Semaphore::new(OWN_CONNECTIONS_MAX)),
+            idle: Mutex::default(),
+        });
+        let prefix = config.redis.prefix.as_str().into();
+        Ok(Self { client, manager, prefix, command_timeout, own })
+    }
+
+    /// The shared connection.
+    #[must_use]
+    pub fn shared(&self) -> ConnectionManager {
+        self.manager.clone()
+    }
+
+    /// The client, for connections of other kinds.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What every key begins with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Waits for one of [`OWN_CONNECTIONS_MAX`] connections of one's own.
+    ///
+    /// # Errors
+    /// When Redis cannot be reached.
+    pub async fn own_connection(&self) -> RedisResult<OwnConnection> {
+        let permit = Arc::clone(&self.own.permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| redis::RedisError::from(std::io::Error::other("the pool is closed")))?;
+        let idle = self.own.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(CONNECT_TIMEOUT))
+                    .set_response_timeout(Some(self.command_timeout));
+                self.client.get_multiplexed_async_connection_with_config(&config).await?
+            }
+        };
+        Ok(OwnConnection { connection, pool: Arc::clone(&self.own), _permit: permit })
+    }
+
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// When Redis does not answer in time.
+    pub async fn ping(&self) -> RedisResult<()> {
+        redis::cmd("PING").exec_async(&mut self.shared()).await
+    }
+}
+
+impl OwnConnections {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<MultiplexedConnection>> {
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl OwnConnection {
+    /// Gives the connection back: nothing is watched on it, and no command is in flight.
+    pub fn keep(self) {
+        self.pool.idle().push(self.connection.clone());
+    }
+}

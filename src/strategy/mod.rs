@@ -1,0 +1,171 @@
+//! THE LIST: every way of deciding who gets stock, one small file each.
+//!
+//! A strategy is the *gate*: it works on a lock, a counter or the stock row, and hands what it
+//! lets through to the arbiter, which writes the order. Each file reads like a manual page: how it
+//! works, what can go wrong, when to use it.
+//!
+//! To add one, write its file and add two lines below: the module and its place on the list. The
+//! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
+
+mod lock_redis;
+mod mysql_atomic;
+mod mysql_naive;
+mod mysql_version;
+mod redis_naive;
+mod redis_watch;
+pub mod shared;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use sqlx::MySqlPool;
+use tokio::time::Instant;
+
+use crate::arbiter::{Arbiter, Verdict};
+use crate::domain::{Outcome, Purchase, Unavailable};
+use crate::lock;
+use crate::store::redis::{Counters, RedisClient};
+
+pub use shared::options::{Options, OptionsError};
+
+/// Every strategy, in the order in which pages show them.
+pub static LIST: &[Entry] = &[
+    lock_redis::ENTRY,
+    mysql_atomic::ENTRY,
+    mysql_version::ENTRY,
+    redis_watch::ENTRY,
+    mysql_naive::ENTRY,
+    redis_naive::ENTRY,
+];
+
+/// One line of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What is said about it.
+    pub card: &'static Card,
+    /// Makes it; `None` when its servers are not configured.
+    pub build: fn(&Gear) -> Option<Arc<dyn Strategy>>,
+}
+
+/// What is said about a strategy, as data that pages, documents and tests read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Its name in the route.
+    pub name: &'static str,
+    /// The family: `lock`, `sql`, `cas`, `watch`, `naive`.
+    pub family: &'static str,
+    /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
+    pub store: &'static str,
+    /// Whether the gate alone, with the arbiter off and several instances, never oversells.
+    pub safe: bool,
+    /// How it decides, in one sentence.
+    pub summary: &'static str,
+    /// What breaks it, in one sentence.
+    pub breaks_when: &'static str,
+    /// The servers that it needs beside MySQL.
+    pub needs: &'static [&'static str],
+    /// Whether an accepted answer means a durable order.
+    pub durable_before_reply: bool,
+    /// Where it comes from: `S0` to `S4`, or `ours`.
+    pub source: &'static str,
+    /// Whether it takes the options of [`Options`].
+    pub takes_options: bool,
+}
+
+/// A way of deciding who gets stock.
+pub trait Strategy: Send + Sync {
+    /// Decides about one purchase and has the arbiter write what it lets through. Returns by the
+    /// request's deadline, or soon after it.
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome>;
+}
+
+/// A purchase with what only strategies care about.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The purchase.
+    pub purchase: Purchase,
+    /// The refinements that came as query parameters.
+    pub options: Options,
+    /// When waiting has to stop.
+    pub deadline: Instant,
+}
+
+/// What strategies are made of.
+#[derive(Clone)]
+pub struct Gear {
+    /// The second line of defence.
+    pub arbiter: Arbiter,
+    /// The ledger, for looking at the stock.
+    pub pool: MySqlPool,
+    /// Redis, for connections of one's own.
+    pub redis: RedisClient,
+    /// The Redis counters.
+    pub counters: Counters,
+    /// The main lock.
+    pub lock_redis: Arc<dyn lock::Mutex>,
+    /// How long locks are held without a renewal.
+    pub lease: Duration,
+}
+
+/// The strategies of a running service, by name.
+pub struct Strategies {
+    built: Vec<(&'static Card, Option<Arc<dyn Strategy>>)>,
+}
+
+impl Strategies {
+    /// Builds every strategy on the list.
+    #[must_use]
+    pub fn new(gear: &Gear) -> Self {
+        Self { built: LIST.iter().map(|entry| (entry.card, (entry.build)(gear))).collect() }
+    }
+
+    /// Finds a strategy: its card, and itself if its servers are configured.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<(&'static Card, Option<&dyn Strategy>)> {
+        let (card, strategy) = self.built.iter().find(|(card, _)| card.name == name)?;
+        Some((card, strategy.as_deref()))
+    }
+
+    /// Every card, with whether the strategy is available here.
+    pub fn cards(&self) -> impl Iterator<Item = (&'static Card, bool)> {
+        self.built.iter().map(|(card, strategy)| (*card, strategy.is_some()))
+    }
+}
+
+/// The card of a name on the list.
+#[must_use]
+pub fn card(name: &str) -> Option<&'static Card> {
+    LIST.iter().map(|entry| entry.card).find(|card| card.name == name)
+}
+
+/// What a verdict means to the buyer. `Stale` and `Fenced` mean that somebody was faster and the
+/// gate gave up.
+fn outcome(verdict: Verdict) -> Outcome {
+    match verdict {
+        Verdict::Sold(order) => Outcome::Sold(order),
+        Verdict::Replayed(order) => Outcome::Replayed(order),
+        Verdict::Refused(refusal) => Outcome::Refused(refusal),
+        Verdict::Stale | Verdict::Fenced { .. } => Outcome::Unavailable(Unavailable::Contended),
+        Verdict::Unavailable(why) => Outcome::Unavailable(why),
+        Verdict::Unknown => Outcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_cards_are_filled_in() {
+        let names: BTreeSet<_> = LIST.iter().map(|entry| entry.card.name).collect();
+        assert_eq!(names.len(), LIST.len());
+        for card in LIST.iter().map(|entry| entry.card) {
+            assert!(card.summary.ends_with('.') && card.breaks_when.ends_with('.'), "{}", card.name);
+            assert!(["mysql", "redis", "memory"].contains(&card.store), "{}", card.name);
+            let sources = ["S0", "S1", "S2", "S3", "S4", "ours"];
+            assert!(card.source.split(", ").all(|source| sources.contains(&source)), "{}", card.name);
+        }
+    }
+}

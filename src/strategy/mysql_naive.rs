@@ -1,0 +1,56 @@
+//! `mysql-naive`: read, check, write back what the program computed. A control: it must be caught.
+//!
+//! # How it works
+//! `SELECT available`, compare in the program, `UPDATE stock SET available = <computed>`. Between
+//! the two, any number of others read the same number.
+//!
+//! # What can go wrong
+//! Two buyers read 1, both sell, both write 0: one unit is sold twice, and the stock row shows
+//! nothing of it. With the arbiter on, its condition refuses the second.
+//!
+//! # When to use it
+//! Never. To see what overselling looks like, and to check that a checker notices it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::shared::ledger_view;
+use super::{Card, Entry, Gear, Request, Strategy, outcome};
+use crate::arbiter::{Bare, Write};
+use crate::domain::Outcome;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "mysql-naive",
+        family: "naive",
+        store: "mysql",
+        safe: false,
+        summary: "SELECT the stock, check it in the program, UPDATE it to the computed number.",
+        breaks_when: "Two buyers read before either has written.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |gear| Some(Arc::new(MysqlNaive { gear: gear.clone() })),
+};
+
+struct MysqlNaive {
+    gear: Gear,
+}
+
+impl Strategy for MysqlNaive {
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            let purchase = &request.purchase;
+            let seen = match ledger_view::look(&self.gear.pool, purchase).await {
+                Ok(row) => row,
+                Err(outcome) => return outcome,
+            };
+            let bare = Bare::Set { available: seen.available - purchase.quantity.signed() };
+            let write = Write { purchase, fence: None, version_seen: None, bare };
+            outcome(self.gear.arbiter.write(&write).await)
+        })
+    }
+}

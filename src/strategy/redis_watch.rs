@@ -1,0 +1,103 @@
+//! `redis-watch`: WATCH / MULTI / EXEC on the item's counter, with bounded retries.
+//!
+//! # How it works
+//! On a connection of its own: WATCH the counter, read it, and write the computed number in
+//! MULTI / EXEC. EXEC does nothing when anybody touched the counter since WATCH: then it starts
+//! again after a jittered pause. What got through is written by the arbiter; what the arbiter
+//! refuses is given back.
+//!
+//! # What can go wrong
+//! * On a shared connection another task's EXEC would end our WATCH: hence one connection each,
+//!   and a weak machine runs out of them.
+//! * Optimism collapses in a crowd: of N buyers that watch the same counter one gets through.
+//! * When Redis loses its data the counter comes back from the ledger; only the arbiter then
+//!   stands between the units in flight and a second sale.
+//!
+//! # When to use it
+//! To see the collapse. A script does the same in one step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use redis::RedisResult;
+
+use super::shared::redis_gate;
+use super::{Card, Entry, Gear, Request, Strategy};
+use crate::domain::{ItemId, Outcome, Unavailable};
+use crate::store::redis::CounterError;
+
+/// How often one purchase tries.
+const TRIES_MAX: u32 = 1_000;
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "redis-watch",
+        family: "watch",
+        store: "redis",
+        safe: true,
+        summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
+        breaks_when: "Redis loses the counter; and under a crowd most tries are wasted.",
+        needs: &["redis"],
+        durable_before_reply: true,
+        source: "S0, S4",
+        takes_options: false,
+    },
+    build: |gear| Some(Arc::new(RedisWatch { gear: gear.clone() })),
+};
+
+struct RedisWatch {
+    gear: Gear,
+}
+
+/// How one try at the counter ended.
+enum Try {
+    Taken { epoch: u64 },
+    NothingLeft,
+    Touched,
+}
+
+impl Strategy for RedisWatch {
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
+            for _ in 0..TRIES_MAX {
+                let ended = match self.take(item, units).await {
+                    Ok(Try::Taken { epoch }) => {
+                        return redis_gate::write(&self.gear, request, epoch).await;
+                    }
+                    Ok(Try::NothingLeft) => redis_gate::sold_out(&self.gear, request).await,
+                    Ok(Try::Touched) => redis_gate::pause(request, PAUSE_MAX).await,
+                    // The counter may be lower now, but no order was written.
+                    Err(error) => Some(redis_gate::unavailable(&error)),
+                };
+                if let Some(outcome) = ended {
+                    return outcome;
+                }
+            }
+            Outcome::Unavailable(Unavailable::Contended)
+        })
+    }
+}
+
+impl RedisWatch {
+    async fn take(&self, item: ItemId, units: i64) -> Result<Try, CounterError> {
+        let key = self.gear.counters.key(item);
+        let mut own = self.gear.redis.own_connection().await?;
+        redis::cmd("WATCH").arg(&key).exec_async(&mut own.connection).await?;
+        let seen = self.gear.counters.read_on(&mut own.connection, item).await?;
+        if seen.available < units {
+            redis::cmd("UNWATCH").exec_async(&mut own.connection).await?;
+            own.keep();
+            return Ok(Try::NothingLeft);
+        }
+        let mut transaction = redis::pipe();
+        transaction.atomic().hset(&key, "available", seen.available - units).ignore();
+        let done: RedisResult<Option<()>> = transaction.query_async(&mut own.connection).await;
+        let taken = done?.is_some();
+        own.keep();
+        Ok(if taken { Try::Taken { epoch: seen.epoch } } else { Try::Touched })
+    }
+}

@@ -1,0 +1,26 @@
+//! Looking at the stock row, and what it means when that fails.
+
+use sqlx::MySqlPool;
+
+use crate::domain::outcome::Dependency;
+use crate::domain::{Outcome, Purchase, Refusal, Unavailable};
+use crate::store::mysql::stock::{self, StockRow};
+
+/// Reads the item's stock row without a lock; `Err` is the outcome to answer with, among others
+/// `sold_out` when fewer units are left than are asked for.
+///
+/// # Errors
+/// The outcome that ends the purchase.
+pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Outcome> {
+    match stock::read(pool, purchase.item.id).await {
+        Ok(Some(row)) if row.available < purchase.quantity.signed() => {
+            Err(Outcome::Refused(Refusal::SoldOut))
+        }
+        Ok(Some(row)) => Ok(row),
+        Ok(None) => Err(Outcome::Refused(Refusal::ItemNotFound)),
+        Err(error) => {
+            tracing::warn!(%error, "the stock could not be read");
+            Err(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
+        }
+    }
+}

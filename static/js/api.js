@@ -1,0 +1,103 @@
+/**
+ * Talking to the server: JSON in and out, problem details as errors, the clock and the session
+ * kept right on the way.
+ */
+import { observe } from './clock.js';
+import { forgetSession } from './session.js';
+
+const TIMEOUT_MS = 12_000;
+
+/**
+ * An answer that is not a success, or no answer at all.
+ * `code` is the contract's code, `network` when nothing came, `internal_error` when the body said
+ * nothing. `changed` tells whether something may have changed: `none` or `unknown`.
+ */
+export class ApiError extends Error {
+  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, detail: string}} fields */
+  constructor(fields) {
+    super(`${fields.status} ${fields.code}`);
+    Object.assign(this, fields);
+  }
+}
+
+/**
+ * @param {string} path such as `/api/items`
+ * @returns {Promise<any>} the body
+ * @throws {ApiError}
+ */
+export function get(path) {
+  return request('GET', path);
+}
+
+/**
+ * @param {string} path
+ * @param {object} [body] sent as JSON
+ * @param {Record<string, string>} [headers]
+ * @returns {Promise<any>} the body
+ * @throws {ApiError}
+ */
+export function post(path, body = {}, headers = {}) {
+  return request('POST', path, body, headers);
+}
+
+/** @param {string} path @returns {Promise<any>} @throws {ApiError} */
+export function remove(path) {
+  return request('DELETE', path);
+}
+
+async function request(method, path, body, headers = {}) {
+  const sentAtMs = performance.now();
+  let response;
+  let answer = null;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: { Accept: 'application/json', ...(body && { 'Content-Type': 'application/json' }), ...headers },
+      body: body && JSON.stringify(body),
+      cache: 'no-store',
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    const receivedAtMs = performance.now();
+    answer = parse(await response.text());
+    if (answer?.server_time) observe(answer.server_time, sentAtMs, receivedAtMs);
+  } catch {
+    throw new ApiError({
+      status: 0,
+      code: 'network',
+      changed: method === 'GET' ? 'none' : 'unknown',
+      retryable: true,
+      retryAfterMs: null,
+      detail: '',
+    });
+  }
+  if (response.ok) return answer;
+  // A wrong password is a 401 too, but says nothing about the session there is.
+  if (response.status === 401 && path !== '/api/session') forgetSession();
+  throw problem(response, answer);
+}
+
+function problem(response, body) {
+  const broken = response.status >= 500;
+  return new ApiError({
+    status: response.status,
+    code: body?.code ?? (broken ? 'internal_error' : 'other'),
+    // A proxy's 502 or 504 says nothing about what happened behind it.
+    changed: body?.outcome ?? (broken ? 'unknown' : 'none'),
+    retryable: body?.retryable ?? broken,
+    retryAfterMs: retryAfterMs(response.headers.get('Retry-After')),
+    detail: body?.detail ?? '',
+  });
+}
+
+function retryAfterMs(header) {
+  const seconds = Number.parseFloat(header ?? '');
+  return Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : null;
+}
+
+function parse(written) {
+  try {
+    return JSON.parse(written);
+  } catch {
+    return null;
+  }
+}

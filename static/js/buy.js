@@ -1,0 +1,152 @@
+/**
+ * One press of *Buy*, carried to a definite outcome.
+ *
+ * The rule that keeps a buyer from paying twice: an idempotency key is made and stored *before*
+ * the first request, every repetition sends the same key, and the key is thrown away only when
+ * the server has said what happened. A double click, a reload, a second tab or a lost connection
+ * therefore all repeat one and the same purchase.
+ *
+ * Phases: `idle` -> `sending` <-> `waiting` -> `done`; `done` may be started again.
+ */
+import { post } from './api.js';
+import { readEntry, removeEntry, writeEntry } from './storage.js';
+
+/** How hard we try before we tell the buyer. Bounded: a shop in trouble needs fewer requests. */
+export const ATTEMPTS_MAX = 6;
+const BACKOFF_MS_MIN = 400;
+const BACKOFF_MS_MAX = 5_000;
+/** A server that asks for a longer pause is obeyed by the buyer's own press, not by a timer. */
+const RETRY_AFTER_MS_MAX = 10_000;
+/** A younger attempt without an answer is finished at once when the page comes back. */
+const RESUME_AGE_MS_MAX = 60_000;
+
+/**
+ * @typedef {{kind: 'sold'|'queued', order: object}
+ *   | {kind: 'refused'|'unavailable'|'unknown'|'sign_in', code: string, retryAfterMs: number|null}} Outcome
+ * @typedef {{phase: 'idle'|'sending'|'waiting'|'done', attempt: number, waitMs: number, code: string|null,
+ *   resumed: boolean, outcome: Outcome|null}} PurchaseState
+ * @typedef {{key: string, quantity: number, madeAtMs: number, uncertain: boolean}} Attempt
+ */
+
+/**
+ * The purchase of one item by one buyer.
+ * @param {{itemId: number, userId: number, onChange: (state: PurchaseState) => void}} options
+ */
+export function createPurchase({ itemId, userId, onChange }) {
+  const entry = `seckill.purchase.${userId}.${itemId}`;
+  let running = false;
+  let wake = () => {};
+
+  function publish(state) {
+    onChange({ phase: 'idle', attempt: 0, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
+  }
+
+  /** The attempt whose outcome is not known yet. @returns {Attempt | null} */
+  function unfinished() {
+    const attempt = readEntry(entry);
+    return typeof attempt?.key === 'string' && attempt.uncertain ? attempt : null;
+  }
+
+  /** Whether the page should finish that attempt by itself. @returns {boolean} */
+  function shouldResume() {
+    const attempt = unfinished();
+    return attempt !== null && Date.now() - attempt.madeAtMs < RESUME_AGE_MS_MAX;
+  }
+
+  /**
+   * Buy, or find out what became of the last try. While one is under way this does nothing.
+   * @param {number} quantity ignored when an earlier attempt has no answer yet: that one is repeated
+   * @returns {Promise<void>} when the outcome has been published
+   */
+  async function start(quantity) {
+    if (running) return;
+    running = true;
+    const earlier = unfinished();
+    const attempt = earlier ?? { key: newKey(), quantity, madeAtMs: Date.now(), uncertain: false };
+    try {
+      const outcome = await carryOut(attempt, earlier !== null);
+      publish({ phase: 'done', outcome });
+    } finally {
+      running = false;
+    }
+  }
+
+  async function carryOut(attempt, resumed) {
+    for (let number = 1; ; number += 1) {
+      publish({ phase: 'sending', attempt: number, resumed });
+      const answer = await send(attempt);
+      if (answer.kind !== 'retry') return answer;
+      const waitMs = pauseMs(number, answer.retryAfterMs);
+      if (number >= ATTEMPTS_MAX || waitMs > RETRY_AFTER_MS_MAX) {
+        const kind = attempt.uncertain ? 'unknown' : 'unavailable';
+        return { kind, code: answer.code, retryAfterMs: answer.retryAfterMs };
+      }
+      publish({ phase: 'waiting', attempt: number, waitMs, code: answer.code, resumed });
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, waitMs);
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+  }
+
+  async function send(attempt) {
+    const uncertainBefore = attempt.uncertain;
+    // Written down first: if the page dies now, the next one knows that a request may have left.
+    attempt.uncertain = true;
+    writeEntry(entry, attempt);
+    try {
+      const order = await post(
+        `/api/seckill/default/${itemId}`,
+        { quantity: attempt.quantity },
+        { 'Idempotency-Key': attempt.key },
+      );
+      removeEntry(entry);
+      return { kind: order.status === 'queued' ? 'queued' : 'sold', order };
+    } catch (error) {
+      return settle(error, attempt, uncertainBefore);
+    }
+  }
+
+  function settle(error, attempt, uncertainBefore) {
+    const { status, code, changed, retryable, retryAfterMs } = error;
+    if (status === undefined) throw error;
+    // "In progress" is an earlier request with this key: its outcome is what we are waiting for.
+    const mayHaveChanged = changed === 'unknown' || code === 'request_in_progress';
+    const judged = status < 500 && status !== 401 && status !== 429 && !mayHaveChanged;
+    attempt.uncertain = mayHaveChanged || (uncertainBefore && !judged);
+    if (attempt.uncertain) writeEntry(entry, attempt);
+    else removeEntry(entry);
+    if (status === 401) return { kind: 'sign_in', code, retryAfterMs };
+    // A 409 may be called retryable as well, but that is for the buyer to judge, not for a timer.
+    const passing = status === 429 || status >= 500;
+    if (mayHaveChanged || (passing && retryable)) return { kind: 'retry', code, retryAfterMs };
+    return { kind: attempt.uncertain ? 'unknown' : 'refused', code, retryAfterMs };
+  }
+
+  /** Stop waiting and ask now, as when the connection is back. */
+  function hurry() {
+    wake();
+  }
+
+  return { start, unfinished, shouldResume, hurry };
+}
+
+/** The pause before the next try: at least what the server asked, spread out so that buyers do not return in step. */
+function pauseMs(number, retryAfterMs) {
+  const ceiling = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** number);
+  const backoffMs = ceiling / 2 + Math.random() * (ceiling / 2);
+  return retryAfterMs === null ? backoffMs : Math.max(backoffMs, retryAfterMs + Math.random() * 500);
+}
+
+/** A random UUID; `randomUUID` is missing on plain http addresses other than localhost. */
+function newKey() {
+  if (typeof crypto.randomUUID === 'function') return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}

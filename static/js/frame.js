@@ -1,0 +1,57 @@
+/**
+ * What all pages share: the sentences in the markup, who is signed in, the shop's clock in the foot.
+ */
+import { remove } from './api.js';
+import { distrust, everySecond } from './clock.js';
+import { byId, el, setText } from './dom.js';
+import { clockFace } from './format.js';
+import { currentSession, forgetSession, onSessionChange, signInAddress } from './session.js';
+import { language, text } from './strings.js';
+
+/**
+ * Fill the frame. Every page calls this once.
+ * @param {string} [titleKey] the key of the page's title
+ */
+export function startFrame(titleKey) {
+  document.documentElement.lang = language;
+  if (titleKey) document.title = text(titleKey);
+  for (const element of document.querySelectorAll('[data-text]')) setText(element, text(element.dataset.text));
+  for (const element of document.querySelectorAll('[data-label]'))
+    element.setAttribute('aria-label', text(element.dataset.label));
+  drawAccount();
+  onSessionChange(drawAccount);
+  everySecond((nowMs) => setText(byId('shop-clock'), clockFace(nowMs)));
+  document.addEventListener('visibilitychange', () => document.hidden || distrust());
+}
+
+function drawAccount() {
+  const session = currentSession();
+  const place = byId('account');
+  if (session === null) {
+    const here = location.pathname.startsWith('/signin');
+    place.replaceChildren(
+      el('a', {
+        class: 'top-link',
+        href: here ? location.href : signInAddress(),
+        text: text('nav.signIn'),
+        'aria-current': here && 'page',
+      }),
+    );
+    return;
+  }
+  place.replaceChildren(
+    el('span', { class: 'who', text: session.username, title: text('nav.signedInAs', { name: session.username }) }),
+    el('button', { class: 'top-link', type: 'button', text: text('nav.signOut'), onClick: signOut }),
+  );
+}
+
+async function signOut() {
+  try {
+    await remove('/api/session');
+  } catch (error) {
+    // 401 means that it had ended already; anything else leaves the cookie, so stay signed in.
+    if (error.status !== 401) return;
+  }
+  forgetSession();
+  location.assign('/');
+}

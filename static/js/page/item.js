@@ -1,0 +1,271 @@
+/**
+ * One item: its live stock, its countdown, and the Buy button.
+ */
+import { get } from '../api.js';
+import { createPurchase } from '../buy.js';
+import { everySecond, serverNowMs } from '../clock.js';
+import { announce, byId, el, setText } from '../dom.js';
+import { count, dateTime, duration, money, saleWindow } from '../format.js';
+import { startFrame } from '../frame.js';
+import { follow } from '../live.js';
+import { outcomePanel } from '../outcome.js';
+import { picture } from '../picture.js';
+import { countdownText, mergeFacts, nextMoment, stateChip, stateOf, stockRuler } from '../sale.js';
+import { currentSession, onSessionChange, signInAddress } from '../session.js';
+import { text } from '../strings.js';
+
+const POLL_MS = 2_000;
+const LOAD_RETRY_MS = 3_000;
+/** Stock is spoken at most this often: a sale moves faster than speech. */
+const SPEAK_MS_MIN = 15_000;
+/** For items without a limit of their own. */
+const QUANTITY_MAX = 99;
+
+const itemId = Number(new URLSearchParams(location.search).get('id'));
+const chip = stateChip();
+const stock = stockRuler();
+const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy });
+
+/** @type {any} */
+let item = null;
+/** @type {ReturnType<typeof createPurchase> | null} */
+let purchase = null;
+let phase = 'idle';
+/** The buyer's orders of this item. @type {object[]} */
+let mine = [];
+/** The order that the panel shows already. */
+let shownOrderId = '';
+/** The server asked not to be asked before this moment, by `performance.now()`. */
+let notBeforeMs = 0;
+let lastState = '';
+let spokenAtMs = 0;
+
+startFrame();
+if (Number.isSafeInteger(itemId) && itemId > 0) load();
+else showMissing();
+
+async function load() {
+  try {
+    begin(await get(`/api/items/${itemId}`));
+  } catch (error) {
+    if (error.status === 404 || error.status === 400) return showMissing();
+    if (error.status === undefined) throw error;
+    byId('notice').hidden = false;
+    setText(byId('notice'), text('item.loadFailed'));
+    setTimeout(load, LOAD_RETRY_MS);
+  }
+}
+
+function begin(loaded) {
+  item = loaded;
+  byId('notice').hidden = true;
+  byId('item').classList.remove('loading');
+  byId('picture').replaceChildren(picture(item, { eager: true }));
+  byId('state').replaceChildren(chip.element);
+  byId('stock').replaceChildren(stock.element);
+  drawFacts();
+  drawNow();
+  byId('buy-form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    buy();
+  });
+  byId('quantity-row').addEventListener('click', step);
+  byId('quantity').addEventListener('input', drawButton);
+  everySecond(drawNow);
+  follow(`/api/items/${itemId}/events`, {
+    events: { stock: take, state: take },
+    poll: refresh,
+    pollMs: POLL_MS,
+    onStatus: (fresh) => byId('stock').classList.toggle('stale', !fresh),
+  });
+  startPurchase();
+  onSessionChange(startPurchase);
+  addEventListener('online', () => purchase?.hurry());
+  if (location.hash === '#buy') byId('buy').focus();
+}
+
+async function refresh() {
+  try {
+    take(await get(`/api/items/${itemId}`));
+    byId('stock').classList.remove('stale');
+  } catch {
+    byId('stock').classList.add('stale');
+  }
+}
+
+function take(facts) {
+  if (!mergeFacts(item, facts)) return;
+  drawFacts();
+  drawNow();
+  speakStock();
+}
+
+/** A purchase belongs to a buyer: another buyer on this computer must not finish it. */
+function startPurchase() {
+  const session = currentSession();
+  phase = 'idle';
+  purchase = session && createPurchase({ itemId, userId: session.user_id, onChange: onPurchase });
+  panel.clear();
+  loadMine();
+  drawButton();
+  if (purchase === null) return;
+  const attempt = purchase.unfinished();
+  if (attempt === null) return;
+  byId('quantity').value = String(attempt.quantity);
+  if (purchase.shouldResume()) purchase.start(attempt.quantity);
+  else panel.drawUnfinished();
+}
+
+function buy() {
+  if (purchase === null) return location.assign(signInAddress('#buy'));
+  const mayAsk = (stateOf(item) === 'open' && room() > 0) || purchase.unfinished() !== null;
+  if (phase === 'sending' || phase === 'waiting' || !mayAsk || pauseSeconds() > 0) return;
+  purchase.start(quantity());
+}
+
+function onPurchase(state) {
+  phase = state.phase;
+  panel.draw(state);
+  if (state.phase !== 'done') return drawButton();
+  notBeforeMs = state.outcome.kind === 'unavailable' ? performance.now() + (state.outcome.retryAfterMs ?? 0) : 0;
+  drawButton();
+  if (state.outcome.kind === 'sign_in') return location.assign(signInAddress('#buy'));
+  if (state.outcome.kind === 'queued')
+    return location.assign(`/order.html?id=${encodeURIComponent(state.outcome.order.id)}`);
+  shownOrderId = state.outcome.order?.id ?? '';
+  refresh();
+  loadMine();
+}
+
+function drawFacts() {
+  document.title = text('title.item', { name: item.name });
+  setText(byId('name'), item.name);
+  setText(byId('description'), item.description ?? '');
+  setText(byId('price'), money(item.price_cents));
+  setText(byId('limit'), item.per_buyer_limit > 0 ? count(item.per_buyer_limit) : text('item.noLimit'));
+  setText(byId('hold'), duration(item.hold_seconds));
+  setText(byId('window'), text('item.windowText', saleWindow(item.starts_at, item.ends_at)));
+  byId('quantity-row').hidden = item.per_buyer_limit === 1;
+}
+
+function drawNow() {
+  const { state, atMs, label } = nextMoment(item);
+  chip.draw(state);
+  stock.draw(item);
+  byId('item').dataset.state = state;
+  setText(byId('moment-label'), label);
+  setText(byId('moment'), state === 'ended' ? dateTime(item.ends_at) : countdownText(atMs));
+  byId('returns-hint').hidden = state !== 'sold_out';
+  if (lastState !== '' && lastState !== state) onStateChange(state);
+  lastState = state;
+  drawButton();
+}
+
+function onStateChange(state) {
+  if (state === 'open') {
+    announce(text('item.nowOpen'));
+    // "Sold out" or "not open yet" of a moment ago is no longer true.
+    if (phase === 'done' && byId('outcome').dataset.tone === 'bad') panel.clear();
+  } else if (state === 'sold_out') {
+    announce(text('item.nowSoldOut'));
+  }
+}
+
+function drawButton() {
+  if (item === null) return;
+  const button = byId('buy');
+  const state = stateOf(item);
+  const busy = phase === 'sending' || phase === 'waiting';
+  const unfinished = purchase?.unfinished() ?? null;
+  const possible = !busy && pauseSeconds() === 0 && ((state === 'open' && room() > 0) || unfinished !== null);
+  // aria-disabled instead of disabled: the focus must not fall off the button as it changes.
+  button.setAttribute('aria-disabled', String(!possible));
+  byId('quantity').disabled = busy || unfinished !== null;
+  byId('quantity').max = String(maxQuantity());
+  setText(button, buttonText(state, busy, unfinished));
+}
+
+function buttonText(state, busy, unfinished) {
+  if (busy) return text(`buy.${phase}`);
+  if (pauseSeconds() > 0) return text('buy.tryIn', { count: pauseSeconds() });
+  if (unfinished !== null && phase === 'done') return text('buy.again');
+  if (state === 'upcoming') return text('buy.upcoming', { time: countdownText(Date.parse(item.starts_at)) });
+  if (state !== 'open' && unfinished === null) return text(`buy.${state}`);
+  if (purchase === null) return text('buy.signIn');
+  if (unfinished === null && room() < 1) return text('buy.limit', { count: item.per_buyer_limit });
+  return text('buy.buy', { amount: money(item.price_cents * quantity()) });
+}
+
+function pauseSeconds() {
+  return Math.max(0, Math.ceil((notBeforeMs - performance.now()) / 1000));
+}
+
+/** How many more this buyer may have, as far as this page knows; the server has the last word. */
+function room() {
+  return item.per_buyer_limit > 0 ? item.per_buyer_limit - owned() : QUANTITY_MAX;
+}
+
+function maxQuantity() {
+  return Math.max(1, Math.min(QUANTITY_MAX, room()));
+}
+
+function quantity() {
+  const wanted = Math.trunc(Number(byId('quantity').value));
+  return Math.min(maxQuantity(), Math.max(1, wanted || 1));
+}
+
+function step(event) {
+  const button = event.target.closest('button[data-step]');
+  if (button === null || byId('quantity').disabled) return;
+  const wanted = quantity() + Number(button.dataset.step);
+  byId('quantity').value = String(Math.min(maxQuantity(), Math.max(1, wanted)));
+  drawButton();
+}
+
+function speakStock() {
+  if (stateOf(item) !== 'open' || Date.now() - spokenAtMs < SPEAK_MS_MIN) return;
+  spokenAtMs = Date.now();
+  announce(text('stock.announce', { count: item.available }));
+}
+
+/** The buyer's own orders of this item: an unpaid one is not forgotten, and the limit is known. */
+async function loadMine() {
+  mine = [];
+  try {
+    if (currentSession() !== null) mine = (await get('/api/orders')).orders.filter((order) => order.item_id === itemId);
+  } catch {
+    // A convenience only; the orders page says what is wrong.
+  }
+  drawMine();
+  drawButton();
+}
+
+function drawMine() {
+  const place = byId('mine');
+  const others = mine.filter((order) => counts(order) && order.id !== shownOrderId);
+  place.hidden = others.length === 0;
+  const links = others.map(({ id, status, quantity: units, amount_cents }) => {
+    const words = { status: text(`status.${status}`), quantity: count(units), amount: money(amount_cents) };
+    return el(
+      'li',
+      {},
+      el('a', { href: `/order.html?id=${encodeURIComponent(id)}`, text: text('item.mineEntry', words) }),
+    );
+  });
+  place.replaceChildren(el('p', { text: text('item.mine', { count: others.length }) }), el('ul', {}, ...links));
+}
+
+/** Whether an order counts against the limit: a hold that ran out does not. */
+function counts({ status, expires_at }) {
+  return status === 'queued' || status === 'paid' || (status === 'pending' && Date.parse(expires_at) > serverNowMs());
+}
+
+function owned() {
+  return mine.filter(counts).reduce((sum, order) => sum + order.quantity, 0);
+}
+
+function showMissing() {
+  byId('item').hidden = true;
+  byId('missing').hidden = false;
+  document.title = text('title.missing');
+}

@@ -1,0 +1,200 @@
+/**
+ * One order: how it stands, the time left to pay, pay and cancel; live.
+ */
+import { get, post } from '../api.js';
+import { everySecond, serverNowMs } from '../clock.js';
+import { announce, byId, setText } from '../dom.js';
+import { count, dateTime, money, shortSpan } from '../format.js';
+import { startFrame } from '../frame.js';
+import { follow } from '../live.js';
+import { picture } from '../picture.js';
+import { signInAddress } from '../session.js';
+import { explain, text } from '../strings.js';
+
+const POLL_MS = 2_000;
+const LOAD_RETRY_MS = 3_000;
+const AWAITED_POLL_MS = 4_000;
+const ATTEMPTS_MAX = 5;
+const BACKOFF_MS = 600;
+/** From here on the hold's clock turns hot, or in the last quarter of a short hold. */
+const LOW_MS = 60_000;
+/** The later a status stands here, the less an overtaken message may take it back. */
+const FINAL = ['paid', 'cancelled', 'rejected'];
+
+const orderId = new URLSearchParams(location.search).get('id') ?? '';
+const address = `/api/orders/${encodeURIComponent(orderId)}`;
+/** @type {any} */
+let order = null;
+let busy = '';
+let holdSpanMs = 0;
+
+startFrame('title.order');
+if (orderId === '') showMissing();
+else load();
+
+async function load() {
+  try {
+    const loaded = await get(address);
+    // The item's answer also sets the clock: a countdown drawn before it could be wrong.
+    await drawItem(loaded.item_id);
+    begin(loaded);
+  } catch (error) {
+    if (error.status === 401) return location.replace(signInAddress());
+    if (error.status === 404 || error.status === 400) return showMissing();
+    if (error.status === undefined) throw error;
+    setText(byId('status-text'), text('order.offline'));
+    setTimeout(load, LOAD_RETRY_MS);
+  }
+}
+
+function begin(loaded) {
+  byId('order').classList.remove('loading');
+  take(loaded);
+  byId('pay').addEventListener('click', pay);
+  byId('cancel').addEventListener('click', () => byId('cancel-dialog').showModal());
+  byId('cancel-dialog').addEventListener('close', (event) => event.target.returnValue === 'yes' && cancel());
+  everySecond(drawNow);
+  // The change that such an order waits for is worth asking for, should its event be lost.
+  setInterval(() => !document.hidden && awaitsChange() && refresh(), AWAITED_POLL_MS);
+  follow('/api/orders/events', {
+    events: { order: (news) => news.id === orderId && take(news) },
+    poll: refresh,
+    pollMs: POLL_MS,
+  });
+}
+
+async function refresh() {
+  try {
+    take(await get(address));
+  } catch (error) {
+    if (error.status === 401) location.replace(signInAddress());
+  }
+}
+
+function awaitsChange() {
+  const late = order.status === 'pending' && Date.parse(order.expires_at) <= serverNowMs();
+  return order.status === 'queued' || late;
+}
+
+function take(news) {
+  if (order !== null && FINAL.includes(order.status) && !FINAL.includes(news.status)) return;
+  const changed = order !== null && order.status !== news.status;
+  order = news;
+  if (order.expires_at) holdSpanMs = Math.max(1, Date.parse(order.expires_at) - Date.parse(order.created_at));
+  draw();
+  if (!changed) return;
+  announce(`${text(`order.${order.status}`)}. ${text(`order.${order.status}Text`)}`);
+  setText(byId('action-text'), '');
+}
+
+function draw() {
+  byId('order').dataset.status = order.status;
+  setText(byId('number'), order.id);
+  setText(byId('quantity'), count(order.quantity));
+  setText(byId('amount'), money(order.amount_cents));
+  setText(byId('placed'), dateTime(order.created_at));
+  const { strategy, fence } = order;
+  setText(
+    byId('strategy'),
+    fence === null || fence === undefined ? strategy : text('order.fence', { strategy, fence }),
+  );
+  byId('paid-row').hidden = !order.paid_at;
+  if (order.paid_at) setText(byId('paid-at'), dateTime(order.paid_at));
+  drawNow();
+}
+
+function drawNow() {
+  const leftMs = order.status === 'pending' ? Date.parse(order.expires_at) - serverNowMs() : 0;
+  const late = order.status === 'pending' && leftMs <= 0;
+  const name = late ? 'pendingLate' : order.status;
+  byId('order').dataset.late = String(late);
+  setText(byId('status'), text(`order.${name}`));
+  setText(byId('status-text'), text(`order.${name}Text`));
+  byId('hold').hidden = order.status !== 'pending';
+  setText(byId('hold-clock'), shortSpan(leftMs));
+  byId('hold-ruler').style.setProperty(
+    '--share',
+    `${Math.max(0, Math.min(100, (leftMs / holdSpanMs) * 100)).toFixed(2)}%`,
+  );
+  byId('hold').classList.toggle('low', leftMs < Math.min(LOW_MS, holdSpanMs / 4));
+  drawButtons(late);
+}
+
+function drawButtons(late) {
+  const payable = order.status === 'pending' || order.status === 'expired';
+  byId('pay').hidden = !payable;
+  byId('demo').hidden = !payable;
+  byId('cancel').hidden = order.status !== 'pending';
+  for (const id of ['pay', 'cancel']) byId(id).setAttribute('aria-disabled', String(busy !== ''));
+  const amount = money(order.amount_cents);
+  const payKey = order.status === 'expired' || late ? 'order.payLate' : 'order.pay';
+  setText(byId('pay'), busy === 'payment' ? text('order.paying') : text(payKey, { amount }));
+  setText(byId('cancel'), busy === 'cancellation' ? text('order.cancelling') : text('order.cancel'));
+}
+
+function pay() {
+  return act('payment');
+}
+
+function cancel() {
+  return act('cancellation');
+}
+
+/** Both actions are idempotent: repeating one whose answer was lost changes nothing more. */
+async function act(action) {
+  if (busy !== '') return;
+  busy = action;
+  setText(byId('action-text'), '');
+  drawNow();
+  try {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        take(await post(`${address}/${action}`));
+        break;
+      } catch (error) {
+        const passing = error.changed === 'unknown' || error.status === 429 || error.status >= 500;
+        if (!passing || attempt >= ATTEMPTS_MAX) throw error;
+        const pauseMs = Math.max(error.retryAfterMs ?? 0, BACKOFF_MS * attempt * (0.5 + Math.random()));
+        await new Promise((resolve) => setTimeout(resolve, Math.min(pauseMs, 8_000)));
+      }
+    }
+  } catch (error) {
+    await explainRefusal(error);
+  } finally {
+    busy = '';
+    drawNow();
+  }
+}
+
+async function explainRefusal(error) {
+  if (error.status === undefined) throw error;
+  if (error.status === 401) return location.assign(signInAddress());
+  const known = explain(error.code);
+  const words = {
+    sold_out: text('order.payRefused'),
+    network: text('order.payUnknown'),
+    outcome_unknown: text('order.payUnknown'),
+  };
+  // The order first: its change clears the line that is then written.
+  await refresh();
+  setText(byId('action-text'), words[error.code] ?? `${known.title}. ${known.detail}`);
+}
+
+async function drawItem(itemId) {
+  const link = byId('item-link');
+  link.href = `/item.html?id=${itemId}`;
+  try {
+    const item = await get(`/api/items/${itemId}`);
+    setText(byId('item-name'), item.name);
+    byId('picture').replaceChildren(picture(item, { eager: true }));
+  } catch {
+    const name = text('order.itemFallback', { id: itemId });
+    setText(byId('item-name'), name);
+    byId('picture').replaceChildren(picture({ id: itemId, name, image_url: null }));
+  }
+}
+
+function showMissing() {
+  byId('order').hidden = true;
+  byId('missing').hidden = false;
+}

@@ -1,0 +1,69 @@
+/**
+ * Who is signed in, as far as the page needs to know.
+ *
+ * The session itself is an HttpOnly cookie that no script can read. Kept here is only what the
+ * header shows and what separates two buyers on one computer; losing it costs a sign-in.
+ */
+import { readEntry, removeEntry, writeEntry } from './storage.js';
+
+const ENTRY = 'seckill.session';
+const listeners = new Set();
+
+/**
+ * @typedef {{username: string, user_id: number, expires_at: string}} Session
+ */
+
+/** The session, or null when signed out or past its end. @returns {Session | null} */
+export function currentSession() {
+  const session = readEntry(ENTRY);
+  if (session === null || typeof session.user_id !== 'number') return null;
+  return Date.parse(session.expires_at) > Date.now() ? session : null;
+}
+
+/** Remember who signed in. @param {Session} session */
+export function rememberSession({ username, user_id, expires_at }) {
+  writeEntry(ENTRY, { username, user_id, expires_at });
+  tell();
+}
+
+/** Forget it: signed out, or the server said 401. */
+export function forgetSession() {
+  removeEntry(ENTRY);
+  tell();
+}
+
+/** Be told when it changes, in this tab or another. @param {() => void} listener */
+export function onSessionChange(listener) {
+  listeners.add(listener);
+}
+
+/** The address of the sign-in page that leads back here. @param {string} [hash] such as `#buy` */
+export function signInAddress(hash = location.hash) {
+  return `/signin.html?return=${encodeURIComponent(location.pathname + location.search + hash)}`;
+}
+
+/**
+ * Where to go after signing in. Only an address of this shop is taken: anything else would make
+ * the sign-in page a springboard to a stranger's site.
+ * @param {string | null} wanted the `return` parameter
+ * @returns {string} an absolute address of this origin
+ */
+export function safeReturnAddress(wanted) {
+  const home = new URL('/', location.origin).href;
+  if (wanted === null || !wanted.startsWith('/')) return home;
+  try {
+    const address = new URL(wanted, location.origin);
+    const leadsBackHere = address.pathname.startsWith('/signin');
+    return address.origin === location.origin && !leadsBackHere ? address.href : home;
+  } catch {
+    return home;
+  }
+}
+
+function tell() {
+  for (const listener of listeners) listener();
+}
+
+addEventListener('storage', (event) => {
+  if (event.key === ENTRY || event.key === null) tell();
+});

@@ -1,0 +1,192 @@
+//! The lock library against a real Redis.
+//!
+//! A "process" here is a lock of its own with a connection of its own: processes share nothing but
+//! the server. Faults come from a proxy between such a process and the server.
+
+mod cancelling;
+mod losing;
+mod proxy;
+mod safety;
+mod waiting;
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use seckill::lock::{
+    AcquireError, AcquireOptions, Guard, LeasedMutex, LockName, Mutex, Wait, redis as redis_locks,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+/// Long enough that nothing in a test ends by expiry unless it means to.
+const LONG_LEASE: Duration = Duration::from_secs(30);
+
+/// The shortest lease, for tests that wait for the end of one.
+const SHORT_LEASE: Duration = seckill::lock::LEASE_MIN;
+
+/// How long a test waits for something that has to happen. Far above what it takes, far below
+/// [`LONG_LEASE`].
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where one test works: a key prefix and a lock name of its own, and a bare connection to look at
+/// the keys behind the locks' back.
+struct Place {
+    prefix: String,
+    name: LockName,
+    redis: ConnectionManager,
+}
+
+impl Place {
+    async fn new() -> Self {
+        Self {
+            prefix: format!("{}:", crate::support::unique("lock")),
+            name: LockName::new("{thing:1}:write").expect("a name"),
+            redis: connect(&crate::support::redis_url().await).await,
+        }
+    }
+
+    /// One more process.
+    async fn process(&self) -> LeasedMutex {
+        self.process_behind(&crate::support::redis_url().await)
+            .await
+    }
+
+    /// One more process that reaches the server at `url`.
+    async fn process_behind(&self, url: &str) -> LeasedMutex {
+        let connection = connect(url).await;
+        redis_locks::token::mutex(connection, &self.prefix, &TaskTracker::new()).expect("a prefix")
+    }
+
+    fn lock_key(&self) -> String {
+        format!("{}lock:{}", self.prefix, self.name)
+    }
+
+    fn fence_key(&self) -> String {
+        format!("{}fence:{{thing:1}}", self.prefix)
+    }
+
+    /// What the server keeps for the lock, if it is held.
+    async fn value(&self) -> Option<String> {
+        let mut redis = self.redis.clone();
+        redis.get(self.lock_key()).await.expect("GET the lock")
+    }
+
+    /// The rest of the lease in milliseconds, negative if the key is absent or has no expiry.
+    async fn lease_left_ms(&self) -> i64 {
+        let mut redis = self.redis.clone();
+        redis.pttl(self.lock_key()).await.expect("PTTL the lock")
+    }
+
+    async fn delete(&self, key: String) {
+        let mut redis = self.redis.clone();
+        let _deleted: u64 = redis.del(key).await.expect("DEL");
+    }
+
+    /// Takes the lock for a foreigner that never renews, whoever held it before.
+    async fn take_over(&self, lease: Duration) {
+        let mut redis = self.redis.clone();
+        let lease_ms = u64::try_from(lease.as_millis()).expect("a short lease");
+        let () = redis
+            .pset_ex(self.lock_key(), FOREIGNER, lease_ms)
+            .await
+            .expect("SET the lock");
+    }
+
+    /// Waits until nobody holds the lock, and fails unless that is soon.
+    async fn wait_until_free(&self) {
+        let since = Instant::now();
+        while self.value().await.is_some() {
+            assert!(since.elapsed() < PATIENCE, "the lock was leaked");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The value that a holder from elsewhere has in the lock's key.
+const FOREIGNER: &str = "00000000000000000000000000000000:7";
+
+async fn connect(url: &str) -> ConnectionManager {
+    let client = redis::Client::open(url).expect("a Redis URL");
+    let config = ConnectionManagerConfig::new().set_min_delay(Duration::from_millis(5));
+    ConnectionManager::new_with_config(client, config)
+        .await
+        .expect("a connection to Redis")
+}
+
+/// Waits for at most [`PATIENCE`].
+fn waiting(lease: Duration) -> AcquireOptions {
+    let wait = Wait::Until(Instant::now() + PATIENCE);
+    AcquireOptions { lease, wait }
+}
+
+/// Never waits.
+fn at_once(lease: Duration) -> AcquireOptions {
+    let wait = Wait::Never;
+    AcquireOptions { lease, wait }
+}
+
+/// Acquires what must be free soon.
+async fn acquire(process: &LeasedMutex, place: &Place, lease: Duration) -> Guard {
+    process
+        .acquire(&place.name, waiting(lease))
+        .await
+        .expect("the lock is granted")
+}
+
+/// Waits until the guard tells that it is lost, and fails unless that is soon.
+async fn until_lost(guard: &Guard) {
+    timeout(PATIENCE, guard.lost().cancelled())
+        .await
+        .expect("the lost signal fires");
+}
+
+/// Waits until `condition` holds, and fails with `what` unless that is soon.
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !condition() {
+        assert!(since.elapsed() < PATIENCE, "it never happened: {what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn options_that_cannot_be_safe_are_refused() {
+    let place = Place::new().await;
+    let process = place.process().await;
+    for lease in [
+        Duration::ZERO,
+        seckill::lock::LEASE_MIN - Duration::from_millis(1),
+        seckill::lock::LEASE_MAX + Duration::from_millis(1),
+    ] {
+        let answer = process.acquire(&place.name, at_once(lease)).await;
+        assert!(
+            matches!(answer, Err(AcquireError::InvalidOptions(_))),
+            "{lease:?} gave {answer:?}"
+        );
+    }
+    assert_eq!(place.value().await, None);
+}
+
+#[tokio::test]
+async fn the_list_has_every_lock() {
+    let place = Place::new().await;
+    let process = place.process().await;
+    assert!(seckill::lock::KINDS.contains(&process.capabilities()));
+}
+
+#[tokio::test]
+async fn the_background_tasks_end_with_the_lock_and_give_back_first() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let connection = connect(&crate::support::redis_url().await).await;
+    let process = redis_locks::token::mutex(connection, &place.prefix, &tasks).expect("a prefix");
+    let guard = acquire(&process, &place, LONG_LEASE).await;
+    drop(process);
+    drop(guard);
+    tasks.close();
+    timeout(PATIENCE, tasks.wait())
+        .await
+        .expect("all tasks end");
+    assert_eq!(place.value().await, None);
+}

@@ -1,0 +1,237 @@
+//! Nobody holds what somebody else holds, and fences only rise.
+
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use seckill::lock::{AcquireError, Fence, LockName, Mutex, RaiseFenceError, ReleaseOutcome};
+use tokio::time::{Instant, sleep};
+
+use super::proxy::{Link, Proxy};
+use super::{
+    FOREIGNER, LONG_LEASE, Place, SHORT_LEASE, acquire, at_once, until, until_lost, waiting,
+};
+
+/// M1: a counter that is read, then written a moment later, loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn critical_sections_of_two_processes_never_overlap() {
+    const TASKS_PER_PROCESS: u64 = 12;
+    const ROUNDS: u64 = 12;
+    let place = Arc::new(Place::new().await);
+    let counter_key = format!("{}counter", place.prefix);
+    let inside = Arc::new(AtomicU64::new(0));
+    let fences = Arc::new(StdMutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let process = place.process().await;
+        for _ in 0..TASKS_PER_PROCESS {
+            let (process, place, inside) = (process.clone(), place.clone(), inside.clone());
+            let (fences, counter_key) = (fences.clone(), counter_key.clone());
+            tasks.spawn(async move {
+                let mut redis = place.redis.clone();
+                for _ in 0..ROUNDS {
+                    let mut options = waiting(LONG_LEASE);
+                    options.wait = seckill::lock::Wait::Until(Instant::now() + LONG_LEASE);
+                    let guard = process.acquire(&place.name, options).await.expect("granted");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+                    let read: Option<u64> = redis.get(&counter_key).await.expect("GET");
+                    sleep(Duration::from_millis(1)).await;
+                    let () = redis.set(&counter_key, read.unwrap_or(0) + 1).await.expect("SET");
+                    fences.lock().expect("fences").push(guard.fence());
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+                }
+            });
+        }
+    }
+    tasks.join_all().await;
+    let rounds = 2 * TASKS_PER_PROCESS * ROUNDS;
+    let counted: u64 = place.redis.clone().get(&counter_key).await.expect("GET");
+    assert_eq!(counted, rounds, "updates were lost");
+    let fences = fences.lock().expect("fences");
+    assert_eq!(fences.len() as u64, rounds);
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later));
+}
+
+/// M3: over ten thousand acquires of two processes, take-overs and losses of all data.
+#[tokio::test]
+async fn fences_rise_strictly_whatever_happens() {
+    let place = Place::new().await;
+    let processes = [place.process().await, place.process().await];
+    let mut last = Fence(0);
+    for round in 0_usize..10_000 {
+        let guard = acquire(&processes[round % 2], &place, LONG_LEASE).await;
+        assert!(guard.fence() > last, "{} after {last}", guard.fence());
+        last = guard.fence();
+        if round % 100 == 50 {
+            // The next owner comes while this one still thinks that it holds the lock.
+            place.delete(place.lock_key()).await;
+            let next = acquire(&processes[(round + 1) % 2], &place, LONG_LEASE).await;
+            assert!(next.fence() > last);
+            last = next.fence();
+            assert_eq!(next.release().await, ReleaseOutcome::Released);
+            assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
+        } else {
+            assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        }
+        if round % 1_000 == 999 {
+            // An emptied server: all that it knew of these locks is gone.
+            place.delete(place.lock_key()).await;
+            place.delete(place.fence_key()).await;
+        }
+    }
+    assert!(last <= Fence::MAX);
+}
+
+#[tokio::test]
+async fn a_raised_fence_is_exceeded_and_never_lowered() {
+    let place = Place::new().await;
+    let process = place.process().await;
+    let fence = async || {
+        let guard = acquire(&process, &place, LONG_LEASE).await;
+        let fence = guard.fence();
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        fence
+    };
+    let raise = async |to: u64| process.raise_fence(&place.name, Fence(to)).await;
+    let from_clock = fence().await;
+    assert!(from_clock > Fence(1_700_000_000_000_000), "{from_clock}");
+    assert_eq!(raise(1 << 52).await, Ok(()));
+    assert_eq!(fence().await, Fence((1 << 52) + 1));
+    assert_eq!(raise(5).await, Ok(()));
+    assert_eq!(fence().await, Fence((1 << 52) + 2));
+    // The end of what can be minted is an error and not a repeated fence.
+    assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()));
+    assert_eq!(fence().await, Fence::MAX);
+    let refused = process.acquire(&place.name, at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");
+    assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
+}
+
+/// M4: a release that comes too late leaves the new owner alone.
+#[tokio::test]
+async fn a_late_release_never_frees_another_ones_lock() {
+    let place = Place::new().await;
+    let (slow, quick) = (place.process().await, place.process().await);
+    let late = acquire(&slow, &place, LONG_LEASE).await;
+    let dropped_late = {
+        place.delete(place.lock_key()).await;
+        acquire(&quick, &place, LONG_LEASE).await
+    };
+    place.delete(place.lock_key()).await;
+    let holder = acquire(&place.process().await, &place, LONG_LEASE).await;
+    let held = place.value().await;
+    assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
+    drop(dropped_late);
+    until("the dropped guard was given back", || quick.stats().snapshot().already_lost == 1).await;
+    assert_eq!(place.value().await, held);
+    assert_eq!(holder.release().await, ReleaseOutcome::Released);
+    assert_eq!(place.value().await, None);
+}
+
+/// M5: the answer to an acquire is lost after the script ran. One hold, the same fence.
+#[tokio::test]
+async fn an_acquire_whose_answer_was_lost_is_repeated_and_is_one_hold() {
+    let place = Place::new().await;
+    let proxy = Proxy::start(&crate::support::redis_url().await).await;
+    let process = place.process_behind(&proxy.url()).await;
+    // Once before, so that the script is loaded and the first answer lost is the acquire's.
+    let _ = acquire(&process, &place, LONG_LEASE).await.release().await;
+    proxy.set(Link::LosesNextAnswer);
+    let guard = acquire(&process, &place, LONG_LEASE).await;
+    proxy.answer_lost().await;
+    let fence: u64 = place.redis.clone().get(place.fence_key()).await.expect("GET");
+    assert_eq!(guard.fence(), Fence(fence), "a second fence was minted");
+    let held = place.value().await.expect("held");
+    assert!(held.ends_with(&format!(":{fence}")), "{held}");
+    // The same for the release: it ran, its answer is lost, and it is still a release.
+    proxy.set(Link::LosesNextAnswer);
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    proxy.answer_lost().await;
+    assert_eq!(place.value().await, None);
+    assert_eq!(process.stats().snapshot().acquired, 2);
+}
+
+/// M6: renewals that are on their way when the lock is released change nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_released_key_stays_gone_whatever_renewal_was_on_its_way() {
+    let place = Place::new().await;
+    let process = place.process().await;
+    let mut holds = tokio::task::JoinSet::new();
+    for number in 0..2_000_u32 {
+        let process = process.clone();
+        let name = LockName::new(&format!("{{thing:1}}:{number}")).expect("a name");
+        holds.spawn(async move {
+            let guard = process.acquire(&name, waiting(SHORT_LEASE)).await.expect("granted");
+            // Around the moment of the renewal, some before it and some after.
+            let spread = Duration::from_micros(u64::from(number % 100) * 300);
+            sleep(SHORT_LEASE / 3 - Duration::from_millis(15) + spread).await;
+            guard.release().await
+        });
+    }
+    let outcomes = holds.join_all().await;
+    let renewals = process.stats().snapshot().renewals;
+    assert!(renewals > 100, "only {renewals} renewals raced");
+    // Keys that were renewed or made anew by a late command would live for one more lease.
+    let mut redis = place.redis.clone();
+    let mut keys = redis::cmd("EXISTS");
+    for number in 0..2_000 {
+        keys.arg(format!("{}lock:{{thing:1}}:{number}", place.prefix));
+    }
+    let since = Instant::now();
+    while since.elapsed() < SHORT_LEASE {
+        let left: u64 = keys.query_async(&mut redis).await.expect("EXISTS");
+        assert_eq!(left, 0, "released keys came back");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let lost = outcomes.iter().filter(|outcome| **outcome == ReleaseOutcome::AlreadyLost).count();
+    assert_eq!(lost, 0, "releases took a live lock for lost");
+    let stats = process.stats().snapshot();
+    assert_eq!(stats.lost, 0, "the scheduler went on with released holds");
+}
+
+/// M7: a renewal neither makes a key that is gone nor touches one that is somebody else's.
+#[tokio::test]
+async fn a_renewal_never_creates_or_prolongs_what_is_not_ours() {
+    let place = Place::new().await;
+    let process = place.process().await;
+
+    let gone = acquire(&process, &place, SHORT_LEASE).await;
+    place.delete(place.lock_key()).await;
+    until_lost(&gone).await;
+    assert_eq!(place.value().await, None);
+
+    let taken = acquire(&process, &place, SHORT_LEASE).await;
+    place.take_over(LONG_LEASE).await;
+    let lease_left_before_ms = place.lease_left_ms().await;
+    until_lost(&taken).await;
+    assert_eq!(place.value().await.as_deref(), Some(FOREIGNER));
+    let lease_left_ms = place.lease_left_ms().await;
+    assert!((1..=lease_left_before_ms).contains(&lease_left_ms), "{lease_left_ms}");
+
+    // Lost guards that are dropped leave the foreigner alone, too.
+    drop((gone, taken));
+    assert_eq!(place.value().await.as_deref(), Some(FOREIGNER));
+}
+
+/// M8: a renewal that fails for a moment neither ends the hold nor deletes the key.
+#[tokio::test]
+async fn a_failed_renewal_never_releases() {
+    let place = Place::new().await;
+    let proxy = Proxy::start(&crate::support::redis_url().await).await;
+    let process = place.process_behind(&proxy.url()).await;
+    let guard = acquire(&process, &place, Duration::from_secs(2)).await;
+    let held = place.value().await;
+    for round in 1..=3 {
+        proxy.set(Link::LosesNextAnswer);
+        until("a renewal failed", || process.stats().snapshot().renew_failures >= round).await;
+        assert_eq!(place.value().await, held);
+        let renewed = process.stats().snapshot().renewals;
+        until("the next renewal worked", || process.stats().snapshot().renewals > renewed).await;
+        assert_eq!(place.value().await, held);
+    }
+    assert!(!guard.is_lost());
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
