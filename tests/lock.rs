@@ -48,8 +48,7 @@ impl Place {
 
     /// One more process.
     async fn process(&self) -> LeasedMutex {
-        self.process_behind(&crate::support::redis_url().await)
-            .await
+        self.process_behind(&crate::support::redis_url().await).await
     }
 
     /// One more process that reaches the server at `url`.
@@ -87,10 +86,7 @@ impl Place {
     async fn take_over(&self, lease: Duration) {
         let mut redis = self.redis.clone();
         let lease_ms = u64::try_from(lease.as_millis()).expect("a short lease");
-        let () = redis
-            .pset_ex(self.lock_key(), FOREIGNER, lease_ms)
-            .await
-            .expect("SET the lock");
+        let () = redis.pset_ex(self.lock_key(), FOREIGNER, lease_ms).await.expect("SET the lock");
     }
 
     /// Waits until nobody holds the lock, and fails unless that is soon.
@@ -109,9 +105,7 @@ const FOREIGNER: &str = "00000000000000000000000000000000:7";
 async fn connect(url: &str) -> ConnectionManager {
     let client = redis::Client::open(url).expect("a Redis URL");
     let config = ConnectionManagerConfig::new().set_min_delay(Duration::from_millis(5));
-    ConnectionManager::new_with_config(client, config)
-        .await
-        .expect("a connection to Redis")
+    ConnectionManager::new_with_config(client, config).await.expect("a connection to Redis")
 }
 
 /// Waits for at most [`PATIENCE`].
@@ -128,17 +122,12 @@ fn at_once(lease: Duration) -> AcquireOptions {
 
 /// Acquires what must be free soon.
 async fn acquire(process: &LeasedMutex, place: &Place, lease: Duration) -> Guard {
-    process
-        .acquire(&place.name, waiting(lease))
-        .await
-        .expect("the lock is granted")
+    process.acquire(&place.name, waiting(lease)).await.expect("the lock is granted")
 }
 
 /// Waits until the guard tells that it is lost, and fails unless that is soon.
 async fn until_lost(guard: &Guard) {
-    timeout(PATIENCE, guard.lost().cancelled())
-        .await
-        .expect("the lost signal fires");
+    timeout(PATIENCE, guard.lost().cancelled()).await.expect("the lost signal fires");
 }
 
 /// Waits until `condition` holds, and fails with `what` unless that is soon.
@@ -185,8 +174,6 @@ async fn the_background_tasks_end_with_the_lock_and_give_back_first() {
     drop(process);
     drop(guard);
     tasks.close();
-    timeout(PATIENCE, tasks.wait())
-        .await
-        .expect("all tasks end");
+    timeout(PATIENCE, tasks.wait()).await.expect("all tasks end");
     assert_eq!(place.value().await, None);
 }

@@ -1,2 +1,8 @@
-//! t
-fn main(){}
+//! The integration tests: one binary, real servers, a database and a key prefix per test.
+//!
+//! `SECKILL_MYSQLD` names another database server (see `make test-mysql`).
+
+mod support;
+
+mod lock;
+mod tidy;

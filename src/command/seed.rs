@@ -49,6 +49,7 @@ async fn make_sales(pool: &MySqlPool) -> sqlx::Result<bool> {
 struct Demo {
     name: &'static str,
     description: &'static str,
+    picture: &'static str,
     price_cents: i64,
     stock: i64,
     starts_in: Duration,
@@ -62,7 +63,7 @@ impl Demo {
         Some(items::NewItem {
             name: self.name.to_owned(),
             description: self.description.to_owned(),
-            image_url: None,
+            image_url: Some(self.picture.to_owned()),
             price: Cents::new(self.price_cents)?,
             stock: self.stock,
             window: SaleWindow::new(starts_at, starts_at + self.lasts)?,
@@ -81,6 +82,7 @@ fn demos() -> [Demo; 3] {
         Demo {
             name: "Aurora desk lamp",
             description: "A lamp that wakes up before you do: forty shades of morning, one dial.",
+            picture: "/img/goods/lamp.svg",
             price_cents: 4_900,
             stock: 500,
             starts_in: -Duration::MINUTE,
@@ -90,6 +92,7 @@ fn demos() -> [Demo; 3] {
         Demo {
             name: "Tidewater mechanical keyboard",
             description: "Seventy-five keys, gasket mounted, quiet enough for a shared room.",
+            picture: "/img/goods/keyboard.svg",
             price_cents: 12_900,
             stock: 100,
             starts_in: Duration::minutes(10),
@@ -99,6 +102,7 @@ fn demos() -> [Demo; 3] {
         Demo {
             name: "Kiln No. 4 teapot",
             description: "Thrown by hand, three of them, never made again.",
+            picture: "/img/goods/kettle.svg",
             price_cents: 8_800,
             stock: 3,
             starts_in: -Duration::MINUTE,

@@ -11,7 +11,7 @@ use super::error::StartError;
 
 /// Waits for the end of its input, which is our end or `drop`; then until no server holds the lock
 /// `$1` any more, for at most `$2` seconds; then removes `$3`.
-const JANITOR: &str = r#"read -r _; flock -w "$2" "$1" true; rm -rf -- "$3""#;
+const JANITOR: &str = r#"read -r _; [ ! -e "$1" ] || flock -w "$2" "$1" true; rm -rf -- "$3""#;
 
 /// Longer than a server takes to stop.
 const LOCK_SECONDS_MAX: u64 = 15;

@@ -66,8 +66,10 @@ pub enum Refusal {
     SalePaused,
     /// There is no such item.
     ItemNotFound,
-    /// There is no such strategy, or it does not take these options.
+    /// There is no such strategy.
     StrategyNotFound,
+    /// The strategy takes no options.
+    OptionsNotTaken,
     /// A strategy that can oversell was asked for on a real sale.
     UnsafeStrategy,
     /// The price of all units would be above the largest amount.
@@ -94,6 +96,7 @@ impl Refusal {
             Self::SalePaused => "sale_paused",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
+            Self::OptionsNotTaken => "invalid_query_parameter",
             Self::UnsafeStrategy => "unsafe_strategy",
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",

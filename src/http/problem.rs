@@ -212,12 +212,13 @@ impl From<Refusal> for Problem {
                 Self::new(409, code, "Paused", "The shop has paused this sale.").retry_after(5)
             }
             Refusal::ItemNotFound => Self::new(404, code, "No such item", "There is no such item."),
-            Refusal::StrategyNotFound => Self::new(
-                404,
-                code,
-                "No such strategy",
-                "There is no such strategy, or it takes no such parameters; see /api/strategies.",
-            ),
+            Refusal::StrategyNotFound => {
+                let detail = "There is no such strategy; see /api/strategies.";
+                Self::new(404, code, "No such strategy", detail)
+            }
+            Refusal::OptionsNotTaken => {
+                Self::new(400, code, "Not a parameter", "This strategy takes no parameters.")
+            }
             Refusal::UnsafeStrategy => {
                 let detail = "This strategy can oversell; it works on lab items only.";
                 Self::new(403, code, "Unsafe strategy", detail)

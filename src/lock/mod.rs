@@ -166,9 +166,9 @@ pub struct Capabilities {
     pub breaks_when: &'static str,
     /// Whether the owner may acquire again what it holds.
     pub reentrant: bool,
-    /// Whether callers of one process are served in the order in which they came.
+    /// Whether callers of one process are served first come, first served.
     pub fair_in_process: bool,
-    /// Whether callers of different processes are served in the order in which they came.
+    /// Whether callers of different processes are served first come, first served.
     pub fair_between_processes: bool,
     /// Whether a guard renews its lease by itself.
     pub renewed: bool,

@@ -27,7 +27,7 @@ const RETRIES_PER_LEASE: u32 = 12;
 
 /// The holds, ordered by when the scheduler has to look at them next.
 ///
-/// Order of locks: a hold's state first, then the schedule.
+/// Whoever needs both locks takes a hold's state first, then the schedule.
 #[derive(Default)]
 pub(super) struct Renewals {
     schedule: Mutex<Schedule>,

@@ -37,7 +37,7 @@ struct State {
     by_name: HashMap<LockName, Line>,
 }
 
-/// Those who wait for one name, in the order in which they came.
+/// Those who wait for one name, the one who came first in front.
 type Line = BTreeMap<u64, oneshot::Sender<Turn>>;
 
 /// The right to ask the backend for one name. Dropping it passes it to the next in line.

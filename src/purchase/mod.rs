@@ -142,7 +142,7 @@ impl Purchases {
         let found = self.parts.strategies.find(name);
         let (card, built) = found.ok_or(Outcome::Refused(Refusal::StrategyNotFound))?;
         if !wish.options.is_default() && !card.takes_options {
-            return Err(Outcome::Refused(Refusal::StrategyNotFound));
+            return Err(Outcome::Refused(Refusal::OptionsNotTaken));
         }
         // A lock on the buyer alone leaves the stock to the arbiter.
         let safe = card.safe && wish.options.scope != Scope::User;

@@ -24,10 +24,7 @@ async fn poll_and_drop<F: Future>(mut future: Pin<Box<F>>, polls: u32) {
 /// The line is empty and the lock can be had at once.
 async fn nothing_is_left(process: &LeasedMutex, place: &Place) {
     place.wait_until_free().await;
-    until("the line is empty", || {
-        process.stats().snapshot().waiting_now == 0
-    })
-    .await;
+    until("the line is empty", || process.stats().snapshot().waiting_now == 0).await;
     let guard = acquire(process, place, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
@@ -46,14 +43,8 @@ async fn a_dropped_acquire_leaks_nothing() {
     }
     nothing_is_left(&process, &place).await;
     let stats = process.stats().snapshot();
-    assert!(
-        stats.released_by_drop > 0,
-        "no future was dropped late: {stats:?}"
-    );
-    assert!(
-        stats.released_by_drop < 400,
-        "no future was dropped early: {stats:?}"
-    );
+    assert!(stats.released_by_drop > 0, "no future was dropped late: {stats:?}");
+    assert!(stats.released_by_drop < 400, "no future was dropped early: {stats:?}");
 }
 
 /// C1 in a line: waiters that go away let those behind them through and leave the holder alone.
@@ -68,30 +59,20 @@ async fn a_dropped_waiter_leaves_the_line() {
     for number in 0..200 {
         let (process, name) = (process.clone(), place.name.clone());
         let acquire_and_release = async move {
-            let guard = process
-                .acquire(&name, waiting(LONG_LEASE))
-                .await
-                .expect("granted");
+            let guard = process.acquire(&name, waiting(LONG_LEASE)).await.expect("granted");
             guard.release().await
         };
         if number % 10 == 9 {
             stayed.spawn(acquire_and_release);
         } else {
-            left.spawn(poll_and_drop(
-                Box::pin(acquire_and_release),
-                rand::random_range(0..300),
-            ));
+            left.spawn(poll_and_drop(Box::pin(acquire_and_release), rand::random_range(0..300)));
         }
     }
     left.join_all().await;
     assert_eq!(place.value().await, held, "the holder lost its lock");
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
     let outcomes = stayed.join_all().await;
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| *outcome == ReleaseOutcome::Released)
-    );
+    assert!(outcomes.iter().all(|outcome| *outcome == ReleaseOutcome::Released));
     nothing_is_left(&process, &place).await;
 }
 
@@ -119,10 +100,7 @@ async fn an_acquire_that_fails_without_an_answer_is_given_back() {
     nothing_is_left(&process, &place).await;
     proxy.set(Link::Stalls);
     let failed = process.acquire(&place.name, at_once(LONG_LEASE)).await;
-    assert!(
-        matches!(failed, Err(seckill::lock::AcquireError::Unavailable(_))),
-        "{failed:?}"
-    );
+    assert!(matches!(failed, Err(seckill::lock::AcquireError::Unavailable(_))), "{failed:?}");
     proxy.set(Link::Works);
     nothing_is_left(&process, &place).await;
 }

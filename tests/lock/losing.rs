@@ -38,10 +38,7 @@ async fn lost_fires_before_anyone_else_can_hold() {
     let other_holds_at = tokio::spawn(async move {
         let guard = other.acquire(&name, waiting(LONG_LEASE)).await;
         let granted_at = Instant::now();
-        let _ = guard
-            .expect("granted once the lease has ended")
-            .release()
-            .await;
+        let _ = guard.expect("granted once the lease has ended").release().await;
         granted_at
     });
     let deadline = guard.deadline();
@@ -96,10 +93,7 @@ async fn a_paused_process_knows_at_its_first_look() {
     // Blocks the only thread of this runtime.
     std::thread::sleep(SHORT_LEASE * 2);
     assert!(guard.is_lost());
-    assert!(
-        !guard.lost().is_cancelled(),
-        "the scheduler ran, so this shows nothing"
-    );
+    assert!(!guard.lost().is_cancelled(), "the scheduler ran, so this shows nothing");
     assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
 }
 
@@ -112,10 +106,7 @@ async fn after_a_loss_the_next_in_line_may_ask() {
     place.delete(place.lock_key()).await;
     let mut options = waiting(LONG_LEASE);
     options.wait = Wait::Until(Instant::now() + PATIENCE);
-    let next = process
-        .acquire(&place.name, options)
-        .await
-        .expect("granted");
+    let next = process.acquire(&place.name, options).await.expect("granted");
     assert!(lost.is_lost());
     assert!(next.fence() > lost.fence());
     drop(lost);

@@ -39,20 +39,10 @@ impl Proxy {
         let (link, _) = watch::channel(Link::Works);
         let scripts_run = Arc::new(AtomicU64::new(0));
         let end = CancellationToken::new();
-        let serve = serve(
-            listener,
-            server.addr().clone(),
-            link.clone(),
-            Arc::clone(&scripts_run),
-        );
+        let serve = serve(listener, server.addr().clone(), link.clone(), Arc::clone(&scripts_run));
         let ended = end.clone();
         tokio::spawn(async move { ended.run_until_cancelled(serve).await });
-        Self {
-            port,
-            link,
-            scripts_run,
-            _end: end.drop_guard(),
-        }
+        Self { port, link, scripts_run, _end: end.drop_guard() }
     }
 
     pub fn url(&self) -> String {
@@ -71,9 +61,7 @@ impl Proxy {
     /// Waits until the link has lost the answer that it was told to lose.
     pub async fn answer_lost(&self) {
         let mut link = self.link.subscribe();
-        link.wait_for(|link| *link != Link::LosesNextAnswer)
-            .await
-            .expect("the proxy runs");
+        link.wait_for(|link| *link != Link::LosesNextAnswer).await.expect("the proxy runs");
     }
 }
 

@@ -12,10 +12,7 @@ use super::{LONG_LEASE, PATIENCE, Place, acquire, at_once, until, waiting};
 
 fn waiting_until(deadline: Instant) -> AcquireOptions {
     let wait = Wait::Until(deadline);
-    AcquireOptions {
-        lease: LONG_LEASE,
-        wait,
-    }
+    AcquireOptions { lease: LONG_LEASE, wait }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,25 +26,16 @@ async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
     for number in 0..WAITERS {
         let (waiter, name, served) = (process.clone(), place.name.clone(), served.clone());
         waiters.spawn(async move {
-            let guard = waiter
-                .acquire(&name, waiting(LONG_LEASE))
-                .await
-                .expect("granted");
+            let guard = waiter.acquire(&name, waiting(LONG_LEASE)).await.expect("granted");
             served.lock().expect("served").push(number);
             guard.release().await
         });
-        until("the waiter stands in line", || {
-            process.stats().snapshot().waiting_now == number + 1
-        })
-        .await;
+        until("the waiter stands in line", || process.stats().snapshot().waiting_now == number + 1)
+            .await;
     }
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
     let outcomes = waiters.join_all().await;
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| *outcome == ReleaseOutcome::Released)
-    );
+    assert!(outcomes.iter().all(|outcome| *outcome == ReleaseOutcome::Released));
     let in_order: Vec<u64> = (0..WAITERS).collect();
     assert_eq!(*served.lock().expect("served"), in_order);
     let stats = process.stats().snapshot();
@@ -72,29 +60,20 @@ async fn only_one_contender_of_a_process_asks_the_server() {
             guard.release().await
         });
     }
-    until("all wait", || {
-        crowd.stats().snapshot().waiting_now == WAITERS - 1
-    })
-    .await;
+    until("all wait", || crowd.stats().snapshot().waiting_now == WAITERS - 1).await;
     let (since, asked_before) = (Instant::now(), proxy.scripts_run());
     sleep(Duration::from_millis(500)).await;
     let asked = proxy.scripts_run() - asked_before;
     // Pauses are at least half of their longest step, but a few short ones come first.
     let asked_max = since.elapsed().as_millis() as u64 / 12 + 6;
-    assert!(
-        (1..=asked_max).contains(&asked),
-        "{asked} commands, {asked_max} at most"
-    );
+    assert!((1..=asked_max).contains(&asked), "{asked} commands, {asked_max} at most");
 
     let asked_before = proxy.scripts_run();
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
     waiters.join_all().await;
     // One acquire and one release each; a renewal or a last poll may have slipped in between.
     let asked = proxy.scripts_run() - asked_before;
-    assert!(
-        asked <= 2 * WAITERS + 5,
-        "{asked} commands for {WAITERS} holds"
-    );
+    assert!(asked <= 2 * WAITERS + 5, "{asked} commands for {WAITERS} holds");
 }
 
 #[tokio::test]
@@ -149,10 +128,7 @@ async fn the_line_has_an_end() {
         line.push(waiter);
     }
     let refused = process.acquire(&place.name, waiting(LONG_LEASE)).await;
-    assert!(
-        matches!(refused, Err(AcquireError::TooManyWaiters)),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(AcquireError::TooManyWaiters)), "{refused:?}");
     assert_eq!(process.stats().snapshot().waiting_now, WAITERS_MAX);
     drop(line);
     assert_eq!(process.stats().snapshot().waiting_now, 0);
@@ -167,13 +143,8 @@ async fn a_server_that_is_gone_is_unavailable_and_not_a_hang() {
     let guard = acquire(&process, &place, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     proxy.set(Link::Refuses);
-    let failed = process
-        .acquire(&place.name, waiting_until(Instant::now() + LONG_LEASE))
-        .await;
-    assert!(
-        matches!(failed, Err(AcquireError::Unavailable(_))),
-        "{failed:?}"
-    );
+    let failed = process.acquire(&place.name, waiting_until(Instant::now() + LONG_LEASE)).await;
+    assert!(matches!(failed, Err(AcquireError::Unavailable(_))), "{failed:?}");
     assert_eq!(process.stats().snapshot().unavailable, 1);
     proxy.set(Link::Works);
     let since = Instant::now();

@@ -9,17 +9,22 @@ use crate::dev::error::StartError;
 use crate::dev::home::Home;
 use crate::dev::program;
 
-/// MariaDB's scripts that make an empty server, in their order; all but the help texts.
+/// MariaDB's scripts that make an empty server, in their order; all but the help texts. `*` is
+/// `mariadb` since version 11 and was `mysql` before.
 const SYSTEM_TABLES: [&str; 5] = [
-    "mysql_system_tables.sql",
-    "mysql_performance_tables.sql",
-    "mysql_system_tables_data.sql",
+    "*_system_tables.sql",
+    "*_performance_tables.sql",
+    "*_system_tables_data.sql",
     "maria_add_gis_sp_bootstrap.sql",
-    "mysql_sys_schema.sql",
+    "*_sys_schema.sql",
 ];
 
 /// The file in the server's directory that is made of them.
 const BOOTSTRAP: &str = "bootstrap.sql";
+
+/// The folder for temporary tables. Not the system's: a starting MariaDB deletes every temporary
+/// table that it finds there, also those of other servers.
+pub(super) const TEMPORARY: &str = "tmp";
 
 /// The two families of servers that speak this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,7 @@ impl Flavour {
                 vec![text(program), "--no-defaults".into(), "--initialize-insecure".into(), data]
             }
         };
+        command.push(argument("--tmpdir", &home.path(TEMPORARY)));
         command.extend(as_root());
         Ok(command)
     }
@@ -111,6 +117,7 @@ impl Flavour {
             "--no-defaults".into(),
             argument("--datadir", &home.path("data")),
             argument("--socket", socket),
+            argument("--tmpdir", &home.path(TEMPORARY)),
             argument("--pid-file", &home.path("server.pid")),
             argument("--init-file", &home.path("init.sql")),
             format!("--port={port}"),
@@ -161,19 +168,22 @@ impl Flavour {
 /// program of another package, and as root it changes the owner of the machine's own plugins.
 fn system_tables(program: &Path) -> Result<String, StartError> {
     let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));
-    let scripts = ["share/mysql", "share/mariadb", "share"]
-        .map(|folder| prefix.join(folder))
-        .into_iter()
-        .find(|folder| folder.join(SYSTEM_TABLES[0]).is_file())
+    let (folder, era) = ["share/mariadb", "share/mysql", "share"]
+        .iter()
+        .flat_map(|folder| ["mariadb", "mysql"].map(|era| (prefix.join(folder), era)))
+        .find(|(folder, era)| folder.join(SYSTEM_TABLES[0].replace('*', era)).is_file())
         .ok_or_else(|| StartError::ProgramUnusable {
             program: program.to_path_buf(),
             server: "MariaDB server",
-            reason: format!("{} is not under {}/share", SYSTEM_TABLES[0], prefix.display()),
+            reason: format!(
+                "the scripts of its system tables are not in {}/share",
+                prefix.display()
+            ),
         })?;
     let mut sql =
         String::from("CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket='root';\n");
     for name in SYSTEM_TABLES {
-        let path = scripts.join(name);
+        let path = folder.join(name.replace('*', era));
         sql.push_str(&fs::read_to_string(&path).map_err(StartError::io("read", &path))?);
         sql.push('\n');
     }

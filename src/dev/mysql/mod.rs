@@ -87,6 +87,8 @@ impl MysqlServer {
         let (program, flavour, version) = flavour::find(options.program.as_deref())?;
         let server = flavour.name();
         let (home, mut temporary) = Home::open_or_make(server, options.data_dir).await?;
+        let temporary_tables = home.path(flavour::TEMPORARY);
+        fs::create_dir_all(&temporary_tables).map_err(StartError::io("make", &temporary_tables))?;
         initialise(&home, flavour, &program).await?;
 
         let password = home.password()?;

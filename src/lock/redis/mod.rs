@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `P` `lock:N` | the owner's token and its fence | as long as the lease |
 //! | `P` `lock-of:{N}` | the same for a name that came without a hash tag | as long as the lease |
-//! | `P` `fence:{T}` | the last fence that was minted | for ever |
+//! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire |
 //!
 //! All names with one hash tag share one fence counter: it has to be in their slot anyway, the
 //! fences of names that guard the same data stay comparable, and thousands of short-lived names
@@ -23,7 +23,7 @@ use super::lease::Unanswered;
 use super::{InvalidName, LockName};
 
 /// A connection that can be cloned and used by many tasks at once, such as
-/// [`redis::aio::ConnectionManager`](::redis::aio::ConnectionManager).
+/// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).
 ///
 /// The locks bound and resend their commands themselves. What the connection has to do is to come
 /// back after a break, and to notice a dead link: set `TCP_NODELAY` and `TCP_USER_TIMEOUT` (or
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_prefix_cannot_move_the_slot() {
         assert!(Keys::new("").is_ok());
-        assert!(Keys::new("{shop}:").is_err());
+        assert!(Keys::new("{tagged}:").is_err());
         assert!(Keys::new("two words").is_err());
     }
 }

@@ -67,6 +67,11 @@ pub fn mutex<C: Connection>(
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
+/// How long a fence counter is kept without an acquire. One that is gone starts again from the
+/// clock, which has passed it by then, so nothing is lost; and a name that nobody uses any more
+/// leaves no key behind.
+const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
 struct TokenStore<C> {
     connection: C,
     keys: Keys,
@@ -89,7 +94,8 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
     ) -> StoreFuture<'a, Option<Fence>> {
         Box::pin(async move {
             let keys = [&*self.keys.lock(name), &*self.keys.fence(name)];
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
+            let lease_ms = lease.as_millis().to_string();
+            let arguments = [token.as_str(), &*lease_ms, &*FENCE_KEPT.as_millis().to_string()];
             let fence: Option<u64> =
                 run(&self.connection, &self.scripts.acquire, &keys, &arguments).await?;
             Ok(fence.map(Fence))
@@ -120,7 +126,7 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let keys = [&*self.keys.fence(name)];
-            let arguments = [&*at_least.to_string()];
+            let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
             let _fence: u64 =
                 run(&self.connection, &self.scripts.raise_fence, &keys, &arguments).await?;
             Ok(())

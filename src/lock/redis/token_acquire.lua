@@ -3,6 +3,8 @@
 -- KEYS[2]  the fence counter, in the same hash slot
 -- ARGV[1]  the owner's token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
+-- ARGV[3]  how long the counter is kept without an acquire, in milliseconds: it is seeded from the
+--          clock, so one that is gone loses nothing, and names that nobody uses leave no key
 -- Answers  the fence as a decimal string if the lock is ours now, nil if someone else holds it
 
 local held = redis.call('GET', KEYS[1])
@@ -26,6 +28,6 @@ if fence > 9007199254740991 then
 end
 -- '%.0f', since tostring would write 1.7e+15.
 local fence_text = string.format('%.0f', fence)
-redis.call('SET', KEYS[2], fence_text)
+redis.call('SET', KEYS[2], fence_text, 'PX', ARGV[3])
 redis.call('SET', KEYS[1], ARGV[1] .. ':' .. fence_text, 'NX', 'PX', ARGV[2])
 return fence_text

@@ -1,0 +1,100 @@
+//! An HTTP client that says what it got instead of failing.
+
+use std::net::SocketAddr;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::Value;
+
+/// Somebody who sends requests to one instance.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: String,
+    token: Option<String>,
+}
+
+/// An answer, read to its end.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+    /// The body, or null when it is not JSON.
+    pub json: Value,
+}
+
+impl Client {
+    pub fn new(addr: SocketAddr, token: Option<String>) -> Self {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .expect("a client");
+        Self { http, base: format!("http://{addr}"), token }
+    }
+
+    /// The same connections with another token.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self.clone() }
+    }
+
+    /// A request with the token, to be changed and sent with [`Client::send`].
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    pub async fn send(request: RequestBuilder) -> Answer {
+        let response = request.send().await.expect("an answer");
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.expect("a whole body");
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status, headers, text, json }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Self::send(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        Self::send(self.request(Method::POST, path).json(body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        Self::send(self.request(Method::PATCH, path).json(body)).await
+    }
+
+    /// Buys one unit without a key.
+    pub async fn buy(&self, strategy: &str, item: i64) -> Answer {
+        Self::send(self.request(Method::POST, &purchase_path(strategy, item))).await
+    }
+
+    /// Buys with a key.
+    pub async fn buy_with_key(&self, strategy: &str, item: i64, key: &str) -> Answer {
+        let request = self.request(Method::POST, &purchase_path(strategy, item));
+        Self::send(request.header("idempotency-key", key)).await
+    }
+}
+
+impl Answer {
+    /// The code of a problem; empty when it is none.
+    pub fn code(&self) -> &str {
+        self.json["code"].as_str().unwrap_or_default()
+    }
+
+    /// Status and code, to compare with a table.
+    pub fn brief(&self) -> (u16, &str) {
+        (self.status, self.code())
+    }
+}
+
+/// The path of a purchase; `strategy` may carry a query.
+pub fn purchase_path(strategy: &str, item: i64) -> String {
+    match strategy.split_once('?') {
+        Some((name, query)) => format!("/api/seckill/{name}/{item}?{query}"),
+        None => format!("/api/seckill/{strategy}/{item}"),
+    }
+}

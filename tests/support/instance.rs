@@ -1,0 +1,139 @@
+//! Services in this process: a shop has one database and one key prefix, and as many instances as
+//! a test wants.
+
+use std::net::SocketAddr;
+
+use seckill::app::App;
+use seckill::config::{Config, Secret};
+use seckill::domain::{Clock, UserId};
+use seckill::lifecycle::{Ended, Lifecycle};
+use seckill::session::{Role, Tokens};
+use seckill::store::mysql;
+use serde_json::{Value, json};
+use sqlx::MySqlPool;
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use super::{Client, servers, unique};
+
+/// One database, one key prefix, one secret.
+pub struct Shop {
+    /// The settings of its instances.
+    pub config: Config,
+    /// Its ledger, beside the instances' own connections.
+    pub pool: MySqlPool,
+}
+
+/// A running instance.
+pub struct Instance {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Its wall clock, to move.
+    pub clock: Clock,
+    /// Its stop signal.
+    pub lifecycle: Lifecycle,
+    task: tokio::task::JoinHandle<Ended>,
+    tokens: Tokens,
+}
+
+impl Shop {
+    /// A shop with an empty, migrated database of its own.
+    pub async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// The same with some settings changed.
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let servers = servers().await;
+        let name = unique("shop");
+        let mut config = Config::defaults();
+        config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
+        config.database_url = Secret::new(servers.mysql.url_of(&name));
+        config.redis_url = Secret::new(servers.redis.url());
+        config.redis.prefix = format!("{name}:");
+        config.http.addr = "127.0.0.1:0".parse().expect("an address");
+        config.mysql.pool_max = 16;
+        change(&mut config);
+        let pool = mysql::pool(&config).expect("the URL is fine");
+        mysql::migrate(&config, &pool).await.expect("the schema is made");
+        Self { config, pool }
+    }
+
+    /// Starts an instance.
+    pub async fn start(&self) -> Instance {
+        let app = App::build(self.config.clone()).await.expect("the service is built");
+        Instance {
+            addr: app.addr(),
+            clock: app.clock(),
+            lifecycle: app.lifecycle(),
+            tokens: Tokens::new(&self.config.secret, &self.config.secret_previous),
+            task: tokio::spawn(app.serve()),
+        }
+    }
+
+    /// Starts one instance, for tests that need no more.
+    pub async fn open() -> (Self, Instance) {
+        let shop = Self::new().await;
+        let instance = shop.start().await;
+        (shop, instance)
+    }
+}
+
+impl Instance {
+    /// Somebody without a token.
+    pub fn stranger(&self) -> Client {
+        Client::new(self.addr, None)
+    }
+
+    /// A buyer with a token.
+    pub fn buyer(&self, id: i64) -> Client {
+        Client::new(self.addr, Some(self.token(id, Role::Buyer)))
+    }
+
+    /// An operator with a token.
+    pub fn admin(&self) -> Client {
+        Client::new(self.addr, Some(self.token(1, Role::Admin)))
+    }
+
+    /// A token that is good for an hour by this instance's clock.
+    pub fn token(&self, id: i64, role: Role) -> String {
+        let user = UserId::new(id).expect("a positive id");
+        self.tokens.sign(user, role, self.clock.now() + Duration::HOUR)
+    }
+
+    /// Makes an item that is open now; `changes` replaces fields of the request.
+    pub async fn make_item(&self, changes: Value) -> i64 {
+        let answer = self.admin().post("/api/admin/items", &item_body(changes)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.json["id"].as_i64().expect("an id")
+    }
+
+    /// The audit of an item, as the service tells it.
+    pub async fn audit(&self, item: i64) -> Value {
+        self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
+    }
+
+    /// Stops and waits.
+    pub async fn stop(self) -> Ended {
+        self.lifecycle.stop();
+        self.task.await.expect("the service does not panic")
+    }
+}
+
+/// A request for an item: a lab item of ten units, open for a day, with `changes` on top.
+pub fn item_body(changes: Value) -> Value {
+    let now = OffsetDateTime::now_utc();
+    let time = |instant: OffsetDateTime| instant.format(&Rfc3339).expect("a time of today");
+    let mut body = json!({
+        "name": "A thing",
+        "price_cents": 250,
+        "stock": 10,
+        "starts_at": time(now - Duration::MINUTE),
+        "ends_at": time(now + Duration::DAY),
+        "kind": "lab",
+    });
+    if let (Value::Object(body), Value::Object(changes)) = (&mut body, changes) {
+        body.extend(changes);
+    }
+    body
+}

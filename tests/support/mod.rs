@@ -1,0 +1,46 @@
+//! What tests have in common: private servers that all share, and a service of one's own.
+
+mod client;
+mod instance;
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seckill::dev::Servers;
+use tokio::sync::OnceCell;
+
+pub use client::{Answer, Client};
+pub use instance::{Instance, Shop};
+
+/// The servers of this run. They end with the process.
+///
+/// They live on a runtime of their own, since each test's runtime ends with the test.
+static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime for the servers")
+});
+static SERVERS: OnceCell<Servers> = OnceCell::const_new();
+
+/// The private database and Redis of this run, started when the first test asks.
+pub async fn servers() -> &'static Servers {
+    SERVERS
+        .get_or_init(|| async {
+            let started = RUNTIME.spawn(Servers::start_temporary()).await;
+            started.expect("no panic").expect("the private servers start")
+        })
+        .await
+}
+
+/// The TCP address of the run's Redis, which a proxy can stand in front of.
+pub async fn redis_url() -> String {
+    servers().await.redis.tcp_url()
+}
+
+/// A name that no other test of this run has.
+pub fn unique(word: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{word}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,174 @@
+//! The rules of the house, kept by a test: imports go one way, and what each folder must not know.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use seckill::strategy::LIST;
+
+/// What each part of `src` may import of the others. `app` knows all; the program's commands are
+/// outside the library.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("config", &[]),
+    ("lock", &[]),
+    ("metrics", &[]),
+    ("lifecycle", &[]),
+    ("dev", &[]),
+    ("store", &["domain", "config", "metrics"]),
+    ("arbiter", &["domain", "store", "metrics"]),
+    ("live", &["domain", "store", "metrics"]),
+    ("strategy", &["domain", "store", "arbiter", "lock"]),
+    ("order", &["domain", "store", "live", "metrics"]),
+    ("purchase", &["domain", "store", "arbiter", "strategy", "live", "metrics"]),
+    ("session", &["domain", "config", "store"]),
+    ("job", &["domain", "store", "order", "purchase", "session", "metrics"]),
+    (
+        "http",
+        &[
+            "domain", "store", "order", "purchase", "strategy", "session", "live", "job", "lock", "metrics",
+            "lifecycle",
+        ],
+    ),
+];
+
+/// The longest strategy or lock, in lines.
+const GATE_LINES_MAX: usize = 200;
+/// The longest file, in lines; tests at its end do not count.
+const FILE_LINES_MAX: usize = 400;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// Every Rust file below `folder`, with its text.
+fn files(folder: &str) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the project").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = fs::read_to_string(&path).expect("a readable file");
+                found.insert(path.strip_prefix(root()).expect("below the root").to_owned(), text);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} has no files");
+    found
+}
+
+/// The code of a file: without its tests and without comments.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The part of `src` that a file belongs to.
+fn part(path: &Path) -> String {
+    let part = path.components().nth(1).expect("below src").as_os_str().to_string_lossy().into_owned();
+    part.trim_end_matches(".rs").to_owned()
+}
+
+#[test]
+fn imports_go_one_way() {
+    let rules: BTreeMap<_, _> = MAY_IMPORT.iter().copied().collect();
+    for (path, text) in files("src") {
+        let part = part(&path);
+        if ["app", "lib", "main", "command"].contains(&part.as_str()) {
+            continue;
+        }
+        let allowed = rules.get(part.as_str()).unwrap_or_else(|| panic!("{part} has no rule"));
+        let code = code(&text);
+        for used in code.match_indices("crate::").map(|(at, _)| &code[at + 7..]) {
+            let used: String =
+                used.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            let fine = used == part || allowed.contains(&used.as_str());
+            assert!(fine, "{} must not know `{used}`", path.display());
+        }
+    }
+}
+
+#[test]
+fn only_the_arbiter_writes_orders_and_takes_stock() {
+    for (path, text) in files("src") {
+        let code = code(&text);
+        let writes = ["INSERT INTO orders", "UPDATE orders", "DELETE FROM orders", "stock_movements ("]
+            .iter()
+            .any(|statement| code.contains(statement));
+        let takes = code.contains("available = available -");
+        let part = part(&path);
+        assert!(!writes || ["arbiter", "order"].contains(&part.as_str()), "{} writes orders", path.display());
+        // `order` takes units again for a late payment.
+        assert!(!takes || ["arbiter", "order"].contains(&part.as_str()), "{} takes stock", path.display());
+    }
+}
+
+#[test]
+fn each_folder_keeps_to_what_it_knows() {
+    let forbidden: &[(&str, &[&str], &str)] = &[
+        ("src/domain", &["async fn", "tokio::", "sqlx::", "redis::", "std::fs", "std::net"], "does I/O"),
+        ("src/lock", &["item", "stock", "seckill", "buyer", "crate::domain"], "knows what it guards"),
+        ("src/strategy", &["StatusCode", "axum", "http::"], "knows HTTP"),
+        ("src/purchase", &["StatusCode", "axum", "http::"], "knows HTTP"),
+        ("src/arbiter", &["StatusCode", "axum", "http::"], "knows HTTP"),
+        ("src/order", &["StatusCode", "axum", "http::"], "knows HTTP"),
+        ("src/store", &["StatusCode", "axum", "http::", "KEYS *", "SELECT *"], "knows HTTP or reads blindly"),
+    ];
+    for (folder, words, what) in forbidden {
+        for (path, text) in files(folder) {
+            let code = code(&text);
+            for word in *words {
+                assert!(!code.contains(word), "{} {what}: {word:?}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_strategy_file_is_on_the_list() {
+    for path in files("src/strategy").into_keys() {
+        let inside = path.strip_prefix("src/strategy").expect("below");
+        if inside == Path::new("mod.rs") || inside.starts_with("shared") {
+            continue;
+        }
+        let name = inside.with_extension("").to_string_lossy().replace('_', "-");
+        assert!(LIST.iter().any(|entry| entry.card.name == name), "{name} is not on THE LIST");
+    }
+}
+
+#[test]
+fn every_strategy_reads_like_a_manual_page() {
+    for (path, text) in files("src/strategy") {
+        if path.ends_with("mod.rs") || path.to_string_lossy().contains("shared") {
+            continue;
+        }
+        for heading in ["# How it works", "# What can go wrong", "# When to use it"] {
+            assert!(text.contains(&format!("//! {heading}")), "{} lacks {heading:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn files_are_read_in_a_sitting() {
+    for (path, text) in files("src") {
+        let lines = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines().count();
+        let gate = path.starts_with("src/strategy");
+        let most = if gate { GATE_LINES_MAX } else { FILE_LINES_MAX };
+        assert!(lines <= most, "{} has {lines} lines; is there a second idea in it?", path.display());
+    }
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let marks = ["todo!(", "unimplemented!(", "dbg!("];
+    for folder in ["src", "loadtest/src"] {
+        for (path, text) in files(folder) {
+            for mark in marks {
+                assert!(!code(&text).contains(mark), "{} has {mark}", path.display());
+            }
+        }
+    }
+}
