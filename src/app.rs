@@ -78,8 +78,13 @@ impl App {
             admission: Admission::new(config.purchase.in_flight_max, metrics.clone()),
             deadline: config.purchase_deadline(),
         });
-        let orders =
-            Orders::new(pool.clone(), counters.clone(), hub.clone(), metrics.clone(), clock.clone());
+        let orders = Orders::new(
+            pool.clone(),
+            counters.clone(),
+            hub.clone(),
+            metrics.clone(),
+            clock.clone(),
+        );
         let revocations = Revocations::new(pool.clone());
         let board = Board::default();
 
@@ -181,8 +186,13 @@ impl App {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
         };
-        let server =
-            server::serve(self.listener, self.router, options, self.lifecycle.clone(), self.metrics);
+        let server = server::serve(
+            self.listener,
+            self.router,
+            options,
+            self.lifecycle.clone(),
+            self.metrics,
+        );
         let acceptor = tokio::spawn(server);
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
         let ended = self.lifecycle.run_until_stopped(bound).await;
@@ -192,10 +202,7 @@ impl App {
     }
 }
 
-fn lock_redis(
-    config: &Config,
-    redis: &RedisClient,
-) -> Result<Arc<dyn lock::Mutex>, String> {
+fn lock_redis(config: &Config, redis: &RedisClient) -> Result<Arc<dyn lock::Mutex>, String> {
     let prefix = &config.redis.prefix;
     // Its tasks give back what was dropped; they end with the last guard, not with the service.
     let mutex = lock::redis::token::mutex(redis.shared(), prefix, &TaskTracker::new())

@@ -125,7 +125,8 @@ impl Lifecycle {
     /// # Errors
     /// When signals cannot be heard.
     pub async fn second_signal(&self) -> std::io::Result<()> {
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut term, mut int) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         for count in 1..=2 {
             tokio::select! {
                 _ = term.recv() => {}

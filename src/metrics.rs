@@ -128,7 +128,11 @@ impl Metrics {
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
         let by_reason = self.arbiter_refusals_by_reason.clone();
         r.register("arbiter_refusals_by_reason", "The same with the reason", by_reason);
-        r.register("arbiter_retries", "Whole transactions tried again", self.arbiter_retries.clone());
+        r.register(
+            "arbiter_retries",
+            "Whole transactions tried again",
+            self.arbiter_retries.clone(),
+        );
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs whose answer was lost", lost);
         let in_flight = self.purchases_in_flight.clone();

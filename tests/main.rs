@@ -4,5 +4,7 @@
 
 mod support;
 
+mod ledger;
 mod lock;
+mod strategies;
 mod tidy;

@@ -26,7 +26,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "http",
         &[
-            "domain", "store", "order", "purchase", "strategy", "session", "live", "job", "lock", "metrics",
+            "domain",
+            "store",
+            "order",
+            "purchase",
+            "strategy",
+            "session",
+            "live",
+            "job",
+            "lock",
+            "metrics",
             "lifecycle",
         ],
     ),
@@ -68,7 +77,8 @@ fn code(text: &str) -> String {
 
 /// The part of `src` that a file belongs to.
 fn part(path: &Path) -> String {
-    let part = path.components().nth(1).expect("below src").as_os_str().to_string_lossy().into_owned();
+    let part =
+        path.components().nth(1).expect("below src").as_os_str().to_string_lossy().into_owned();
     part.trim_end_matches(".rs").to_owned()
 }
 
@@ -95,27 +105,48 @@ fn imports_go_one_way() {
 fn only_the_arbiter_writes_orders_and_takes_stock() {
     for (path, text) in files("src") {
         let code = code(&text);
-        let writes = ["INSERT INTO orders", "UPDATE orders", "DELETE FROM orders", "stock_movements ("]
-            .iter()
-            .any(|statement| code.contains(statement));
+        let writes =
+            ["INSERT INTO orders", "UPDATE orders", "DELETE FROM orders", "stock_movements ("]
+                .iter()
+                .any(|statement| code.contains(statement));
         let takes = code.contains("available = available -");
         let part = part(&path);
-        assert!(!writes || ["arbiter", "order"].contains(&part.as_str()), "{} writes orders", path.display());
+        assert!(
+            !writes || ["arbiter", "order"].contains(&part.as_str()),
+            "{} writes orders",
+            path.display()
+        );
         // `order` takes units again for a late payment.
-        assert!(!takes || ["arbiter", "order"].contains(&part.as_str()), "{} takes stock", path.display());
+        assert!(
+            !takes || ["arbiter", "order"].contains(&part.as_str()),
+            "{} takes stock",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn each_folder_keeps_to_what_it_knows() {
     let forbidden: &[(&str, &[&str], &str)] = &[
-        ("src/domain", &["async fn", "tokio::", "sqlx::", "redis::", "std::fs", "std::net"], "does I/O"),
-        ("src/lock", &["item", "stock", "seckill", "buyer", "crate::domain"], "knows what it guards"),
+        (
+            "src/domain",
+            &["async fn", "tokio::", "sqlx::", "redis::", "std::fs", "std::net"],
+            "does I/O",
+        ),
+        (
+            "src/lock",
+            &["item", "stock", "seckill", "buyer", "crate::domain"],
+            "knows what it guards",
+        ),
         ("src/strategy", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/purchase", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/arbiter", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/order", &["StatusCode", "axum", "http::"], "knows HTTP"),
-        ("src/store", &["StatusCode", "axum", "http::", "KEYS *", "SELECT *"], "knows HTTP or reads blindly"),
+        (
+            "src/store",
+            &["StatusCode", "axum", "http::", "KEYS *", "SELECT *"],
+            "knows HTTP or reads blindly",
+        ),
     ];
     for (folder, words, what) in forbidden {
         for (path, text) in files(folder) {
@@ -146,7 +177,11 @@ fn every_strategy_reads_like_a_manual_page() {
             continue;
         }
         for heading in ["# How it works", "# What can go wrong", "# When to use it"] {
-            assert!(text.contains(&format!("//! {heading}")), "{} lacks {heading:?}", path.display());
+            assert!(
+                text.contains(&format!("//! {heading}")),
+                "{} lacks {heading:?}",
+                path.display()
+            );
         }
     }
 }
@@ -154,10 +189,15 @@ fn every_strategy_reads_like_a_manual_page() {
 #[test]
 fn files_are_read_in_a_sitting() {
     for (path, text) in files("src") {
-        let lines = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines().count();
+        let lines =
+            text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines().count();
         let gate = path.starts_with("src/strategy");
         let most = if gate { GATE_LINES_MAX } else { FILE_LINES_MAX };
-        assert!(lines <= most, "{} has {lines} lines; is there a second idea in it?", path.display());
+        assert!(
+            lines <= most,
+            "{} has {lines} lines; is there a second idea in it?",
+            path.display()
+        );
     }
 }
 

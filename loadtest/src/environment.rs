@@ -21,9 +21,7 @@ impl Environment {
         let Some(path) = find() else {
             return Self::default();
         };
-        let file = fs::read_to_string(&path)
-            .map(|text| parse(&text))
-            .unwrap_or_default();
+        let file = fs::read_to_string(&path).map(|text| parse(&text)).unwrap_or_default();
         Self { file }
     }
 
@@ -37,10 +35,7 @@ impl Environment {
 
     /// What a child process needs to see the same service.
     pub fn for_child(&self) -> Vec<(&'static str, String)> {
-        KNOWN
-            .into_iter()
-            .filter_map(|name| self.get(name).map(|value| (name, value)))
-            .collect()
+        KNOWN.into_iter().filter_map(|name| self.get(name).map(|value| (name, value))).collect()
     }
 }
 
@@ -52,9 +47,7 @@ fn find() -> Option<PathBuf> {
         }
     }
     let here = env::current_dir().ok()?;
-    here.ancestors()
-        .map(|folder| folder.join(".data/env"))
-        .find(|path| path.is_file())
+    here.ancestors().map(|folder| folder.join(".data/env")).find(|path| path.is_file())
 }
 
 fn parse(text: &str) -> HashMap<String, String> {
@@ -68,10 +61,7 @@ fn parse(text: &str) -> HashMap<String, String> {
 
 fn unquote(value: &str) -> &str {
     for quote in ['"', '\''] {
-        if let Some(inner) = value
-            .strip_prefix(quote)
-            .and_then(|rest| rest.strip_suffix(quote))
-        {
+        if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
             return inner;
         }
     }
@@ -86,10 +76,7 @@ mod tests {
     fn lines_are_read_and_noise_is_skipped() {
         let read =
             parse("# made by a run\nSECKILL_URL=http://127.0.0.1:8080\n\nA = 'b=c'\nnoise\n");
-        assert_eq!(
-            read.get("SECKILL_URL").map(String::as_str),
-            Some("http://127.0.0.1:8080")
-        );
+        assert_eq!(read.get("SECKILL_URL").map(String::as_str), Some("http://127.0.0.1:8080"));
         assert_eq!(read.get("A").map(String::as_str), Some("b=c"));
         assert_eq!(read.len(), 2);
     }

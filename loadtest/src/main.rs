@@ -55,9 +55,7 @@ fn start(options: &RunOptions) -> Result<Report, CannotJudge> {
     options.check()?;
     process::allow_open_files(options.concurrency)?;
     // Half of the cores by default: the service and its databases usually share this machine.
-    let threads = options
-        .threads
-        .unwrap_or_else(|| (process::cores() / 2).max(1));
+    let threads = options.threads.unwrap_or_else(|| (process::cores() / 2).max(1));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()

@@ -140,10 +140,7 @@ impl Switch {
 impl RunOptions {
     /// Refuses values that clap's ranges cannot.
     pub fn check(&self) -> Result<(), CannotJudge> {
-        if self
-            .rate
-            .is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0))
-        {
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
             return Err(CannotJudge(
                 "--rate must lie above 0 and up to 1000000 per second".to_owned(),
             ));
@@ -161,11 +158,7 @@ impl RunOptions {
                 )));
             }
         }
-        if self
-            .strategy
-            .iter()
-            .any(|strategy| strategy.trim().is_empty())
-        {
+        if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
             return Err(CannotJudge("--strategy has an empty name".to_owned()));
         }
         Ok(())

@@ -58,10 +58,7 @@ impl Plan {
         let mut random = StdRng::seed_from_u64(seed);
         let (count, arrivals) = match pace {
             Pace::Closed { requests } => (requests as usize, None),
-            Pace::Open {
-                rate_per_second,
-                seconds,
-            } => {
+            Pace::Open { rate_per_second, seconds } => {
                 if rate_per_second * seconds > REQUESTS_MAX {
                     return Err(CannotJudge(format!(
                         "--rate times --seconds is above {REQUESTS_MAX:.0} requests"
@@ -72,28 +69,19 @@ impl Plan {
             }
         };
         if count == 0 {
-            return Err(CannotJudge(
-                "the plan is empty: raise --rate or --seconds".to_owned(),
-            ));
+            return Err(CannotJudge("the plan is empty: raise --rate or --seconds".to_owned()));
         }
         let requests = turns(&mut random, count, buyers)
             .into_iter()
             .zip((0..strategies.max(1)).cycle())
             .map(|(buyer, strategy)| PlannedPurchase { buyer, strategy })
             .collect();
-        Ok(Self {
-            requests,
-            arrivals,
-            quantity,
-            key_prefix,
-        })
+        Ok(Self { requests, arrivals, quantity, key_prefix })
     }
 
     /// The key of purchase number `index`: the same on every attempt.
     pub fn key(&self, index: usize) -> Option<String> {
-        self.key_prefix
-            .as_ref()
-            .map(|prefix| format!("{prefix}-{index}"))
+        self.key_prefix.as_ref().map(|prefix| format!("{prefix}-{index}"))
     }
 }
 
@@ -130,10 +118,8 @@ mod tests {
     #[test]
     fn everybody_gets_a_turn_and_strategies_alternate() {
         let plan = Plan::draw(Pace::Closed { requests: 10 }, 5, 2, 1, None, 7).expect("a plan");
-        let mut first_round: Vec<u32> = plan.requests[..5]
-            .iter()
-            .map(|request| request.buyer)
-            .collect();
+        let mut first_round: Vec<u32> =
+            plan.requests[..5].iter().map(|request| request.buyer).collect();
         first_round.sort_unstable();
         assert_eq!(first_round, [0, 1, 2, 3, 4]);
         assert_eq!(plan.requests[0].strategy, 0);
@@ -144,19 +130,13 @@ mod tests {
     #[test]
     fn a_seed_repeats_the_plan() {
         let draw = |seed| {
-            let pace = Pace::Open {
-                rate_per_second: 1_000.0,
-                seconds: 2.0,
-            };
+            let pace = Pace::Open { rate_per_second: 1_000.0, seconds: 2.0 };
             Plan::draw(pace, 100, 1, 1, None, seed).expect("a plan")
         };
         assert_eq!(draw(1).requests, draw(1).requests);
         assert_eq!(draw(1).arrivals, draw(1).arrivals);
         assert_ne!(draw(1).arrivals, draw(2).arrivals);
         let count = draw(1).requests.len();
-        assert!(
-            (1_800..=2_200).contains(&count),
-            "{count} arrivals instead of about 2,000"
-        );
+        assert!((1_800..=2_200).contains(&count), "{count} arrivals instead of about 2,000");
     }
 }

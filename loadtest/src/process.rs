@@ -41,11 +41,7 @@ pub struct ProcessorMeter {
 impl ProcessorMeter {
     /// Starts to measure.
     pub fn start() -> Self {
-        Self {
-            started: Instant::now(),
-            own_seconds: own_seconds(),
-            machine: machine_ticks(),
-        }
+        Self { started: Instant::now(), own_seconds: own_seconds(), machine: machine_ticks() }
     }
 
     /// What was used since the start.
@@ -98,16 +94,12 @@ pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
         .args(env::args_os().skip(1))
         .env(RESTARTED, "1")
         .exec();
-    Err(CannotJudge(format!(
-        "the limit of open files could not be raised: {error}"
-    )))
+    Err(CannotJudge(format!("the limit of open files could not be raised: {error}")))
 }
 
 fn open_files_limits() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("Max open files"))?;
+    let line = text.lines().find(|line| line.starts_with("Max open files"))?;
     let mut words = line.split_whitespace().skip(3);
     let mut limit = || words.next().map(|word| word.parse().unwrap_or(u64::MAX));
     Some((limit()?, limit()?))
@@ -118,12 +110,8 @@ fn own_seconds() -> f64 {
     // The name in parentheses may hold spaces: count the fields after it.
     let after_name = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let fields: Vec<&str> = after_name.split(' ').collect();
-    let ticks = |index: usize| {
-        fields
-            .get(index)
-            .and_then(|field| field.parse::<f64>().ok())
-            .unwrap_or(0.0)
-    };
+    let ticks =
+        |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / TICKS_PER_SECOND
 }
 

@@ -124,13 +124,9 @@ async fn prepare_sale(
     let before = reader.ledger(item_id).await?;
     let total = before.stock.map(|stock| stock.total);
     let stock = options.stock.or(total).ok_or_else(|| {
-        CannotJudge(format!(
-            "item {item_id} has no stock row: there is nothing to audit"
-        ))
+        CannotJudge(format!("item {item_id} has no stock row: there is nothing to audit"))
     })?;
-    let per_buyer_limit = item["per_buyer_limit"]
-        .as_i64()
-        .unwrap_or(options.per_buyer_limit);
+    let per_buyer_limit = item["per_buyer_limit"].as_i64().unwrap_or(options.per_buyer_limit);
     Ok(Sale {
         item_id,
         lab_item: false,
@@ -151,24 +147,12 @@ fn arbiter_of(item: &Value) -> Option<Switch> {
 
 fn draw_plan(options: &RunOptions, seed: u64) -> Result<Plan, CannotJudge> {
     let pace = match (options.rate, options.seconds) {
-        (Some(rate_per_second), Some(seconds)) => Pace::Open {
-            rate_per_second,
-            seconds,
-        },
-        _ => Pace::Closed {
-            requests: options.requests,
-        },
+        (Some(rate_per_second), Some(seconds)) => Pace::Open { rate_per_second, seconds },
+        _ => Pace::Closed { requests: options.requests },
     };
     let strategies = u32::try_from(options.strategy.len()).unwrap_or(u32::MAX);
     let key_prefix = (options.keys == Keys::Always).then(|| Uuid::now_v7().simple().to_string());
-    Plan::draw(
-        pace,
-        options.buyers,
-        strategies,
-        options.quantity,
-        key_prefix,
-        seed,
-    )
+    Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
 }
 
 async fn prepare_drive(
@@ -190,14 +174,7 @@ async fn prepare_drive(
         timeout: options.timeout(),
         wait: options.wait(),
     };
-    Ok(Arc::new(Drive::new(
-        plan,
-        policy,
-        instances.to_vec(),
-        paths,
-        tokens,
-        options.first_buyer,
-    )))
+    Ok(Arc::new(Drive::new(plan, policy, instances.to_vec(), paths, tokens, options.first_buyer)))
 }
 
 async fn fire_and_judge(
@@ -213,9 +190,7 @@ async fn fire_and_judge(
     if let Some(path) = &options.history {
         record::write_history(path, &traffic.answers)?;
     }
-    let after = reader
-        .settled_ledger(sale.item_id, &traffic.answers, options.settle())
-        .await?;
+    let after = reader.settled_ledger(sale.item_id, &traffic.answers, options.settle()).await?;
     let audit = judge::judge(&Evidence {
         stock: sale.stock,
         per_buyer_limit: sale.per_buyer_limit,
@@ -227,12 +202,7 @@ async fn fire_and_judge(
         answers: &traffic.answers,
     })?;
     let service_says = settled_audit(admin, sale.item_id).await;
-    Ok(Aftermath {
-        traffic,
-        processor,
-        audit,
-        service_says,
-    })
+    Ok(Aftermath { traffic, processor, audit, service_says })
 }
 
 /// The service's own audit. Right after the traffic its counters in Redis may still be on their
@@ -259,10 +229,7 @@ fn broken(audit: &Value) -> Vec<&str> {
     broken.filter_map(|finding| finding["invariant"].as_str()).collect()
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the report names every circumstance of the run"
-)]
+#[expect(clippy::too_many_arguments, reason = "the report names every circumstance of the run")]
 fn circumstances(
     options: &RunOptions,
     sale: &Sale,
@@ -283,11 +250,7 @@ fn circumstances(
         buyers: options.buyers,
         requests,
         concurrency: options.concurrency as usize,
-        model: if options.rate.is_some() {
-            "open"
-        } else {
-            "closed"
-        },
+        model: if options.rate.is_some() { "open" } else { "closed" },
         rate_per_second: options.rate,
         seconds: options.seconds,
         quantity: options.quantity,
@@ -295,10 +258,7 @@ fn circumstances(
         arbiter: sale.arbiter.map_or("unknown", Switch::word).to_owned(),
         keys: options.keys == Keys::Always,
         retries_max: options.retry,
-        instances: instances
-            .iter()
-            .map(|instance| instance.url.clone())
-            .collect(),
+        instances: instances.iter().map(|instance| instance.url.clone()).collect(),
         seed,
         cores: process::cores(),
         processor,

@@ -41,11 +41,7 @@ pub async fn instances(
         let from_environment = environment.get("SECKILL_URL").unwrap_or_default();
         urls = from_environment.split(',').map(str::to_owned).collect();
     }
-    let urls: Vec<&str> = urls
-        .iter()
-        .map(|url| url.trim())
-        .filter(|url| !url.is_empty())
-        .collect();
+    let urls: Vec<&str> = urls.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
     if urls.is_empty() {
         return Err(CannotJudge(
             "where is the service? Start one with `make run`, or give --url or SECKILL_URL"
@@ -74,35 +70,24 @@ async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
         .next()
         .ok_or_else(|| unusable("no address"))?;
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| unusable("not a host"))?;
-    Ok(Instance {
-        url: url.trim_end_matches('/').to_owned(),
-        address,
-        host,
-    })
+    Ok(Instance { url: url.trim_end_matches('/').to_owned(), address, host })
 }
 
 /// Path and query of the purchase by one strategy, e.g. `lock-redis?store=redis`.
 pub fn purchase_path(strategy: &str, item_id: i64) -> Result<Uri, CannotJudge> {
-    let (name, parameters) = strategy
-        .trim()
-        .split_once('?')
-        .unwrap_or((strategy.trim(), ""));
+    let (name, parameters) = strategy.trim().split_once('?').unwrap_or((strategy.trim(), ""));
     let mut path = format!("/api/seckill/{name}/{item_id}");
     if !parameters.is_empty() {
         path.push('?');
         path.push_str(parameters);
     }
-    path.parse()
-        .map_err(|_| CannotJudge(format!("--strategy {strategy}: not part of an address")))
+    path.parse().map_err(|_| CannotJudge(format!("--strategy {strategy}: not part of an address")))
 }
 
 impl Admin {
     /// `authorization` is an admin's.
     pub fn new(instances: Vec<Instance>, authorization: HeaderValue) -> Self {
-        Self {
-            instances,
-            authorization,
-        }
+        Self { instances, authorization }
     }
 
     /// Makes a lab item whose sale is open now; returns its id.
@@ -127,9 +112,7 @@ impl Admin {
             "kind": "lab",
             "arbiter": options.arbiter.word(),
         });
-        let item = self
-            .call(Method::POST, "/api/admin/items", Some(&body))
-            .await?;
+        let item = self.call(Method::POST, "/api/admin/items", Some(&body)).await?;
         item["id"]
             .as_i64()
             .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
@@ -137,18 +120,12 @@ impl Admin {
 
     /// The public view of an item.
     pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, &format!("/api/items/{item_id}"), None)
-            .await
+        self.call(Method::GET, &format!("/api/items/{item_id}"), None).await
     }
 
     /// The service's own audit of an item.
     pub async fn audit(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(
-            Method::GET,
-            &format!("/api/admin/items/{item_id}/audit"),
-            None,
-        )
-        .await
+        self.call(Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
     }
 
     /// Asks the first instance that answers.
@@ -160,10 +137,7 @@ impl Admin {
     ) -> Result<Value, CannotJudge> {
         let mut failure = CannotJudge("no instance of the service is known".to_owned());
         for instance in &self.instances {
-            match self
-                .call_instance(instance, method.clone(), path, body)
-                .await
-            {
+            match self.call_instance(instance, method.clone(), path, body).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {
                     failure =
@@ -186,9 +160,7 @@ impl Admin {
         let Ok(mut connection) = Connection::open(instance.address).await else {
             return Ok(None);
         };
-        let body = body
-            .map(|body| Bytes::from(body.to_string()))
-            .unwrap_or_default();
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let request = Request::builder()
             .method(method.clone())
             .uri(path)
@@ -197,9 +169,8 @@ impl Admin {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|error| CannotJudge(format!("{method} {path}: {error}")))?;
-        let Exchange::Answered(reply) = connection
-            .exchange(request, Duration::from_secs(ADMIN_SECONDS_MAX))
-            .await
+        let Exchange::Answered(reply) =
+            connection.exchange(request, Duration::from_secs(ADMIN_SECONDS_MAX)).await
         else {
             return Ok(None);
         };
@@ -213,13 +184,11 @@ impl Admin {
             );
             return Err(CannotJudge(reason));
         }
-        serde_json::from_slice(&reply.body)
-            .map(Some)
-            .map_err(|error| {
-                CannotJudge(format!(
-                    "{method} {path} was answered with something else than JSON: {error}"
-                ))
-            })
+        serde_json::from_slice(&reply.body).map(Some).map_err(|error| {
+            CannotJudge(format!(
+                "{method} {path} was answered with something else than JSON: {error}"
+            ))
+        })
     }
 }
 
@@ -241,10 +210,7 @@ mod tests {
     #[test]
     fn parameters_of_a_strategy_become_the_query() {
         let path = |strategy| purchase_path(strategy, 7).map(|uri| uri.to_string());
-        assert_eq!(
-            path("mysql-atomic"),
-            Ok("/api/seckill/mysql-atomic/7".to_owned())
-        );
+        assert_eq!(path("mysql-atomic"), Ok("/api/seckill/mysql-atomic/7".to_owned()));
         assert_eq!(
             path(" lock-redis?store=redis&scope=item"),
             Ok("/api/seckill/lock-redis/7?store=redis&scope=item".to_owned())

@@ -23,16 +23,11 @@ pub struct Mint {
 impl Mint {
     /// `program` overrides the search beside this program and on PATH.
     pub fn new(program: Option<PathBuf>, environment: &Environment) -> Self {
-        let beside = env::current_exe()
-            .ok()
-            .map(|own| own.with_file_name("seckill"));
+        let beside = env::current_exe().ok().map(|own| own.with_file_name("seckill"));
         let program = program
             .or_else(|| beside.filter(|path| path.is_file()))
             .unwrap_or_else(|| PathBuf::from("seckill"));
-        Self {
-            program,
-            environment: environment.for_child(),
-        }
+        Self { program, environment: environment.for_child() }
     }
 
     /// The `Authorization` values of the buyers `first..first + count`, in order.
@@ -43,9 +38,7 @@ impl Mint {
     /// The `Authorization` value of an admin.
     pub async fn admin(&self) -> Result<HeaderValue, CannotJudge> {
         let mut tokens = self.mint(1, 1, Some("admin")).await?;
-        tokens
-            .pop()
-            .ok_or_else(|| CannotJudge("no admin token was minted".to_owned()))
+        tokens.pop().ok_or_else(|| CannotJudge("no admin token was minted".to_owned()))
     }
 
     async fn mint(
@@ -59,16 +52,11 @@ impl Mint {
             .checked_add(count - 1)
             .ok_or_else(|| CannotJudge("--first-buyer is too high".to_owned()))?;
         let mut command = Command::new(&self.program);
-        command
-            .arg("token")
-            .arg("--user")
-            .arg(format!("{first}..={last}"));
+        command.arg("token").arg("--user").arg(format!("{first}..={last}"));
         if let Some(role) = role {
             command.arg("--role").arg(role);
         }
-        command
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .kill_on_drop(true);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).kill_on_drop(true);
         let output = timeout(Duration::from_secs(MINT_SECONDS_MAX), command.output())
             .await
             .map_err(|_| CannotJudge(format!("`{program} token` did not end within {MINT_SECONDS_MAX} s")))?
@@ -77,17 +65,11 @@ impl Mint {
             })?;
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr);
-            return Err(CannotJudge(format!(
-                "`{program} token` failed: {}",
-                reason.trim()
-            )));
+            return Err(CannotJudge(format!("`{program} token` failed: {}", reason.trim())));
         }
         let text = String::from_utf8_lossy(&output.stdout);
-        let tokens: Vec<&str> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let tokens: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if i64::try_from(tokens.len()) != Ok(count) {
             return Err(CannotJudge(format!(
                 "`{program} token` printed {} tokens instead of {count}",

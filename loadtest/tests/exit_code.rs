@@ -32,10 +32,7 @@ fn without_a_service_it_says_where_to_get_one() {
 
 #[test]
 fn an_unreachable_database_cannot_be_judged() {
-    let output = loadtest(
-        &["run", "--url", DEAD_SERVICE],
-        &[("DATABASE_URL", DEAD_DATABASE)],
-    );
+    let output = loadtest(&["run", "--url", DEAD_SERVICE], &[("DATABASE_URL", DEAD_DATABASE)]);
     assert_could_not_judge(&output, "the database cannot be reached");
     let output = loadtest(&["--url", DEAD_SERVICE], &[]);
     assert_could_not_judge(&output, "DATABASE_URL");
@@ -51,16 +48,7 @@ fn a_password_in_an_address_is_never_printed() {
 
 #[test]
 fn nonsense_on_the_command_line_is_refused() {
-    for arguments in [
-        ["--rate", "5"],
-        ["--stock", "0"],
-        ["--strategy", ""],
-        ["--url", "ftp://x"],
-    ] {
-        assert_eq!(
-            loadtest(&arguments, &[]).status.code(),
-            Some(2),
-            "{arguments:?}"
-        );
+    for arguments in [["--rate", "5"], ["--stock", "0"], ["--strategy", ""], ["--url", "ftp://x"]] {
+        assert_eq!(loadtest(&arguments, &[]).status.code(), Some(2), "{arguments:?}");
     }
 }

@@ -158,7 +158,9 @@ impl Arbiter {
         for attempt in 1..=SETTLE_ATTEMPTS_MAX {
             match transaction::find_locking(&self.pool, purchase).await {
                 Ok(found) => return Some(found),
-                Err(error) => tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet"),
+                Err(error) => {
+                    tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet")
+                }
             }
             pause(attempt + 2).await;
         }

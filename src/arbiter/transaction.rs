@@ -22,7 +22,10 @@ pub struct Fence {
 }
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.
-pub(super) async fn run(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<Attempt> {
+pub(super) async fn run(
+    connection: &mut MySqlConnection,
+    write: &Write<'_>,
+) -> sqlx::Result<Attempt> {
     let mut transaction = connection.begin().await?;
     let refusal = match fill(&mut transaction, write).await {
         Ok(refusal) => refusal,
@@ -50,7 +53,10 @@ pub(super) async fn run(connection: &mut MySqlConnection, write: &Write<'_>) -> 
 }
 
 /// All statements before COMMIT. `Some` is a refusal that must be rolled back.
-async fn fill(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<Option<Verdict>> {
+async fn fill(
+    connection: &mut MySqlConnection,
+    write: &Write<'_>,
+) -> sqlx::Result<Option<Verdict>> {
     let purchase = write.purchase;
     if !is_guarded(purchase) {
         insert_order(connection, write).await?;
@@ -75,13 +81,14 @@ async fn raise_fence(
     fence: Fence,
 ) -> sqlx::Result<Option<u64>> {
     let item = purchase.item.id.get();
-    let raised = sqlx::query("UPDATE fences SET fence = ? WHERE item_id = ? AND backend = ? AND fence <= ?")
-        .bind(fence.token)
-        .bind(item)
-        .bind(fence.backend)
-        .bind(fence.token)
-        .execute(&mut *connection)
-        .await?;
+    let raised =
+        sqlx::query("UPDATE fences SET fence = ? WHERE item_id = ? AND backend = ? AND fence <= ?")
+            .bind(fence.token)
+            .bind(item)
+            .bind(fence.backend)
+            .bind(fence.token)
+            .execute(&mut *connection)
+            .await?;
     if raised.rows_affected() == 1 {
         return Ok(None);
     }
@@ -143,7 +150,10 @@ async fn count_buyer(connection: &mut MySqlConnection, purchase: &Purchase) -> s
     Ok(())
 }
 
-async fn insert_movement(connection: &mut MySqlConnection, purchase: &Purchase) -> sqlx::Result<()> {
+async fn insert_movement(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
          VALUES (?, ?, ?, ?, ?)",
@@ -159,7 +169,10 @@ async fn insert_movement(connection: &mut MySqlConnection, purchase: &Purchase) 
 }
 
 /// The condition that nothing gets past.
-async fn take_stock(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<Option<Verdict>> {
+async fn take_stock(
+    connection: &mut MySqlConnection,
+    write: &Write<'_>,
+) -> sqlx::Result<Option<Verdict>> {
     let (item, units) = (write.purchase.item.id.get(), write.purchase.quantity.signed());
     let statement = match write.version_seen {
         None => {
@@ -191,7 +204,10 @@ async fn take_stock(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx
 }
 
 /// Finds a purchase's order by its key, waiting for a transaction that still holds the row.
-pub(super) async fn find_locking(pool: &MySqlPool, purchase: &Purchase) -> sqlx::Result<Option<Order>> {
+pub(super) async fn find_locking(
+    pool: &MySqlPool,
+    purchase: &Purchase,
+) -> sqlx::Result<Option<Order>> {
     let statement = format!(
         "SELECT {} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ? FOR UPDATE",
         orders::COLUMNS

@@ -57,7 +57,11 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
 
 fn print(report: &Report) {
     let verdict = if report.is_clean() { "clean" } else { "BROKEN" };
-    println!("item {}: {verdict}, {} units oversold", report.facts.item_id, report.units_oversold());
+    println!(
+        "item {}: {verdict}, {} units oversold",
+        report.facts.item_id,
+        report.units_oversold()
+    );
     for finding in &report.findings {
         let holds = match finding.holds {
             Some(true) => "holds ",

@@ -127,7 +127,8 @@ fn say(line: &str) {
 
 /// The secret of this data directory, made when there is none.
 fn secret(path: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("cannot keep a secret in {}: {error}", path.display());
+    let failed =
+        |error: std::io::Error| format!("cannot keep a secret in {}: {error}", path.display());
     match fs::read_to_string(path) {
         Ok(secret) => Ok(secret.trim().to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -12,7 +12,10 @@ use super::Ended;
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
     if config.secret.is_empty() {
-        return Err("SECKILL_SECRET is not set: at least 32 random characters, the same on every instance".to_owned());
+        return Err(
+            "SECKILL_SECRET is not set: at least 32 random characters, the same on every instance"
+                .to_owned(),
+        );
     }
     super::start_logging(&config)?;
     let app = App::build(config).await?;

@@ -29,7 +29,10 @@ pub struct Arguments {
 pub fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     if config.secret.is_empty() {
-        return Err("SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env".to_owned());
+        return Err(
+            "SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env"
+                .to_owned(),
+        );
     }
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     let expires_at = OffsetDateTime::now_utc() + Duration::hours(config.session.token_hours.into());

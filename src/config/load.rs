@@ -38,9 +38,9 @@ impl Config {
         for (name, text) in environment {
             overlay_variable(&mut table, &variables, &name, &text)?;
         }
-        let config: Self = Value::Table(table)
-            .try_into()
-            .map_err(|error| ConfigError::Unreadable(format!("the settings do not fit: {error}")))?;
+        let config: Self = Value::Table(table).try_into().map_err(|error| {
+            ConfigError::Unreadable(format!("the settings do not fit: {error}"))
+        })?;
         config.check()?;
         Ok(config)
     }
@@ -76,7 +76,8 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Variables with our prefix that are no settings: they speak to `make` and the tests.
-const OTHER_VARIABLES: [&str; 2] = ["SECKILL_WITH", "SECKILL_URL"];
+const OTHER_VARIABLES: [&str; 4] =
+    ["SECKILL_WITH", "SECKILL_URL", "SECKILL_MYSQLD", "SECKILL_REDIS_SERVER"];
 
 fn overlay_variable(
     table: &mut Table,
@@ -87,7 +88,6 @@ fn overlay_variable(
     let Some(path) = variables.get(name) else {
         let ours = name.starts_with("SECKILL_")
             && !name.starts_with("SECKILL_TEST_")
-            && name != "SECKILL_MYSQLD"
             && !OTHER_VARIABLES.contains(&name);
         return if ours {
             Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting")))

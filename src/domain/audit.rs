@@ -106,7 +106,11 @@ pub fn judge(facts: Facts) -> Report {
             invariant: "I3",
             claim: "the movements add up to available - total",
             holds: Some(f.movements_sum == f.available - f.total),
-            detail: format!("movements {}, available - total {}", f.movements_sum, f.available - f.total),
+            detail: format!(
+                "movements {}, available - total {}",
+                f.movements_sum,
+                f.available - f.total
+            ),
         },
         Finding {
             invariant: "I4",
@@ -178,7 +182,13 @@ mod tests {
     fn each_planted_fault_is_named() {
         let deleted_order = Facts { units_sold: 2, movements_without_order: 1, ..sound() };
         assert_eq!(broken(deleted_order), ["I1", "I4"]);
-        let below_zero = Facts { available: -1, units_sold: 10, movements_sum: -11, redis_available: None, ..sound() };
+        let below_zero = Facts {
+            available: -1,
+            units_sold: 10,
+            movements_sum: -11,
+            redis_available: None,
+            ..sound()
+        };
         assert_eq!(broken(below_zero), ["I1"]);
         assert_eq!(broken(Facts { buyers_over_limit: 1, ..sound() }), ["I2"]);
         assert_eq!(broken(Facts { movements_sum: -3, ..sound() }), ["I3"]);
@@ -190,7 +200,15 @@ mod tests {
     #[test]
     fn a_lost_update_shows_as_oversold_units() {
         // Twelve units sold of ten, while the stock row, overwritten, still claims two.
-        let facts = Facts { arbiter: ArbiterMode::Off, available: 2, units_sold: 12, units_held: 0, movements_sum: -12, redis_available: None, ..sound() };
+        let facts = Facts {
+            arbiter: ArbiterMode::Off,
+            available: 2,
+            units_sold: 12,
+            units_held: 0,
+            movements_sum: -12,
+            redis_available: None,
+            ..sound()
+        };
         let report = judge(facts);
         assert_eq!(report.units_oversold(), 2);
         assert!(!report.is_clean());

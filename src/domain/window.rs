@@ -71,8 +71,9 @@ mod tests {
 
     #[test]
     fn the_start_is_inside_and_the_end_is_outside() {
-        let window = SaleWindow::new(datetime!(2026-11-11 00:00 UTC), datetime!(2026-11-12 00:00 UTC))
-            .expect("start before end");
+        let window =
+            SaleWindow::new(datetime!(2026-11-11 00:00 UTC), datetime!(2026-11-12 00:00 UTC))
+                .expect("start before end");
         assert_eq!(window.phase(datetime!(2026-11-10 23:59:59.999 UTC)), Phase::Upcoming);
         assert_eq!(window.phase(datetime!(2026-11-11 00:00 UTC)), Phase::Open);
         assert_eq!(window.phase(datetime!(2026-11-12 00:00 UTC)), Phase::Ended);

@@ -60,8 +60,11 @@ where
         let none = headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
             && !headers.contains_key(TRANSFER_ENCODING)
             && !headers.contains_key(CONTENT_TYPE);
-        let bytes =
-            if none { Bytes::from_static(b"{}") } else { read(request, BodyLimits::from_ref(state)).await? };
+        let bytes = if none {
+            Bytes::from_static(b"{}")
+        } else {
+            read(request, BodyLimits::from_ref(state)).await?
+        };
         parse(&bytes).map(Self)
     }
 }
@@ -69,7 +72,8 @@ where
 async fn read(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
     check_headers(request.headers(), limits)?;
     let limited = Limited::new(request.into_body(), limits.bytes_max);
-    let slow = Problem::new(408, "request_timeout", "Too slow", "The body did not arrive in time.").close();
+    let slow = Problem::new(408, "request_timeout", "Too slow", "The body did not arrive in time.")
+        .close();
     match tokio::time::timeout(limits.timeout, limited.collect()).await {
         Err(_) => Err(slow),
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -179,7 +183,8 @@ impl Integer {
         valid: impl FnOnce(i128) -> Option<T>,
         out_of_range: impl FnOnce() -> Problem,
     ) -> Result<T, Problem> {
-        let other = || Problem::new(422, "invalid_type", "Wrong type", "A whole number is expected.");
+        let other =
+            || Problem::new(422, "invalid_type", "Wrong type", "A whole number is expected.");
         match self {
             Self::Absent => default.ok_or_else(|| {
                 Problem::new(422, "missing_field", "Field missing", "A number is missing.")

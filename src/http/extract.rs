@@ -52,7 +52,10 @@ where
 {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Option<Self>, Self::Rejection> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &S,
+    ) -> Result<Option<Self>, Self::Rejection> {
         Ok(<Self as FromRequestParts<S>>::from_request_parts(parts, state).await.ok())
     }
 }
@@ -65,7 +68,8 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Buyer(claims) = <Buyer as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        let Buyer(claims) =
+            <Buyer as FromRequestParts<S>>::from_request_parts(parts, state).await?;
         if claims.role == Role::Admin {
             Ok(Self(claims))
         } else {
@@ -75,7 +79,12 @@ where
 }
 
 fn invalid_token() -> Problem {
-    Problem::new(401, "invalid_token", "Invalid token", "The token is not valid here; sign in again.")
+    Problem::new(
+        401,
+        "invalid_token",
+        "Invalid token",
+        "The token is not valid here; sign in again.",
+    )
 }
 
 /// The token of a request: a header beats the cookie. A cookie is sent by the browser on behalf of
@@ -83,7 +92,8 @@ fn invalid_token() -> Problem {
 fn token_of<'a>(parts: &'a Parts, web: &Web) -> Result<Option<&'a str>, Problem> {
     if let Some(value) = parts.headers.get(AUTHORIZATION) {
         let value = value.to_str().map_err(|_| invalid_token())?;
-        let token = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let token =
+            value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         return token.map(|(_, token)| Some(token.trim())).ok_or_else(invalid_token);
     }
     let token = cookie(&parts.headers, web.cookie_name());
@@ -102,7 +112,8 @@ pub fn refuse_cross_site(method: &Method, headers: &HeaderMap) -> Result<(), Pro
         return Ok(());
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let by_browser = headers.get("sec-fetch-site").map(|site| site == "same-origin" || site == "none");
+    let by_browser =
+        headers.get("sec-fetch-site").map(|site| site == "same-origin" || site == "none");
     let ours = by_browser.unwrap_or_else(|| match text(ORIGIN) {
         None => true,
         Some(origin) => origin.split_once("://").map(|(_, host)| host) == text(HOST),
@@ -180,7 +191,8 @@ impl<S: Send + Sync> FromRequestParts<S> for QueryPairs {
         if parts.uri.query().is_none_or(str::is_empty) {
             return Ok(Self(Vec::new()));
         }
-        let query = axum::extract::Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let query =
+            axum::extract::Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
         query.map(|query| Self(query.0)).map_err(|_| bad_query("The query was not understood."))
     }
 }

@@ -109,9 +109,10 @@ fn as_problem(mut response: Response, request_id: &str, is_api: bool) -> Respons
 /// A page that was not found is for people; every other error is for programs.
 fn needs_problem(response: &Response, status: StatusCode, is_api: bool) -> bool {
     let error = status.is_client_error() || status.is_server_error();
-    let page = response.headers().get(CONTENT_TYPE).is_some_and(|kind| {
-        kind.to_str().is_ok_and(|kind| kind.starts_with("text/html"))
-    });
+    let page = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("text/html")));
     error && (is_api || !page)
 }
 

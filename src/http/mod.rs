@@ -102,7 +102,7 @@ impl Web {
         title = "Seckill",
         description = "A flash sale that sells the last unit once. Errors are problem details (RFC 9457)."
     ),
-    components(schemas(problem::ProblemBody)),
+    components(schemas(problem::ProblemBody))
 )]
 struct Document;
 
@@ -155,5 +155,7 @@ pub fn router(web: Web) -> Router {
         .fallback_service(files)
         .layer(revalidate)
         .layer(CompressionLayer::new());
-    api.merge(pages).layer(axum::middleware::from_fn_with_state(web.clone(), layers::wrap)).with_state(web)
+    api.merge(pages)
+        .layer(axum::middleware::from_fn_with_state(web.clone(), layers::wrap))
+        .with_state(web)
 }

@@ -55,7 +55,12 @@ pub struct ProblemBody {
 impl Problem {
     /// An error with a code of the catalogue.
     #[must_use]
-    pub fn new(status: u16, code: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
+    pub fn new(
+        status: u16,
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
         Self {
             status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             code,
@@ -152,11 +157,23 @@ impl Problem {
     pub fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             404 => Self::not_found(),
-            405 => Self::new(405, "method_not_allowed", "Method not allowed", "See the Allow header."),
-            408 => Self::new(408, "request_timeout", "Too slow", "The request did not arrive in time."),
-            413 => Self::new(413, "payload_too_large", "Body too large", "The body is above the limit.").close(),
+            405 => {
+                Self::new(405, "method_not_allowed", "Method not allowed", "See the Allow header.")
+            }
+            408 => {
+                Self::new(408, "request_timeout", "Too slow", "The request did not arrive in time.")
+            }
+            413 => Self::new(
+                413,
+                "payload_too_large",
+                "Body too large",
+                "The body is above the limit.",
+            )
+            .close(),
             415 => Self::new(415, "unsupported_media_type", "Not JSON", "Send application/json."),
-            code @ 400..=499 => Self::new(code, "bad_request", "Bad request", "The request was not understood."),
+            code @ 400..=499 => {
+                Self::new(code, "bad_request", "Bad request", "The request was not understood.")
+            }
             503 => Self::new(503, "overloaded", "Busy", "Try again in a moment.").retry_after(1),
             _ => Self::internal(),
         }
@@ -191,7 +208,9 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let code = refusal.code();
         match refusal {
-            Refusal::SoldOut => Self::new(409, code, "Sold out", "There are not enough units left."),
+            Refusal::SoldOut => {
+                Self::new(409, code, "Sold out", "There are not enough units left.")
+            }
             Refusal::LimitReached { limit } => {
                 let detail = format!("You have bought the {limit} that one buyer may have.");
                 Self::new(409, code, "Limit reached", detail).with("orders", "/api/orders")
@@ -223,16 +242,20 @@ impl From<Refusal> for Problem {
                 let detail = "This strategy can oversell; it works on lab items only.";
                 Self::new(403, code, "Unsafe strategy", detail)
             }
-            Refusal::AmountOverflow => {
-                Self::new(422, code, "Amount too large", "The price of so many units is out of range.")
-            }
+            Refusal::AmountOverflow => Self::new(
+                422,
+                code,
+                "Amount too large",
+                "The price of so many units is out of range.",
+            ),
             Refusal::RequestInProgress => {
                 let detail = "Your purchase is still running; ask again in a moment.";
                 Self::new(409, code, "Still running", detail).retry_after(1)
             }
             Refusal::KeyReused { order_id } => {
                 let detail = "This Idempotency-Key belongs to an order for another quantity.";
-                Self::new(422, code, "Key already used", detail).with("order_id", order_id.to_string())
+                Self::new(422, code, "Key already used", detail)
+                    .with("order_id", order_id.to_string())
             }
         }
     }

@@ -88,11 +88,17 @@ impl Reconcile {
         let mut looks = HashMap::with_capacity(rows.len());
         for row in &rows {
             let read = || -> sqlx::Result<_> {
-                Ok((row.try_get("item_id")?, row.try_get("available")?, row.try_get("version")?, row.try_get("arbiter")?))
+                Ok((
+                    row.try_get("item_id")?,
+                    row.try_get("available")?,
+                    row.try_get("version")?,
+                    row.try_get("arbiter")?,
+                ))
             };
             let (id, available, version, arbiter): (i64, i64, u64, String) =
                 read().map_err(|error| error.to_string())?;
-            let (Some(item), Some(arbiter)) = (ItemId::new(id), ArbiterMode::parse(&arbiter)) else {
+            let (Some(item), Some(arbiter)) = (ItemId::new(id), ArbiterMode::parse(&arbiter))
+            else {
                 continue;
             };
             let counter = self.counters.peek(item).await.map_err(|error| error.to_string())?;

@@ -24,7 +24,11 @@ fn channel(redis: &RedisClient) -> String {
 
 /// Sends what is in the outbox to other instances until it is closed or `stop` fires. What cannot
 /// be sent is dropped.
-pub async fn send(redis: RedisClient, mut outbox: mpsc::Receiver<OrderChanged>, stop: CancellationToken) {
+pub async fn send(
+    redis: RedisClient,
+    mut outbox: mpsc::Receiver<OrderChanged>,
+    stop: CancellationToken,
+) {
     let channel = channel(&redis);
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {

@@ -57,7 +57,13 @@ pub struct Orders {
 impl Orders {
     /// Steps in the ledger behind `pool`; changes are told to `counters` and `hub`.
     #[must_use]
-    pub fn new(pool: MySqlPool, counters: Counters, hub: Hub, metrics: Metrics, clock: Clock) -> Self {
+    pub fn new(
+        pool: MySqlPool,
+        counters: Counters,
+        hub: Hub,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> Self {
         Self { pool, counters, hub, metrics, clock }
     }
 
@@ -89,7 +95,12 @@ impl Orders {
     ///
     /// # Errors
     /// The database's.
-    pub async fn list(&self, owner: UserId, before: Option<OrderId>, limit: u32) -> sqlx::Result<Vec<Order>> {
+    pub async fn list(
+        &self,
+        owner: UserId,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> sqlx::Result<Vec<Order>> {
         orders::list(&self.pool, owner, before, limit).await
     }
 
@@ -124,7 +135,8 @@ impl Orders {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let error = match transaction::step(&self.pool, id, owner, step, self.clock.now()).await {
+            let error = match transaction::step(&self.pool, id, owner, step, self.clock.now()).await
+            {
                 Ok(stepped) => {
                     if stepped.units_returned != 0 {
                         self.counters.follow(stepped.order.item_id, stepped.units_returned).await;
@@ -137,7 +149,10 @@ impl Orders {
                 Err(StepError::Unavailable(error)) => error,
                 Err(refused) => return Err(refused),
             };
-            let passing = matches!(Fault::of(&error), Fault::Transient | Fault::Connection | Fault::Duplicate);
+            let passing = matches!(
+                Fault::of(&error),
+                Fault::Transient | Fault::Connection | Fault::Duplicate
+            );
             if !passing || attempt >= ATTEMPTS_MAX {
                 tracing::warn!(%error, order = %id, "a step of an order failed");
                 return Err(StepError::Unavailable(error));

@@ -46,10 +46,8 @@ async fn apply(
     step: Step,
     now: OffsetDateTime,
 ) -> Result<Stepped, StepError> {
-    let statement = format!(
-        "SELECT {} FROM orders WHERE id = ? AND user_id = ? FOR UPDATE",
-        orders::COLUMNS
-    );
+    let statement =
+        format!("SELECT {} FROM orders WHERE id = ? AND user_id = ? FOR UPDATE", orders::COLUMNS);
     let row = sqlx::query(&statement)
         .bind(id.to_string())
         .bind(owner.get())
@@ -122,12 +120,18 @@ async fn count_back(
     insert_movement(connection, order, reason, order.quantity.signed(), now).await
 }
 
-async fn return_stock(connection: &mut MySqlConnection, item: ItemId, units: i64) -> sqlx::Result<()> {
-    sqlx::query("UPDATE stock SET available = available + ?, version = version + 1 WHERE item_id = ?")
-        .bind(units)
-        .bind(item.get())
-        .execute(connection)
-        .await?;
+async fn return_stock(
+    connection: &mut MySqlConnection,
+    item: ItemId,
+    units: i64,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE stock SET available = available + ?, version = version + 1 WHERE item_id = ?",
+    )
+    .bind(units)
+    .bind(item.get())
+    .execute(connection)
+    .await?;
     Ok(())
 }
 
@@ -150,7 +154,9 @@ async fn take_again(
             Fault::CheckViolated => StepError::LimitReached,
             _ => StepError::Unavailable(error),
         })?;
-    insert_movement(connection, order, reason, -units, now).await.map_err(StepError::Unavailable)?;
+    insert_movement(connection, order, reason, -units, now)
+        .await
+        .map_err(StepError::Unavailable)?;
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = version + 1 \
          WHERE item_id = ? AND available >= ?",
@@ -225,7 +231,9 @@ async fn expire_batch(
     let mut expired = Vec::with_capacity(rows.len());
     for row in &rows {
         let order = orders::read(row)?;
-        let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else { continue };
+        let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
+            continue;
+        };
         sqlx::query("UPDATE orders SET status = ? WHERE id = ?")
             .bind(status.word())
             .bind(order.id.to_string())
@@ -244,7 +252,10 @@ async fn expire_batch(
 }
 
 /// The items that have overdue orders.
-pub(super) async fn overdue_items(pool: &MySqlPool, now: OffsetDateTime) -> sqlx::Result<Vec<ItemId>> {
+pub(super) async fn overdue_items(
+    pool: &MySqlPool,
+    now: OffsetDateTime,
+) -> sqlx::Result<Vec<ItemId>> {
     let rows = sqlx::query(
         "SELECT id FROM items WHERE EXISTS (SELECT 1 FROM orders WHERE orders.item_id = items.id \
          AND orders.status = 'pending' AND orders.expires_at <= ?)",
@@ -252,7 +263,5 @@ pub(super) async fn overdue_items(pool: &MySqlPool, now: OffsetDateTime) -> sqlx
     .bind(now)
     .fetch_all(pool)
     .await?;
-    rows.iter()
-        .map(|row| ItemId::new(row.try_get("id")?).ok_or(sqlx::Error::RowNotFound))
-        .collect()
+    rows.iter().map(|row| ItemId::new(row.try_get("id")?).ok_or(sqlx::Error::RowNotFound)).collect()
 }

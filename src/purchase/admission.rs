@@ -43,9 +43,10 @@ impl Admission {
     pub fn enter(&self, purchase: &Purchase) -> Result<Admitted, Outcome> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Outcome::Unavailable(Unavailable::Overloaded))?;
-        let request = purchase.key.is_from_caller().then(|| {
-            (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned())
-        });
+        let request = purchase
+            .key
+            .is_from_caller()
+            .then(|| (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned()));
         if let Some(request) = &request
             && !self.running().insert(request.clone())
         {

@@ -25,8 +25,8 @@ use crate::domain::{
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::mysql::orders;
-use crate::strategy::{Card, Options, Request, Strategies};
 use crate::strategy::shared::options::Scope;
+use crate::strategy::{Card, Options, Request, Strategies};
 
 pub use admission::Admission;
 pub use items::Items;

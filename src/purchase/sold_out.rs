@@ -47,7 +47,8 @@ impl SoldOut {
             return true;
         }
         let next_us = now_us + micros(self.look_again);
-        let taken = next_look_us.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed);
+        let taken =
+            next_look_us.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed);
         taken.is_err()
     }
 

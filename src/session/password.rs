@@ -72,7 +72,9 @@ mod tests {
 
     #[test]
     fn names_with_control_characters_or_spaces_are_refused() {
-        for bad in ["", "a b", "a\r\nb", "a\u{1b}[31m", "a\0", "<script>", &"x".repeat(33), "\u{200b}"] {
+        for bad in
+            ["", "a b", "a\r\nb", "a\u{1b}[31m", "a\0", "<script>", &"x".repeat(33), "\u{200b}"]
+        {
             assert_eq!(fold_username(bad), None, "{bad:?}");
         }
     }

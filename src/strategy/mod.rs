@@ -162,10 +162,18 @@ mod tests {
         let names: BTreeSet<_> = LIST.iter().map(|entry| entry.card.name).collect();
         assert_eq!(names.len(), LIST.len());
         for card in LIST.iter().map(|entry| entry.card) {
-            assert!(card.summary.ends_with('.') && card.breaks_when.ends_with('.'), "{}", card.name);
+            assert!(
+                card.summary.ends_with('.') && card.breaks_when.ends_with('.'),
+                "{}",
+                card.name
+            );
             assert!(["mysql", "redis", "memory"].contains(&card.store), "{}", card.name);
             let sources = ["S0", "S1", "S2", "S3", "S4", "ours"];
-            assert!(card.source.split(", ").all(|source| sources.contains(&source)), "{}", card.name);
+            assert!(
+                card.source.split(", ").all(|source| sources.contains(&source)),
+                "{}",
+                card.name
+            );
         }
     }
 }

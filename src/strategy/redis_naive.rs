@@ -17,8 +17,8 @@ use futures::future::BoxFuture;
 
 use super::shared::redis_gate;
 use super::{Card, Entry, Gear, Request, Strategy};
-use crate::domain::{Outcome, Unavailable};
 use crate::domain::outcome::Dependency;
+use crate::domain::{Outcome, Unavailable};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

@@ -26,6 +26,8 @@ pub enum Link {
 /// Listens on a loopback port and stands between one process and the server. Ends when dropped.
 pub struct Proxy {
     port: u16,
+    /// `:password@` of the server's address, or nothing.
+    credentials: String,
     link: watch::Sender<Link>,
     scripts_run: Arc<AtomicU64>,
     _end: DropGuard,
@@ -42,11 +44,13 @@ impl Proxy {
         let serve = serve(listener, server.addr().clone(), link.clone(), Arc::clone(&scripts_run));
         let ended = end.clone();
         tokio::spawn(async move { ended.run_until_cancelled(serve).await });
-        Self { port, link, scripts_run, _end: end.drop_guard() }
+        let password = server.redis_settings().password().map(|password| format!(":{password}@"));
+        let credentials = password.unwrap_or_default();
+        Self { port, credentials, link, scripts_run, _end: end.drop_guard() }
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}127.0.0.1:{}", self.credentials, self.port)
     }
 
     pub fn set(&self, link: Link) {

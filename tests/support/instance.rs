@@ -45,7 +45,7 @@ impl Shop {
     /// The same with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let servers = servers().await;
-        let name = unique("shop");
+        let name = unique("seckill");
         let mut config = Config::defaults();
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
         config.database_url = Secret::new(servers.mysql.url_of(&name));

@@ -5,11 +5,12 @@ mod instance;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use seckill::dev::Servers;
 use tokio::sync::OnceCell;
 
-pub use client::{Answer, Client};
+pub use client::{Answer, Client, purchase_path};
 pub use instance::{Instance, Shop};
 
 /// The servers of this run. They end with the process.
@@ -43,4 +44,21 @@ pub async fn redis_url() -> String {
 pub fn unique(word: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{word}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// How long a test waits for a state before it gives up.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often it looks meanwhile.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Waits until `look` answers something; fails with `what` when it takes too long.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(tokio::time::Instant::now() < until, "waited in vain for {what}");
+        tokio::time::sleep(LOOK).await;
+    }
 }

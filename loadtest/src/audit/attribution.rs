@@ -21,10 +21,7 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
     let mut open_without_key: HashMap<i64, i64> = HashMap::new();
     let mut refused_buyers: HashSet<i64> = HashSet::new();
     for purchase in purchases {
-        if let Some(id) = purchase
-            .accepted()
-            .and_then(|answer| answer.order_id.as_deref())
-        {
+        if let Some(id) = purchase.accepted().and_then(|answer| answer.order_id.as_deref()) {
             accepted_ids.insert((purchase.buyer, id));
         }
         match purchase.key {
@@ -46,40 +43,24 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
         if accepted_ids.contains(&(order.buyer, order.id.as_str())) {
             continue;
         }
-        let by_its_key = order
-            .key
-            .as_deref()
-            .and_then(|key| by_key.get(&(order.buyer, key)));
+        let by_its_key = order.key.as_deref().and_then(|key| by_key.get(&(order.buyer, key)));
         if let Some(purchase) = by_its_key {
             if purchase.is_refused() {
-                let code = purchase
-                    .answers
-                    .last()
-                    .map_or("", |last| last.code.as_str());
+                let code = purchase.answers.last().map_or("", |last| last.code.as_str());
                 despite_refusal.add(|| {
-                    format!(
-                        "{}: answered {code}, but order {} exists",
-                        purchase.name(),
-                        order.id
-                    )
+                    format!("{}: answered {code}, but order {} exists", purchase.name(), order.id)
                 });
             }
             continue;
         }
-        if let Some(left) = open_without_key
-            .get_mut(&order.buyer)
-            .filter(|left| **left > 0)
-        {
+        if let Some(left) = open_without_key.get_mut(&order.buyer).filter(|left| **left > 0) {
             *left -= 1;
             unknown.took_effect += 1;
             continue;
         }
         if refused_buyers.contains(&order.buyer) {
             despite_refusal.add(|| {
-                format!(
-                    "buyer {} was refused, but order {} exists",
-                    order.buyer, order.id
-                )
+                format!("buyer {} was refused, but order {} exists", order.buyer, order.id)
             });
         }
         phantom.add(|| {
@@ -92,11 +73,7 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
         });
     }
     resolve_unknown(purchases, index, &mut unknown);
-    Attribution {
-        phantom,
-        despite_refusal,
-        unknown,
-    }
+    Attribution { phantom, despite_refusal, unknown }
 }
 
 /// Asks the ledger what purchases without a definite answer did.
@@ -104,10 +81,7 @@ fn resolve_unknown(purchases: &[Purchase<'_>], index: &Index<'_>, unknown: &mut 
     for purchase in purchases {
         if purchase.is_open() {
             unknown.purchases += 1;
-            if purchase
-                .key
-                .is_some_and(|key| index.by_key.contains_key(&(purchase.buyer, key)))
-            {
+            if purchase.key.is_some_and(|key| index.by_key.contains_key(&(purchase.buyer, key))) {
                 unknown.took_effect += 1;
             }
         } else if purchase.was_unknown() {

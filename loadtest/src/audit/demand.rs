@@ -15,19 +15,12 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
     let demand_unmet = demand
         - (units(evidence.after, Order::took_stock) - units(evidence.before, Order::took_stock));
     let first_stock = evidence.stock - units(evidence.before, Order::took_stock);
-    let sold_out_answers = evidence
-        .answers
-        .iter()
-        .filter(|answer| answer.code == "sold_out")
-        .count();
+    let sold_out_answers =
+        evidence.answers.iter().filter(|answer| answer.code == "sold_out").count();
     // Units that no whole purchase fits into are not sellable to these buyers.
     let sellable = left - left.rem_euclid(evidence.quantity);
     let due = demand >= first_stock || sold_out_answers > 0;
-    let count = if due {
-        sellable.min(demand_unmet).max(0)
-    } else {
-        0
-    };
+    let count = if due { sellable.min(demand_unmet).max(0) } else { 0 };
     Faults::of_units(count, || {
         let turned_away = evidence
             .answers
@@ -48,20 +41,11 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
 /// was not asked for.
 fn demand(evidence: &Evidence<'_>) -> i64 {
     let mut asked: HashMap<i64, i64> = HashMap::new();
-    for answer in evidence
-        .answers
-        .iter()
-        .filter(|answer| answer.last && answer.was_sent())
-    {
+    for answer in evidence.answers.iter().filter(|answer| answer.last && answer.was_sent()) {
         *asked.entry(answer.buyer).or_default() += 1;
     }
     let mut had: HashMap<i64, i64> = HashMap::new();
-    for order in evidence
-        .before
-        .orders
-        .iter()
-        .filter(|order| order.is_live())
-    {
+    for order in evidence.before.orders.iter().filter(|order| order.is_live()) {
         *had.entry(order.buyer).or_default() += order.quantity;
     }
     asked
@@ -85,9 +69,7 @@ pub fn sold_out(evidence: &Evidence<'_>, undersold: Faults) -> Finding {
             format!("buyers asked for {demand} units of {stock}"),
         );
     }
-    let detail = format!(
-        "{demand} units asked for, {stock} on sale, {} undersold",
-        undersold.count
-    );
+    let detail =
+        format!("{demand} units asked for, {stock} on sale, {} undersold", undersold.count);
     Finding::judged("I12", CLAIM, detail, undersold)
 }

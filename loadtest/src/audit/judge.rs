@@ -54,9 +54,7 @@ fn readable(evidence: &Evidence<'_>) -> Result<Stock, CannotJudge> {
         ));
     }
     let Some(stock) = evidence.after.stock else {
-        return Err(CannotJudge(
-            "the item has no stock row: there is nothing to audit".to_owned(),
-        ));
+        return Err(CannotJudge("the item has no stock row: there is nothing to audit".to_owned()));
     };
     if evidence.answers.is_empty() {
         return Err(CannotJudge("no purchase was made".to_owned()));
@@ -68,10 +66,7 @@ fn readable(evidence: &Evidence<'_>) -> Result<Stock, CannotJudge> {
         )));
     }
     if let Some(first) = evidence.answers.iter().find(|answer| answer.status != 0)
-        && evidence
-            .answers
-            .iter()
-            .all(|answer| answer.status == 0 || answer.is_no_sale())
+        && evidence.answers.iter().all(|answer| answer.status == 0 || answer.is_no_sale())
     {
         return Err(CannotJudge(format!(
             "no purchase was a valid one: the first was answered {} {}",

@@ -17,12 +17,9 @@ pub struct LedgerJudgement {
 pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
     let ledger = evidence.after;
     let units_live = units(ledger, Order::is_live);
-    let beyond = (units_live - evidence.stock)
-        .max(units_accepted_beyond(evidence))
-        .max(0);
-    let oversold = Faults::of_units(beyond, || {
-        format!("{units_live} units sold of {}", evidence.stock)
-    });
+    let beyond = (units_live - evidence.stock).max(units_accepted_beyond(evidence)).max(0);
+    let oversold =
+        Faults::of_units(beyond, || format!("{units_live} units sold of {}", evidence.stock));
     let over_limit = over_limit(evidence);
     let findings = vec![
         balance(evidence, stock, units_live),
@@ -41,30 +38,17 @@ pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
             "this audit speaks HTTP and SQL only; see the service's own audit",
         ),
     ];
-    LedgerJudgement {
-        findings,
-        units_live,
-        oversold,
-        over_limit,
-    }
+    LedgerJudgement { findings, units_live, oversold, over_limit }
 }
 
 /// Units of orders that fulfil `which`.
 pub fn units(ledger: &Ledger, which: impl Fn(&Order) -> bool) -> i64 {
-    ledger
-        .orders
-        .iter()
-        .filter(|order| which(order))
-        .map(|order| order.quantity)
-        .sum()
+    ledger.orders.iter().filter(|order| which(order)).map(|order| order.quantity).sum()
 }
 
 /// Units promised by accepted answers beyond the stock: oversold even if the ledger forgot them.
 fn units_accepted_beyond(evidence: &Evidence<'_>) -> i64 {
-    let sold_at_once = evidence
-        .answers
-        .iter()
-        .filter(|answer| matches!(answer.status, 200 | 201));
+    let sold_at_once = evidence.answers.iter().filter(|answer| matches!(answer.status, 200 | 201));
     let mut seen: HashMap<(u32, Option<&str>), i64> = HashMap::new();
     for answer in sold_at_once {
         seen.insert(
@@ -74,9 +58,7 @@ fn units_accepted_beyond(evidence: &Evidence<'_>) -> i64 {
     }
     let before = units(evidence.before, Order::is_live);
     // Units given back meanwhile (a hold that ran out) were rightly sold again.
-    let given_back = units(evidence.after, |order| {
-        order.took_stock() && !order.is_live()
-    });
+    let given_back = units(evidence.after, |order| order.took_stock() && !order.is_live());
     seen.values().sum::<i64>() + before - evidence.stock - given_back
 }
 
@@ -123,18 +105,13 @@ fn over_limit(evidence: &Evidence<'_>) -> Faults {
             *by_buyer.entry(order.buyer).or_default() += order.quantity;
         }
     }
-    let mut above: Vec<_> = by_buyer
-        .into_iter()
-        .filter(|(_, units)| *units > evidence.per_buyer_limit)
-        .collect();
+    let mut above: Vec<_> =
+        by_buyer.into_iter().filter(|(_, units)| *units > evidence.per_buyer_limit).collect();
     above.sort_unstable();
     let mut faults = Faults::default();
     for (buyer, units) in above {
         faults.add(|| {
-            format!(
-                "buyer {buyer} has {units} units, the limit is {}",
-                evidence.per_buyer_limit
-            )
+            format!("buyer {buyer} has {units} units, the limit is {}", evidence.per_buyer_limit)
         });
     }
     faults
@@ -142,10 +119,7 @@ fn over_limit(evidence: &Evidence<'_>) -> Faults {
 
 fn limit(evidence: &Evidence<'_>, over_limit: Faults) -> Finding {
     const CLAIM: &str = "no buyer has more than the limit";
-    let detail = format!(
-        "{} buyers above {}",
-        over_limit.count, evidence.per_buyer_limit
-    );
+    let detail = format!("{} buyers above {}", over_limit.count, evidence.per_buyer_limit);
     if evidence.arbiter_on {
         Finding::judged("I2", CLAIM, detail, over_limit)
     } else {
@@ -155,11 +129,7 @@ fn limit(evidence: &Evidence<'_>, over_limit: Faults) -> Finding {
 }
 
 fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
-    let sum: i64 = ledger
-        .movements
-        .iter()
-        .map(|movements| movements.units)
-        .sum();
+    let sum: i64 = ledger.movements.iter().map(|movements| movements.units).sum();
     let expected = stock.available - stock.total;
     let mut faults = Faults::default();
     if sum != expected {
@@ -175,11 +145,7 @@ fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
 
 fn orders_and_movements(ledger: &Ledger) -> Finding {
     let units_ordered = units(ledger, Order::took_stock);
-    let orders = ledger
-        .orders
-        .iter()
-        .filter(|order| order.took_stock())
-        .count();
+    let orders = ledger.orders.iter().filter(|order| order.took_stock()).count();
     let (sold_count, sold_units) = movements_of(ledger, "sold");
     let mut faults = Faults::default();
     if -sold_units != units_ordered {
@@ -195,10 +161,7 @@ fn orders_and_movements(ledger: &Ledger) -> Finding {
         faults.add(|| format!("{sold_count} movements of sold stock for {orders} orders"));
     }
     for movements in &ledger.movements {
-        if !matches!(
-            movements.reason.as_str(),
-            "sold" | "cancelled" | "expired" | "late_payment"
-        ) {
+        if !matches!(movements.reason.as_str(), "sold" | "cancelled" | "expired" | "late_payment") {
             faults.add(|| {
                 format!(
                     "{} movements have the unknown reason {}",
@@ -230,10 +193,7 @@ fn give_backs(ledger: &Ledger) -> Finding {
     // A late payment takes what its expiry had given back.
     if expired + late != units_expired {
         faults.add(|| {
-            format!(
-                "expired orders hold {units_expired} units, {} were given back",
-                expired + late
-            )
+            format!("expired orders hold {units_expired} units, {} were given back", expired + late)
         });
     }
     Finding::judged(

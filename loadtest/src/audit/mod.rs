@@ -95,11 +95,7 @@ impl Faults {
 
     /// `count` units of a fault that one sentence explains.
     pub fn of_units(count: i64, sentence: impl FnOnce() -> String) -> Self {
-        let examples = if count > 0 {
-            vec![sentence()]
-        } else {
-            Vec::new()
-        };
+        let examples = if count > 0 { vec![sentence()] } else { Vec::new() };
         Self { count, examples }
     }
 }
@@ -135,18 +131,8 @@ impl Finding {
         detail: String,
         faults: Faults,
     ) -> Self {
-        let state = if faults.count == 0 {
-            State::Holds
-        } else {
-            State::Broken
-        };
-        Self {
-            invariant,
-            claim,
-            state,
-            detail,
-            examples: faults.examples,
-        }
+        let state = if faults.count == 0 { State::Holds } else { State::Broken };
+        Self { invariant, claim, state, detail, examples: faults.examples }
     }
 
     /// Not judged, and why.
@@ -215,13 +201,7 @@ impl Judgement {
 
     /// Whether nothing is broken, oversold, lost, and so on.
     pub fn is_clean(&self) -> bool {
-        let faults = [
-            &self.oversold,
-            &self.undersold,
-            &self.lost,
-            &self.phantom,
-            &self.duplicates,
-        ];
+        let faults = [&self.oversold, &self.undersold, &self.lost, &self.phantom, &self.duplicates];
         self.broken().is_empty() && faults.iter().all(|fault| fault.count == 0)
     }
 }

@@ -23,17 +23,12 @@ pub struct Index<'a> {
 impl<'a> Purchase<'a> {
     /// Its accepted answer.
     pub fn accepted(&self) -> Option<&'a Answer> {
-        self.answers
-            .iter()
-            .copied()
-            .find(|answer| answer.outcome == Outcome::Accepted)
+        self.answers.iter().copied().find(|answer| answer.outcome == Outcome::Accepted)
     }
 
     /// Whether any of its answers was unknown.
     pub fn was_unknown(&self) -> bool {
-        self.answers
-            .iter()
-            .any(|answer| answer.outcome == Outcome::Unknown)
+        self.answers.iter().any(|answer| answer.outcome == Outcome::Unknown)
     }
 
     /// Whether its last answer leaves open if something changed: an unknown answer, or an
@@ -54,10 +49,7 @@ impl<'a> Purchase<'a> {
     pub fn is_refused(&self) -> bool {
         self.accepted().is_none()
             && !self.is_open()
-            && self
-                .answers
-                .last()
-                .is_some_and(|last| last.is_definite_refusal())
+            && self.answers.last().is_some_and(|last| last.is_definite_refusal())
     }
 
     /// For messages: the key when there is one.
@@ -93,22 +85,11 @@ pub fn purchases(answers: &[Answer]) -> Vec<Purchase<'_>> {
 
 /// The orders that were not there before the traffic.
 pub fn index<'a>(evidence: &Evidence<'a>) -> Index<'a> {
-    let before: HashSet<&str> = evidence
-        .before
-        .orders
-        .iter()
-        .map(|order| order.id.as_str())
-        .collect();
-    let new: Vec<&Order> = evidence
-        .after
-        .orders
-        .iter()
-        .filter(|order| !before.contains(order.id.as_str()))
-        .collect();
-    let by_id = new
-        .iter()
-        .map(|order| (order.id.as_str(), *order))
-        .collect();
+    let before: HashSet<&str> =
+        evidence.before.orders.iter().map(|order| order.id.as_str()).collect();
+    let new: Vec<&Order> =
+        evidence.after.orders.iter().filter(|order| !before.contains(order.id.as_str())).collect();
+    let by_id = new.iter().map(|order| (order.id.as_str(), *order)).collect();
     let mut by_key: HashMap<(i64, &str), Vec<&Order>> = HashMap::new();
     for order in &new {
         if let Some(key) = &order.key {

@@ -52,10 +52,7 @@ impl Reader {
         let options = MySqlConnectOptions::from_str(&url)
             .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
             .disable_statement_logging();
-        let mut reader = Self {
-            options,
-            connection: None,
-        };
+        let mut reader = Self { options, connection: None };
         reader.connected().await?;
         Ok(reader)
     }
@@ -72,20 +69,14 @@ impl Reader {
                 .fetch_one(connection)
                 .await
                 .ok();
-        Ok(Database {
-            version,
-            flush_log_at_commit,
-        })
+        Ok(Database { version, flush_log_at_commit })
     }
 
     /// One consistent snapshot of one item.
     pub async fn ledger(&mut self, item_id: i64) -> Result<Ledger, CannotJudge> {
         let connection = self.connected().await?;
-        let reading = timeout(
-            Duration::from_secs(SQL_SECONDS_MAX),
-            snapshot(connection, item_id),
-        )
-        .await;
+        let reading =
+            timeout(Duration::from_secs(SQL_SECONDS_MAX), snapshot(connection, item_id)).await;
         match reading {
             Ok(Ok(ledger)) => Ok(ledger),
             Ok(Err(error)) => {
@@ -95,9 +86,7 @@ impl Reader {
             }
             Err(_) => {
                 self.connection = None;
-                Err(CannotJudge(format!(
-                    "reading the ledger took more than {SQL_SECONDS_MAX} s"
-                )))
+                Err(CannotJudge(format!("reading the ledger took more than {SQL_SECONDS_MAX} s")))
             }
         }
     }
@@ -115,14 +104,8 @@ impl Reader {
             .filter(|answer| answer.status == 202)
             .filter_map(|answer| answer.order_id.as_deref())
             .collect();
-        let was_unknown = answers
-            .iter()
-            .any(|answer| answer.outcome == Outcome::Unknown);
-        let quiet = if was_unknown {
-            QUIET_AFTER_UNKNOWN
-        } else {
-            QUIET
-        };
+        let was_unknown = answers.iter().any(|answer| answer.outcome == Outcome::Unknown);
+        let quiet = if was_unknown { QUIET_AFTER_UNKNOWN } else { QUIET };
         let deadline = Instant::now() + limit;
         let mut last = self.ledger(item_id).await;
         loop {
@@ -156,11 +139,7 @@ impl Reader {
 }
 
 fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
-    let present = ledger
-        .orders
-        .iter()
-        .filter(|order| queued.contains(order.id.as_str()))
-        .count();
+    let present = ledger.orders.iter().filter(|order| queued.contains(order.id.as_str())).count();
     present == queued.len() && ledger.orders.iter().all(|order| order.status != "queued")
 }
 
@@ -220,12 +199,7 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
         Ok(Movements { reason: row.try_get("reason")?, count: row.try_get("movements")?, units: row.try_get("units")? })
     })
     .collect::<Result<_, sqlx::Error>>()?;
-    Ok(Ledger {
-        item_exists: items > 0,
-        stock,
-        orders,
-        movements,
-    })
+    Ok(Ledger { item_exists: items > 0, stock, orders, movements })
 }
 
 fn unreadable(error: &sqlx::Error) -> CannotJudge {

@@ -27,31 +27,18 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
     let purchases = purchases(evidence.answers);
     let index = index(evidence);
     let (lost, altered) = accepted_in_ledger(evidence, &purchases, &index);
-    let Attribution {
-        phantom,
-        despite_refusal,
-        unknown,
-    } = attribute(&purchases, &index);
+    let Attribution { phantom, despite_refusal, unknown } = attribute(&purchases, &index);
     let duplicates = duplicates(&purchases, &index);
     let undersold = undersold(evidence);
-    let accepted = purchases
-        .iter()
-        .filter(|purchase| purchase.accepted().is_some())
-        .count();
-    let mut unkept = Faults {
-        count: lost.count + altered.count,
-        examples: lost.examples.clone(),
-    };
+    let accepted = purchases.iter().filter(|purchase| purchase.accepted().is_some()).count();
+    let mut unkept = Faults { count: lost.count + altered.count, examples: lost.examples.clone() };
     unkept.examples.extend(altered.examples.iter().cloned());
     unkept.examples.truncate(EXAMPLES_MAX);
     let findings = vec![
         Finding::judged(
             "I8",
             "every accepted answer is in the ledger",
-            format!(
-                "{accepted} accepted, {} lost, {} altered",
-                lost.count, altered.count
-            ),
+            format!("{accepted} accepted, {} lost, {} altered", lost.count, altered.count),
             unkept,
         ),
         Finding::judged(
@@ -69,20 +56,9 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
         ),
         sold_out(evidence, undersold.clone()),
     ];
-    let units_accepted = purchases
-        .iter()
-        .filter_map(Purchase::accepted)
-        .map(|answer| answer.units(evidence))
-        .sum();
-    RecordJudgement {
-        findings,
-        units_accepted,
-        undersold,
-        lost,
-        phantom,
-        duplicates,
-        unknown,
-    }
+    let units_accepted =
+        purchases.iter().filter_map(Purchase::accepted).map(|answer| answer.units(evidence)).sum();
+    RecordJudgement { findings, units_accepted, undersold, lost, phantom, duplicates, unknown }
 }
 
 /// I8: what was lost, and what is there but different from what was answered.
@@ -106,21 +82,12 @@ fn accepted_in_ledger(
             continue;
         };
         if order.status == "rejected" && answer.status != 202 {
-            lost.add(|| {
-                format!(
-                    "{}: order {id} was sold and is now rejected",
-                    purchase.name()
-                )
-            });
+            lost.add(|| format!("{}: order {id} was sold and is now rejected", purchase.name()));
         } else if order.status == "queued" {
             altered.add(|| format!("{}: order {id} is still queued", purchase.name()));
         } else if order.buyer != purchase.buyer {
             altered.add(|| {
-                format!(
-                    "{}: order {id} belongs to buyer {}",
-                    purchase.name(),
-                    order.buyer
-                )
+                format!("{}: order {id} belongs to buyer {}", purchase.name(), order.buyer)
             });
         } else if order.quantity != evidence.quantity || order.quantity != answer.units(evidence) {
             altered.add(|| {
@@ -133,11 +100,7 @@ fn accepted_in_ledger(
             });
         } else if purchase.key.is_some() && order.key.as_deref() != purchase.key {
             altered.add(|| {
-                format!(
-                    "{}: order {id} carries the key {}",
-                    purchase.name(),
-                    order.key_shown()
-                )
+                format!("{}: order {id} carries the key {}", purchase.name(), order.key_shown())
             });
         }
     }
@@ -147,39 +110,24 @@ fn accepted_in_ledger(
 /// I10: keys with several orders, purchases answered with several, orders handed out twice.
 fn duplicates(purchases: &[Purchase<'_>], index: &Index<'_>) -> Faults {
     let mut faults = Faults::default();
-    let mut keys: Vec<_> = index
-        .by_key
-        .iter()
-        .filter(|(_, orders)| orders.len() > 1)
-        .collect();
+    let mut keys: Vec<_> = index.by_key.iter().filter(|(_, orders)| orders.len() > 1).collect();
     keys.sort_unstable_by_key(|(key, _)| **key);
     for ((buyer, key), orders) in keys {
         faults.add(|| format!("buyer {buyer}, key {key}: {} orders", orders.len()));
     }
     let mut owner: HashMap<&str, &Purchase<'_>> = HashMap::new();
     for purchase in purchases {
-        let ids: HashSet<&str> = purchase
-            .answers
-            .iter()
-            .filter_map(|answer| answer.order_id.as_deref())
-            .collect();
+        let ids: HashSet<&str> =
+            purchase.answers.iter().filter_map(|answer| answer.order_id.as_deref()).collect();
         if ids.len() > 1 {
             faults.add(|| {
-                format!(
-                    "{}: answered with {} different orders",
-                    purchase.name(),
-                    ids.len()
-                )
+                format!("{}: answered with {} different orders", purchase.name(), ids.len())
             });
         }
         for id in ids {
             if let Some(other) = owner.insert(id, purchase) {
                 faults.add(|| {
-                    format!(
-                        "order {id} was given to {} and to {}",
-                        other.name(),
-                        purchase.name()
-                    )
+                    format!("order {id} was given to {} and to {}", other.name(), purchase.name())
                 });
             }
         }

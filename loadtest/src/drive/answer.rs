@@ -66,9 +66,7 @@ fn read_reply(reply: &Reply) -> Meaning {
             let outcome = outcome_of_problem(status, &body);
             Meaning {
                 status,
-                code: body
-                    .code
-                    .unwrap_or_else(|| format!("http_{status}_without_code")),
+                code: body.code.unwrap_or_else(|| format!("http_{status}_without_code")),
                 outcome,
                 order_id: None,
                 order_quantity: None,
@@ -115,32 +113,12 @@ mod tests {
         );
         let cases = [
             (202, r#"{"id":"a"}"#, Outcome::Accepted),
-            (
-                409,
-                r#"{"code":"sold_out","outcome":"none"}"#,
-                Outcome::Refused,
-            ),
-            (
-                409,
-                r#"{"code":"request_in_progress","outcome":"none"}"#,
-                Outcome::Unavailable,
-            ),
-            (
-                429,
-                r#"{"code":"rate_limited","outcome":"none"}"#,
-                Outcome::Unavailable,
-            ),
-            (
-                503,
-                r#"{"code":"contended","outcome":"none"}"#,
-                Outcome::Unavailable,
-            ),
+            (409, r#"{"code":"sold_out","outcome":"none"}"#, Outcome::Refused),
+            (409, r#"{"code":"request_in_progress","outcome":"none"}"#, Outcome::Unavailable),
+            (429, r#"{"code":"rate_limited","outcome":"none"}"#, Outcome::Unavailable),
+            (503, r#"{"code":"contended","outcome":"none"}"#, Outcome::Unavailable),
             (503, "<html>no upstream</html>", Outcome::Unknown),
-            (
-                504,
-                r#"{"code":"outcome_unknown","outcome":"unknown"}"#,
-                Outcome::Unknown,
-            ),
+            (504, r#"{"code":"outcome_unknown","outcome":"unknown"}"#, Outcome::Unknown),
             (404, "", Outcome::Refused),
             (302, "", Outcome::Unknown),
         ];

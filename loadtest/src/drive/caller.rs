@@ -42,22 +42,14 @@ impl Caller {
     /// Caller number `number`; callers are spread over the instances in turn.
     pub fn new(drive: Arc<Drive>, number: usize) -> Self {
         let instance = number % drive.instances.len();
-        Self {
-            drive,
-            connection: None,
-            instance,
-            started: Instant::now(),
-            answers: Vec::new(),
-        }
+        Self { drive, connection: None, instance, started: Instant::now(), answers: Vec::new() }
     }
 
     /// Connects before the start. A failure shows again, and counts, at the first purchase.
     pub async fn prepare(&mut self) {
         let drive = Arc::clone(&self.drive);
         let _slot = drive.connecting.acquire().await;
-        self.connection = Connection::open(drive.instances[self.instance].address)
-            .await
-            .ok();
+        self.connection = Connection::open(drive.instances[self.instance].address).await.ok();
     }
 
     /// Sets the moment from which answers are timed.
@@ -138,10 +130,7 @@ impl Caller {
         *request.uri_mut() = self.drive.paths[planned.strategy as usize].clone();
         let headers = request.headers_mut();
         headers.insert(HOST, self.drive.instances[self.instance].host.clone());
-        headers.insert(
-            AUTHORIZATION,
-            self.drive.tokens[planned.buyer as usize].clone(),
-        );
+        headers.insert(AUTHORIZATION, self.drive.tokens[planned.buyer as usize].clone());
         headers.insert(CONTENT_TYPE, JSON);
         if let Some(value) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
             headers.insert(IDEMPOTENCY_KEY, value);
@@ -149,10 +138,7 @@ impl Caller {
         request
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one line of the record, field by field"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "one line of the record, field by field")]
     fn write_down(
         &mut self,
         index: usize,

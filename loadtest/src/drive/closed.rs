@@ -24,11 +24,7 @@ pub async fn run(drive: &Arc<Drive>) -> Traffic {
         parts.push(task.await.expect("a caller does not panic"));
     }
     // Each caller timed its answers from its own passing of the barrier; bring them together.
-    let started = parts
-        .iter()
-        .map(|(started, _)| *started)
-        .min()
-        .unwrap_or_else(Instant::now);
+    let started = parts.iter().map(|(started, _)| *started).min().unwrap_or_else(Instant::now);
     let mut answers = Vec::with_capacity(drive.plan.requests.len());
     for (own_start, part) in parts {
         let late_us = super::micros_since(started, own_start);
@@ -37,10 +33,7 @@ pub async fn run(drive: &Arc<Drive>) -> Traffic {
             answer
         }));
     }
-    Traffic {
-        answers,
-        ..Traffic::default()
-    }
+    Traffic { answers, ..Traffic::default() }
 }
 
 async fn call(

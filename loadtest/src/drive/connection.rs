@@ -57,21 +57,13 @@ pub struct Reply {
 impl Connection {
     /// Connects, with TCP_NODELAY: a small request must not wait for an acknowledgement.
     pub async fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = timeout(
-            Duration::from_secs(CONNECT_SECONDS_MAX),
-            TcpStream::connect(address),
-        )
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        stream.set_nodelay(true)?;
-        let (sender, driver) = http1::handshake(TokioIo::new(stream))
+        let stream = timeout(Duration::from_secs(CONNECT_SECONDS_MAX), TcpStream::connect(address))
             .await
-            .map_err(io::Error::other)?;
-        Ok(Self {
-            sender,
-            driver: Box::pin(driver),
-            open: true,
-        })
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        stream.set_nodelay(true)?;
+        let (sender, driver) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        Ok(Self { sender, driver: Box::pin(driver), open: true })
     }
 
     /// Whether another request may be tried on it.
@@ -81,11 +73,7 @@ impl Connection {
 
     /// Sends one request and waits for its whole answer, at most `limit`.
     pub async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: Duration) -> Exchange {
-        let Self {
-            sender,
-            driver,
-            open,
-        } = self;
+        let Self { sender, driver, open } = self;
         if !*open {
             return Exchange::NotSent;
         }
@@ -126,15 +114,8 @@ async fn read(response: Response<Incoming>) -> Exchange {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.trim().parse().ok())
         .map(Duration::from_secs);
-    match Limited::new(response.into_body(), BODY_BYTES_MAX)
-        .collect()
-        .await
-    {
-        Ok(body) => Exchange::Answered(Reply {
-            status,
-            retry_after,
-            body: body.to_bytes(),
-        }),
+    match Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await {
+        Ok(body) => Exchange::Answered(Reply { status, retry_after, body: body.to_bytes() }),
         Err(_) => Exchange::Lost,
     }
 }
@@ -165,9 +146,7 @@ mod tests {
     }
 
     async fn send(connection: &mut Connection) -> Exchange {
-        let request = Request::post("/")
-            .body(Full::new(Bytes::from_static(b"{}")))
-            .expect("valid");
+        let request = Request::post("/").body(Full::new(Bytes::from_static(b"{}"))).expect("valid");
         connection.exchange(request, Duration::from_secs(5)).await
     }
 
@@ -205,15 +184,10 @@ mod tests {
     #[tokio::test]
     async fn a_late_answer_is_timed_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let mut connection = Connection::open(listener.local_addr().expect("an address"))
-            .await
-            .expect("connected");
-        let request = Request::post("/")
-            .body(Full::new(Bytes::new()))
-            .expect("valid");
-        let end = connection
-            .exchange(request, Duration::from_millis(50))
-            .await;
+        let mut connection =
+            Connection::open(listener.local_addr().expect("an address")).await.expect("connected");
+        let request = Request::post("/").body(Full::new(Bytes::new())).expect("valid");
+        let end = connection.exchange(request, Duration::from_millis(50)).await;
         assert!(matches!(end, Exchange::TimedOut));
         assert!(!connection.is_open());
     }

@@ -143,9 +143,10 @@ pub async fn fire(drive: Arc<Drive>) -> Traffic {
     traffic
         .answers
         .sort_unstable_by_key(|answer| (answer.answered_at_us, answer.request, answer.attempt));
-    traffic.elapsed = traffic.answers.last().map_or(Duration::ZERO, |last| {
-        Duration::from_micros(last.answered_at_us)
-    });
+    traffic.elapsed = traffic
+        .answers
+        .last()
+        .map_or(Duration::ZERO, |last| Duration::from_micros(last.answered_at_us));
     traffic
 }
 
@@ -170,10 +171,7 @@ fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
         let mut ticks = tokio::time::interval(Duration::from_millis(PROGRESS_PERIOD_MS));
         loop {
             ticks.tick().await;
-            bar.set_message(format!(
-                "{} accepted",
-                drive.tally.accepted.load(Ordering::Relaxed)
-            ));
+            bar.set_message(format!("{} accepted", drive.tally.accepted.load(Ordering::Relaxed)));
             bar.set_position(drive.tally.done.load(Ordering::Relaxed));
         }
     })

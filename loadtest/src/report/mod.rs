@@ -87,9 +87,8 @@ impl ServiceSays {
 fn find<'a>(value: &'a Value, invariant: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => {
-            let named = ["invariant", "id"]
-                .iter()
-                .any(|name| value[*name].as_str() == Some(invariant));
+            let named =
+                ["invariant", "id"].iter().any(|name| value[*name].as_str() == Some(invariant));
             if named {
                 Some(value)
             } else {
@@ -113,19 +112,13 @@ impl Verdict {
         if expect_oversell {
             return if oversold > 0 {
                 let sentence = format!("caught as expected: {oversold} units oversold of {stock}");
-                Self {
-                    exit_code: EXIT_CLEAN,
-                    sentence,
-                }
+                Self { exit_code: EXIT_CLEAN, sentence }
             } else {
                 let sentence = format!(
                     "the control was not caught: {} units sold of {stock}, none oversold; raise --concurrency or try again",
                     audit.units_live
                 );
-                Self {
-                    exit_code: EXIT_BROKEN,
-                    sentence,
-                }
+                Self { exit_code: EXIT_BROKEN, sentence }
             };
         }
         let mut broken: Vec<String> = audit.broken().into_iter().map(str::to_owned).collect();
@@ -140,10 +133,7 @@ impl Verdict {
                 "clean: {} units sold of {stock}; nothing oversold, nothing lost",
                 audit.units_live
             );
-            return Self {
-                exit_code: EXIT_CLEAN,
-                sentence,
-            };
+            return Self { exit_code: EXIT_CLEAN, sentence };
         }
         let mut faults = named_faults(audit);
         if faults.is_empty() {
@@ -153,21 +143,14 @@ impl Verdict {
         if !broken.is_empty() {
             sentence = format!("{sentence}; broken: {}", broken.join(", "));
         }
-        Self {
-            exit_code: EXIT_BROKEN,
-            sentence,
-        }
+        Self { exit_code: EXIT_BROKEN, sentence }
     }
 }
 
 fn named_faults(audit: &Judgement) -> Vec<String> {
     // With the arbiter off the limit is counted but not judged.
     let limit_judged = audit.broken().contains(&"I2");
-    let over_limit = if limit_judged {
-        audit.over_limit.count
-    } else {
-        0
-    };
+    let over_limit = if limit_judged { audit.over_limit.count } else { 0 };
     [
         (audit.oversold.count, "units oversold"),
         (audit.undersold.count, "units undersold"),

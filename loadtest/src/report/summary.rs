@@ -93,10 +93,7 @@ impl OutcomeSummary {
         let mut from_plan = histogram();
         let mut from_send = histogram();
         let mut last_us = 0;
-        for answer in answers
-            .iter()
-            .filter(|answer| answer.last && which(answer.outcome))
-        {
+        for answer in answers.iter().filter(|answer| answer.last && which(answer.outcome)) {
             from_plan.saturating_record(answer.from_plan_us.max(1));
             from_send.saturating_record(answer.from_send_us.max(1));
             last_us = last_us.max(answer.answered_at_us);
@@ -106,11 +103,7 @@ impl OutcomeSummary {
         Self {
             purchases,
             seconds,
-            per_second: if seconds > 0.0 {
-                purchases as f64 / seconds
-            } else {
-                0.0
-            },
+            per_second: if seconds > 0.0 { purchases as f64 / seconds } else { 0.0 },
             from_plan: Latency::of(&from_plan),
             from_send: Latency::of(&from_send),
         }
@@ -141,11 +134,8 @@ fn refused_once_sold_out(answers: &[Answer]) -> Option<f64> {
     /// Fewer say nothing about a rate.
     const REFUSALS_MIN: usize = 100;
     let at = |answer: &Answer| answer.answered_at_us;
-    let sold_out_at = answers
-        .iter()
-        .filter(|answer| answer.outcome == Outcome::Accepted)
-        .map(at)
-        .max()?;
+    let sold_out_at =
+        answers.iter().filter(|answer| answer.outcome == Outcome::Accepted).map(at).max()?;
     let after: Vec<u64> = answers
         .iter()
         .filter(|answer| answer.outcome == Outcome::Refused && answer.answered_at_us > sold_out_at)
@@ -168,10 +158,7 @@ fn outcome_rows(answers: &[Answer], strategies: &[String]) -> Vec<OutcomeRow> {
             outcome,
             status,
             code: code.to_owned(),
-            strategy: strategies
-                .get(strategy as usize)
-                .cloned()
-                .unwrap_or_default(),
+            strategy: strategies.get(strategy as usize).cloned().unwrap_or_default(),
             attempts,
         })
         .collect()

@@ -14,31 +14,19 @@ const GENERATOR_BUSY_SHARE: f64 = 0.8;
 /// The whole report; the verdict is its last line.
 pub fn render(report: &Report) -> String {
     let mut text = String::new();
-    let color = Color {
-        on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-    };
+    let color =
+        Color { on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() };
     circumstances(&mut text, &report.circumstances);
     traffic(&mut text, report);
     outcomes(&mut text, report);
     audit(&mut text, report, color);
-    let tint = if report.verdict.exit_code == EXIT_CLEAN {
-        Color::green
-    } else {
-        Color::red
-    };
-    line(
-        &mut text,
-        &format!("\n{}", tint(color, &report.verdict.sentence)),
-    );
+    let tint = if report.verdict.exit_code == EXIT_CLEAN { Color::green } else { Color::red };
+    line(&mut text, &format!("\n{}", tint(color, &report.verdict.sentence)));
     text
 }
 
 fn circumstances(text: &mut String, about: &Circumstances) {
-    let kind = if about.lab_item {
-        "lab item"
-    } else {
-        "existing item"
-    };
+    let kind = if about.lab_item { "lab item" } else { "existing item" };
     line(
         text,
         &format!(
@@ -93,9 +81,9 @@ fn machine(text: &mut String, about: &Circumstances) {
         ),
     );
     let processor = &about.processor;
-    let machine = processor.machine_share.map_or_else(String::new, |share| {
-        format!(", {:.0} % busy", share * 100.0)
-    });
+    let machine = processor
+        .machine_share
+        .map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
     line(
         text,
         &format!(
@@ -106,10 +94,7 @@ fn machine(text: &mut String, about: &Circumstances) {
         ),
     );
     if processor.generator_share >= GENERATOR_BUSY_SHARE {
-        line(
-            text,
-            "  the generator was short of processor time: its latencies are partly its own",
-        );
+        line(text, "  the generator was short of processor time: its latencies are partly its own");
     }
 }
 
@@ -127,13 +112,7 @@ fn traffic(text: &mut String, report: &Report) {
     rate(text, "accepted", &traffic.accepted);
     rate(text, "refused", &traffic.refused);
     if let Some(per_second) = traffic.refused_per_second_once_sold_out {
-        line(
-            text,
-            &format!(
-                "  once sold out, {} refusals per second",
-                grouped(per_second as u64)
-            ),
-        );
+        line(text, &format!("  once sold out, {} refusals per second", grouped(per_second as u64)));
     }
     if traffic.other.purchases > 0 {
         rate(text, "neither", &traffic.other);
@@ -141,16 +120,10 @@ fn traffic(text: &mut String, report: &Report) {
     if report.circumstances.model == "open" {
         line(
             text,
-            &format!(
-                "  dropped (all connections busy, never sent): {}",
-                grouped(traffic.dropped)
-            ),
+            &format!("  dropped (all connections busy, never sent): {}", grouped(traffic.dropped)),
         );
     }
-    line(
-        text,
-        "\n  latency, ms               p50       p90       p99     p99.9       max",
-    );
+    line(text, "\n  latency, ms               p50       p90       p99     p99.9       max");
     for (name, summary) in [
         ("accepted", &traffic.accepted),
         ("refused", &traffic.refused),
@@ -197,16 +170,8 @@ fn outcomes(text: &mut String, report: &Report) {
     line(text, "\n  answers   outcome      status  code");
     let several = report.circumstances.strategies.len() > 1;
     for row in &report.traffic.outcomes {
-        let status = if row.status == 0 {
-            "-".to_owned()
-        } else {
-            row.status.to_string()
-        };
-        let strategy = if several {
-            format!("  ({})", row.strategy)
-        } else {
-            String::new()
-        };
+        let status = if row.status == 0 { "-".to_owned() } else { row.status.to_string() };
+        let strategy = if several { format!("  ({})", row.strategy) } else { String::new() };
         line(
             text,
             &format!(
@@ -235,11 +200,7 @@ impl Color {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        if self.on {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
 

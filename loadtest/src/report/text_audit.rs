@@ -16,10 +16,7 @@ pub fn audit(text: &mut String, report: &Report, color: Color) {
         };
         line(
             text,
-            &format!(
-                "  {:<4}{word}  {}: {}",
-                finding.invariant, finding.claim, finding.detail
-            ),
+            &format!("  {:<4}{word}  {}: {}", finding.invariant, finding.claim, finding.detail),
         );
         for example in &finding.examples {
             line(text, &format!("                    {example}"));
@@ -29,10 +26,7 @@ pub fn audit(text: &mut String, report: &Report, color: Color) {
         }
     }
     if let ServiceSays::Nothing(reason) = &report.service_says {
-        line(
-            text,
-            &format!("  the service's own audit says nothing: {reason}"),
-        );
+        line(text, &format!("  the service's own audit says nothing: {reason}"));
     }
     let unknown = &audit.unknown;
     if unknown.purchases + unknown.settled_by_retry > 0 {
@@ -53,14 +47,9 @@ pub fn audit(text: &mut String, report: &Report, color: Color) {
         ("duplicates", &audit.duplicates),
         ("over limit", &audit.over_limit),
     ];
-    let counts: Vec<String> = faults
-        .iter()
-        .map(|(name, faults)| format!("{name} {}", faults.count))
-        .collect();
-    line(
-        text,
-        &format!("  sold {} units; {}", audit.units_live, counts.join(", ")),
-    );
+    let counts: Vec<String> =
+        faults.iter().map(|(name, faults)| format!("{name} {}", faults.count)).collect();
+    line(text, &format!("  sold {} units; {}", audit.units_live, counts.join(", ")));
     for (name, faults) in faults {
         examples(text, name, faults);
     }
@@ -73,10 +62,7 @@ fn service_says(text: &mut String, says: &ServiceSays, invariant: &str) {
             Some(false) => "it is BROKEN",
             None => "not judged",
         };
-        line(
-            text,
-            &format!("                    the service says: {word} ({detail})"),
-        );
+        line(text, &format!("                    the service says: {word} ({detail})"));
     }
 }
 

@@ -17,8 +17,8 @@ use crate::http::Web;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, invalid_schedule};
-use crate::store::mysql::items::{self, ItemEdit, NewItem};
 use crate::store::mysql::audit as ledger;
+use crate::store::mysql::items::{self, ItemEdit, NewItem};
 use crate::strategy;
 
 /// Units that one buyer may have, unless the operator says otherwise.
@@ -147,7 +147,11 @@ pub async fn edit(
     if let Some(name) = &body.strategy {
         check_strategy(name, kind)?;
     }
-    let stock_delta = body.stock_delta.or(Some(0), in_range(-Item::STOCK_MAX, Item::STOCK_MAX), stock_out_of_range)?;
+    let stock_delta = body.stock_delta.or(
+        Some(0),
+        in_range(-Item::STOCK_MAX, Item::STOCK_MAX),
+        stock_out_of_range,
+    )?;
     let edit = ItemEdit {
         starts_at: body.starts_at.as_deref().map(instant).transpose()?,
         ends_at: body.ends_at.as_deref().map(instant).transpose()?,
@@ -215,8 +219,13 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
 }
 
 /// Takes numbers of a closed range.
-fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(least: T, most: T) -> impl FnOnce(i128) -> Option<T> {
-    move |number| (least.into()..=most.into()).contains(&number).then(|| T::try_from(number).ok())?
+fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
+    least: T,
+    most: T,
+) -> impl FnOnce(i128) -> Option<T> {
+    move |number| {
+        (least.into()..=most.into()).contains(&number).then(|| T::try_from(number).ok())?
+    }
 }
 
 fn stock_out_of_range() -> Problem {

@@ -58,8 +58,9 @@ pub async fn stock(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Eve
             let state = seen.item.state(seen.available, now).word();
             let picture = Told::of(&seen);
             let stock_changed = told.as_ref().is_none_or(|(_, told)| told.stock != picture.stock);
-            let state_changed =
-                told.as_ref().is_none_or(|(word, told)| *word != state || told.sale != picture.sale);
+            let state_changed = told
+                .as_ref()
+                .is_none_or(|(word, told)| *word != state || told.sale != picture.sale);
             if stock_changed && out.send(stock_event(&seen, now)).await.is_err() {
                 return;
             }
@@ -106,7 +107,9 @@ pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Even
                 Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
             };
-            let Ok(Some(order)) = web.orders.find(changed.order, claims.user).await else { continue };
+            let Ok(Some(order)) = web.orders.find(changed.order, claims.user).await else {
+                continue;
+            };
             let body = serde_json::to_string(&OrderBody::from(order)).unwrap_or_default();
             if out.send(Event::default().event("order").data(body)).await.is_err() {
                 return;

@@ -101,7 +101,8 @@ pub struct ItemsBody {
 )]
 pub async fn list(State(web): State<Web>) -> Result<Json<ItemsBody>, Problem> {
     let now = web.clock.now();
-    let listed = items::list_shop(&web.pool, now).await.map_err(|error| Problem::database(&error))?;
+    let listed =
+        items::list_shop(&web.pool, now).await.map_err(|error| Problem::database(&error))?;
     let items = listed.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
     Ok(Json(ItemsBody { items, server_time: now }))
 }

@@ -112,11 +112,13 @@ fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
         match name.as_str() {
             "limit" if limit.is_none() => {
                 let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-                limit = Some(number.ok_or_else(|| bad_query(format!("limit is 1 to {PAGE_MAX}.")))?);
+                limit =
+                    Some(number.ok_or_else(|| bad_query(format!("limit is 1 to {PAGE_MAX}.")))?);
             }
             "before" if before.is_none() => {
                 let id = OrderId::parse(value);
-                before = Some(id.ok_or_else(|| bad_query("before is the next of the page before."))?);
+                before =
+                    Some(id.ok_or_else(|| bad_query("before is the next of the page before."))?);
             }
             _ => return Err(bad_query("The parameters are limit and before, each once.")),
         }
@@ -142,7 +144,8 @@ pub async fn find(
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
-    let found = web.orders.find(id, claims.user).await.map_err(|error| Problem::database(&error))?;
+    let found =
+        web.orders.find(id, claims.user).await.map_err(|error| Problem::database(&error))?;
     found.map(|order| Json(order.into())).ok_or_else(order_not_found)
 }
 

@@ -136,7 +136,8 @@ pub async fn create(
         return Err(wrong());
     }
     web.door.check_throttle(&folded)?;
-    let account = users::find(&web.pool, &folded).await.map_err(|error| Problem::database(&error))?;
+    let account =
+        users::find(&web.pool, &folded).await.map_err(|error| Problem::database(&error))?;
     let hash = account.as_ref().map(|account| account.password_hash.clone());
     let right = web.door.verify(body.password, hash).await?;
     let allowed = |account: &users::Account| right && (!account.demo || web.demo_accounts);

@@ -53,7 +53,8 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
     refuse_cross_site(&method, &headers)?;
     let folded = fold_username(&body.username).ok_or_else(|| {
-        let detail = format!("A name is 1 to {USERNAME_LENGTH_MAX} letters, digits, '.', '_' and '-'.");
+        let detail =
+            format!("A name is 1 to {USERNAME_LENGTH_MAX} letters, digits, '.', '_' and '-'.");
         Problem::new(422, "invalid_username", "Not a name", detail)
     })?;
     if !is_acceptable(&body.password) {

@@ -71,7 +71,11 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
 }
 
 /// Runs a statement that answers one number.
-async fn count(connection: &mut MySqlConnection, statement: &str, binds: &[i64]) -> sqlx::Result<i64> {
+async fn count(
+    connection: &mut MySqlConnection,
+    statement: &str,
+    binds: &[i64],
+) -> sqlx::Result<i64> {
     let mut query = sqlx::query(statement);
     for bind in binds {
         query = query.bind(*bind);

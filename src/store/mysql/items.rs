@@ -109,7 +109,11 @@ pub async fn list_shop(pool: &MySqlPool, now: OffsetDateTime) -> sqlx::Result<Ve
 ///
 /// # Errors
 /// The database's.
-pub async fn create(pool: &MySqlPool, new: &NewItem, now: OffsetDateTime) -> sqlx::Result<StockedItem> {
+pub async fn create(
+    pool: &MySqlPool,
+    new: &NewItem,
+    now: OffsetDateTime,
+) -> sqlx::Result<StockedItem> {
     let mut transaction = pool.begin().await?;
     let inserted = sqlx::query(
         "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
@@ -198,14 +202,16 @@ async fn restock(
     operator: UserId,
     now: OffsetDateTime,
 ) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO restocks (id, item_id, delta, user_id, created_at) VALUES (?, ?, ?, ?, ?)")
-        .bind(OrderId::generate().to_string())
-        .bind(id.get())
-        .bind(delta)
-        .bind(operator.get())
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
+    sqlx::query(
+        "INSERT INTO restocks (id, item_id, delta, user_id, created_at) VALUES (?, ?, ?, ?, ?)",
+    )
+    .bind(OrderId::generate().to_string())
+    .bind(id.get())
+    .bind(delta)
+    .bind(operator.get())
+    .bind(now)
+    .execute(&mut *transaction)
+    .await?;
     sqlx::query(
         "UPDATE stock SET total = total + ?, available = available + ?, version = version + 1 \
          WHERE item_id = ?",

@@ -75,7 +75,10 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     if let Some(database) = options.get_database() {
         create_database(&options, database).await?;
     }
-    MIGRATIONS.run(pool).await.map_err(|error| format!("the schema cannot be brought up to date: {error}"))
+    MIGRATIONS
+        .run(pool)
+        .await
+        .map_err(|error| format!("the schema cannot be brought up to date: {error}"))
 }
 
 async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {

@@ -20,8 +20,11 @@ pub async fn find(
     owner: UserId,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
-    let row =
-        sqlx::query(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor).await?;
+    let row = sqlx::query(&statement)
+        .bind(id.to_string())
+        .bind(owner.get())
+        .fetch_optional(executor)
+        .await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -35,8 +38,9 @@ pub async fn find_by_key(
     item: ItemId,
     key: &RequestKey,
 ) -> sqlx::Result<Option<Order>> {
-    let statement =
-        format!("SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?");
+    let statement = format!(
+        "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?"
+    );
     let row = sqlx::query(&statement)
         .bind(buyer.get())
         .bind(item.get())

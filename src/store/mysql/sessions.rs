@@ -7,7 +7,11 @@ use time::OffsetDateTime;
 ///
 /// # Errors
 /// The database's.
-pub async fn revoke(pool: &MySqlPool, token_id: &str, expires_at: OffsetDateTime) -> sqlx::Result<()> {
+pub async fn revoke(
+    pool: &MySqlPool,
+    token_id: &str,
+    expires_at: OffsetDateTime,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO revoked_sessions (token_id, revoked_at, expires_at) \
          VALUES (?, UTC_TIMESTAMP(6), ?) ON DUPLICATE KEY UPDATE expires_at = expires_at",
@@ -40,9 +44,10 @@ pub async fn list(pool: &MySqlPool) -> sqlx::Result<Vec<(String, OffsetDateTime)
 /// # Errors
 /// The database's.
 pub async fn forget_expired(pool: &MySqlPool, limit: u32) -> sqlx::Result<u64> {
-    let done = sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
-        .bind(limit)
-        .execute(pool)
-        .await?;
+    let done =
+        sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
+            .bind(limit)
+            .execute(pool)
+            .await?;
     Ok(done.rows_affected())
 }

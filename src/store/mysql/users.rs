@@ -70,10 +70,11 @@ pub async fn create(
 /// # Errors
 /// The database's.
 pub async fn find(pool: &MySqlPool, username_folded: &str) -> sqlx::Result<Option<Account>> {
-    let row = sqlx::query("SELECT id, password_hash, role, demo FROM users WHERE username_folded = ?")
-        .bind(username_folded)
-        .fetch_optional(pool)
-        .await?;
+    let row =
+        sqlx::query("SELECT id, password_hash, role, demo FROM users WHERE username_folded = ?")
+            .bind(username_folded)
+            .fetch_optional(pool)
+            .await?;
     row.map(|row| {
         Ok(Account {
             id: parsed("id", UserId::new(row.try_get("id")?))?,

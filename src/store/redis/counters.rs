@@ -26,7 +26,8 @@ const LOAD_LOOK: Duration = Duration::from_millis(10);
 const READ_ATTEMPTS_MAX: u32 = 5;
 
 static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_load.lua")));
-static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_give_back.lua")));
+static GIVE_BACK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("counter_give_back.lua")));
 static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
 
 /// An item's counter as it was read.
@@ -102,13 +103,18 @@ impl Counters {
     ///
     /// # Errors
     /// See [`CounterError`].
-    pub async fn read_on<C>(&self, connection: &mut C, item: ItemId) -> Result<Counter, CounterError>
+    pub async fn read_on<C>(
+        &self,
+        connection: &mut C,
+        item: ItemId,
+    ) -> Result<Counter, CounterError>
     where
         C: redis::aio::ConnectionLike + Send,
     {
         for _ in 0..READ_ATTEMPTS_MAX {
             let load = self.current_epoch(item);
-            let epoch = self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())?;
+            let epoch =
+                self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())?;
             match self.peek_on(connection, item).await? {
                 Some(counter) if counter.epoch == epoch => return Ok(counter),
                 // Emptied, older, or loaded again by another instance: ask the ledger which.
@@ -126,7 +132,11 @@ impl Counters {
         self.peek_on(&mut self.redis.shared(), item).await
     }
 
-    async fn peek_on<C>(&self, connection: &mut C, item: ItemId) -> Result<Option<Counter>, CounterError>
+    async fn peek_on<C>(
+        &self,
+        connection: &mut C,
+        item: ItemId,
+    ) -> Result<Option<Counter>, CounterError>
     where
         C: redis::aio::ConnectionLike + Send,
     {
@@ -175,7 +185,12 @@ impl Counters {
     ///
     /// # Errors
     /// Redis'.
-    pub async fn repair(&self, item: ItemId, seen: Counter, available: i64) -> Result<bool, CounterError> {
+    pub async fn repair(
+        &self,
+        item: ItemId,
+        seen: Counter,
+        available: i64,
+    ) -> Result<bool, CounterError> {
         let mut call = REPAIR.key(self.key(item));
         call.arg(seen.epoch).arg(seen.available).arg(available);
         let set: u8 = call.invoke_async(&mut self.redis.shared()).await?;

@@ -57,8 +57,12 @@ impl Options {
         let (mut store, mut scope) = (None, None);
         for (name, value) in pairs {
             match name {
-                "store" => set(&mut store, name, value, Store::parse, Store::ALL.iter().map(|s| s.word()))?,
-                "scope" => set(&mut scope, name, value, Scope::parse, Scope::ALL.iter().map(|s| s.word()))?,
+                "store" => {
+                    set(&mut store, name, value, Store::parse, Store::ALL.iter().map(|s| s.word()))?
+                }
+                "scope" => {
+                    set(&mut scope, name, value, Scope::parse, Scope::ALL.iter().map(|s| s.word()))?
+                }
                 _ => return Err(OptionsError("the parameters are store and scope".to_owned())),
             }
         }
@@ -94,7 +98,8 @@ mod tests {
 
     #[test]
     fn parameters_are_read_once_and_by_word() {
-        let options = Options::read([("store", "redis"), ("scope", "market")]).expect("known words");
+        let options =
+            Options::read([("store", "redis"), ("scope", "market")]).expect("known words");
         assert_eq!(options, Options { store: Store::Redis, scope: Scope::Market });
         assert!(Options::read([]).expect("none is fine").is_default());
         for bad in [("store", "disk"), ("scope", ""), ("colour", "red")] {

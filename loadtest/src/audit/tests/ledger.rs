@@ -9,17 +9,8 @@ fn a_sound_sale_is_clean_with_and_without_keys() {
     let judgement = Case::sound().judge();
     assert!(judgement.is_clean(), "{:?}", judgement.findings);
     assert_eq!((judgement.units_live, judgement.units_accepted), (3, 3));
-    let names: Vec<_> = judgement
-        .findings
-        .iter()
-        .map(|finding| finding.invariant)
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"
-        ]
-    );
+    let names: Vec<_> = judgement.findings.iter().map(|finding| finding.invariant).collect();
+    assert_eq!(names, ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"]);
     assert!(Case::sound().without_keys().judge().is_clean());
 }
 
@@ -44,9 +35,8 @@ fn a_run_that_reached_nobody_cannot_be_judged() {
     silent.answers.clear();
     assert!(silent.try_judge().is_err());
     let mut unreachable = Case::sound();
-    unreachable.answers = (1..=5)
-        .map(|buyer| answer(buyer, 0, "not_connected", Outcome::Unavailable))
-        .collect();
+    unreachable.answers =
+        (1..=5).map(|buyer| answer(buyer, 0, "not_connected", Outcome::Unavailable)).collect();
     assert!(unreachable.try_judge().is_err());
 }
 
@@ -54,9 +44,8 @@ fn a_run_that_reached_nobody_cannot_be_judged() {
 fn a_run_of_invalid_purchases_cannot_be_judged() {
     let mut misspelt = Case::sound();
     misspelt.after = misspelt.before.clone();
-    misspelt.answers = (1..=5)
-        .map(|buyer| answer(buyer, 404, "strategy_not_found", Outcome::Refused))
-        .collect();
+    misspelt.answers =
+        (1..=5).map(|buyer| answer(buyer, 404, "strategy_not_found", Outcome::Refused)).collect();
     let failure = misspelt.try_judge().expect_err("nothing to judge");
     assert!(failure.0.contains("404 strategy_not_found"));
     // Turned away at the till is another matter.
@@ -79,10 +68,7 @@ fn a_deleted_order_is_lost() {
 #[test]
 fn an_extra_order_is_a_phantom_and_oversold() {
     let mut case = Case::sound();
-    case.after.orders.push(Order {
-        key: None,
-        ..order(9)
-    });
+    case.after.orders.push(Order { key: None, ..order(9) });
     let judgement = case.judge();
     assert_eq!((judgement.phantom.count, judgement.oversold.count), (1, 1));
     assert!(example(&judgement, "I9").contains("order-9"));
@@ -106,10 +92,7 @@ fn a_changed_quantity_is_named() {
         assert!(judgement.broken().contains(&broken), "{broken}");
     }
     assert!(example(&judgement, "I8").contains("quantity 2"));
-    assert_eq!(
-        (judgement.oversold.count, judgement.over_limit.count),
-        (1, 1)
-    );
+    assert_eq!((judgement.oversold.count, judgement.over_limit.count), (1, 1));
 }
 
 #[test]
@@ -158,10 +141,7 @@ fn a_total_rebuilt_from_what_is_left_does_not_deceive() {
     case.answers[3] = sold(4);
     case.after.orders.push(order(4));
     case.after.movements = vec![movements("sold", 4, -4)];
-    case.after.stock = Some(Stock {
-        total: 4,
-        available: 0,
-    });
+    case.after.stock = Some(Stock { total: 4, available: 0 });
     let judgement = case.judge();
     assert_eq!(judgement.oversold.count, 1);
     assert_eq!(judgement.broken(), ["I1"]);
@@ -172,30 +152,18 @@ fn give_backs_must_match_their_orders() {
     let mut case = Case::sound();
     case.after.orders[0].status = "expired".into();
     case.after.orders[1].status = "cancelled".into();
-    case.after.stock = Some(Stock {
-        total: STOCK,
-        available: 2,
-    });
-    case.after.movements = vec![
-        movements("sold", 3, -3),
-        movements("expired", 1, 1),
-        movements("cancelled", 1, 1),
-    ];
+    case.after.stock = Some(Stock { total: STOCK, available: 2 });
+    case.after.movements =
+        vec![movements("sold", 3, -3), movements("expired", 1, 1), movements("cancelled", 1, 1)];
     assert!(case.judge().is_clean());
     // A late payment takes what the expiry gave back.
     case.after.orders[0].status = "paid".into();
-    case.after.stock = Some(Stock {
-        total: STOCK,
-        available: 1,
-    });
+    case.after.stock = Some(Stock { total: STOCK, available: 1 });
     case.after.movements.push(movements("late_payment", 1, -1));
     assert!(case.judge().is_clean());
     // Given back twice.
     case.after.movements[2] = movements("cancelled", 2, 2);
-    case.after.stock = Some(Stock {
-        total: STOCK,
-        available: 2,
-    });
+    case.after.stock = Some(Stock { total: STOCK, available: 2 });
     assert_eq!(case.judge().broken(), ["I1", "I5"]);
 }
 

@@ -25,13 +25,7 @@ impl Case {
             before: ledger(STOCK, STOCK, Vec::new(), Vec::new()),
             after: ledger(STOCK, 0, orders, vec![movements("sold", 3, -3)]),
             answers: (1..=5)
-                .map(|buyer| {
-                    if buyer <= 3 {
-                        sold(buyer)
-                    } else {
-                        refused(buyer)
-                    }
-                })
+                .map(|buyer| if buyer <= 3 { sold(buyer) } else { refused(buyer) })
                 .collect(),
             stock: STOCK,
             quantity: 1,
@@ -61,21 +55,13 @@ impl Case {
     pub fn without_keys(mut self) -> Self {
         self.keyed = false;
         self.answers.iter_mut().for_each(|answer| answer.key = None);
-        self.after
-            .orders
-            .iter_mut()
-            .for_each(|order| order.key = None);
+        self.after.orders.iter_mut().for_each(|order| order.key = None);
         self
     }
 }
 
 pub fn ledger(total: i64, available: i64, orders: Vec<Order>, movements: Vec<Movements>) -> Ledger {
-    Ledger {
-        item_exists: true,
-        stock: Some(Stock { total, available }),
-        orders,
-        movements,
-    }
+    Ledger { item_exists: true, stock: Some(Stock { total, available }), orders, movements }
 }
 
 pub fn order(buyer: i64) -> Order {
@@ -89,11 +75,7 @@ pub fn order(buyer: i64) -> Order {
 }
 
 pub fn movements(reason: &str, count: i64, units: i64) -> Movements {
-    Movements {
-        reason: reason.into(),
-        count,
-        units,
-    }
+    Movements { reason: reason.into(), count, units }
 }
 
 pub fn answer(buyer: i64, status: u16, code: &str, outcome: Outcome) -> Answer {
@@ -117,11 +99,7 @@ pub fn answer(buyer: i64, status: u16, code: &str, outcome: Outcome) -> Answer {
 
 pub fn sold(buyer: i64) -> Answer {
     let order_id = Some(format!("order-{buyer}"));
-    Answer {
-        order_id,
-        order_quantity: Some(1),
-        ..answer(buyer, 201, "sold", Outcome::Accepted)
-    }
+    Answer { order_id, order_quantity: Some(1), ..answer(buyer, 201, "sold", Outcome::Accepted) }
 }
 
 pub fn refused(buyer: i64) -> Answer {
@@ -133,10 +111,7 @@ pub fn unknown(buyer: i64) -> Answer {
 }
 
 pub fn example(judgement: &Judgement, invariant: &str) -> String {
-    let finding = judgement
-        .findings
-        .iter()
-        .find(|finding| finding.invariant == invariant)
-        .expect("judged");
+    let finding =
+        judgement.findings.iter().find(|finding| finding.invariant == invariant).expect("judged");
     finding.examples.join("\n")
 }

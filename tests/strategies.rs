@@ -1,0 +1,204 @@
+//! Conformance of every strategy on THE LIST: with the arbiter on none oversells; with it off the
+//! safe ones still do not, with one instance and with two; the others are caught.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use seckill::strategy::LIST;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Instance, Shop, eventually};
+
+/// Units of an item and buyers who want one, all at once.
+const STOCK: i64 = 40;
+const BUYERS: i64 = 200;
+
+/// Every way in which a strategy on the list can be asked for.
+fn variants() -> Vec<(String, bool)> {
+    let mut variants = Vec::new();
+    for card in LIST.iter().map(|entry| entry.card) {
+        variants.push((card.name.to_owned(), card.safe));
+        if card.takes_options {
+            for scope in ["market", "item", "item-user"] {
+                variants.push((format!("{}?store=mysql&scope={scope}", card.name), card.safe));
+                variants.push((format!("{}?store=redis&scope={scope}", card.name), card.safe));
+            }
+            variants.push((format!("{}?scope=user", card.name), false));
+        }
+    }
+    variants
+}
+
+/// All buyers press at once, spread over the instances; what they were answered, by code.
+async fn rush(
+    instances: &[Instance],
+    strategies: &[&str],
+    item: i64,
+) -> (Vec<Answer>, BTreeMap<String, usize>) {
+    let presses = (1..=BUYERS).map(|id| {
+        let index = usize::try_from(id).expect("positive");
+        let buyer = instances[index % instances.len()].buyer(id);
+        let strategy = strategies[index % strategies.len()].to_owned();
+        async move { buyer.buy(&strategy, item).await }
+    });
+    let answers = join_all(presses).await;
+    let mut codes = BTreeMap::new();
+    for answer in &answers {
+        *codes.entry(format!("{} {}", answer.status, answer.code())).or_default() += 1;
+    }
+    (answers, codes)
+}
+
+fn sold(answers: &[Answer]) -> i64 {
+    i64::try_from(answers.iter().filter(|answer| answer.status == 201).count()).expect("few")
+}
+
+/// Every accepted answer is an order in the ledger, and every order was accepted.
+async fn assert_ledger_has_exactly(shop: &Shop, item: i64, answers: &[Answer]) {
+    let mut accepted: Vec<String> = answers
+        .iter()
+        .filter(|answer| answer.status == 201)
+        .map(|answer| answer.json["id"].as_str().expect("an id").to_owned())
+        .collect();
+    let mut ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
+        .bind(item)
+        .fetch_all(&shop.pool)
+        .await
+        .expect("the ledger is read");
+    accepted.sort();
+    ledger.sort();
+    assert_eq!(accepted, ledger, "accepted answers against the ledger");
+}
+
+/// The audit is clean, at the latest when the reconciliation has looked twice.
+async fn assert_clean(instance: &Instance, item: i64) {
+    let audit = eventually("a clean audit", || async {
+        let audit = instance.audit(item).await;
+        (audit["clean"] == true).then_some(audit)
+    });
+    let audit = audit.await;
+    assert_eq!(audit["oversold"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_arbiter_on_every_strategy_sells_exactly_the_stock() {
+    let shop = Shop::new().await;
+    let instances = [shop.start().await, shop.start().await];
+    for (strategy, _) in variants() {
+        let item = instances[0].make_item(json!({ "stock": STOCK })).await;
+        let (answers, codes) = rush(&instances, &[&strategy], item).await;
+        assert_eq!(sold(&answers), STOCK, "{strategy}: {codes:?}");
+        assert_eq!(codes.get("409 sold_out").copied().unwrap_or(0), 160, "{strategy}: {codes:?}");
+        assert_ledger_has_exactly(&shop, item, &answers).await;
+        assert_clean(&instances[0], item).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_arbiter_off_safe_strategies_do_not_oversell_and_the_others_are_caught() {
+    for count in [1, 2] {
+        let shop = Shop::new().await;
+        let mut instances = Vec::new();
+        for _ in 0..count {
+            instances.push(shop.start().await);
+        }
+        for (strategy, safe) in variants() {
+            let item = instances[0].make_item(json!({ "stock": STOCK, "arbiter": "off" })).await;
+            let (answers, codes) = rush(&instances, &[&strategy], item).await;
+            assert_ledger_has_exactly(&shop, item, &answers).await;
+            let audit = instances[0].audit(item).await;
+            if safe {
+                assert_eq!(sold(&answers), STOCK, "{strategy}, {count} instances: {codes:?}");
+                assert_eq!(audit["clean"], true, "{strategy}: {audit}");
+            } else {
+                assert!(sold(&answers) > STOCK, "{strategy} was not caught: {codes:?}");
+                assert_eq!(audit["oversold"], sold(&answers) - STOCK, "{strategy}: {audit}");
+                assert_eq!(audit["clean"], false, "{strategy}: {audit}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strategies_may_change_from_request_to_request() {
+    let shop = Shop::new().await;
+    let instances = [shop.start().await, shop.start().await];
+    let variants = variants();
+    let names: Vec<&str> = variants.iter().map(|(name, _)| name.as_str()).collect();
+    for _ in 0..3 {
+        let item = instances[0].make_item(json!({ "stock": STOCK })).await;
+        let (answers, codes) = rush(&instances, &names, item).await;
+        assert_eq!(sold(&answers), STOCK, "{codes:?}");
+        assert_ledger_has_exactly(&shop, item, &answers).await;
+        assert_clean(&instances[0], item).await;
+    }
+}
+
+#[tokio::test]
+async fn unsafe_ways_are_refused_on_a_real_sale() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    for (strategy, safe) in variants() {
+        let answer = instance.buyer(7).buy(&strategy, item).await;
+        let expected = if safe { (201, "") } else { (403, "unsafe_strategy") };
+        // The limit of one is reached by the first safe one.
+        let reached = (409, "limit_reached");
+        assert!(
+            answer.brief() == expected || safe && answer.brief() == reached,
+            "{strategy}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn several_units_are_sold_whole_or_not_at_all() {
+    let (_shop, instance) = Shop::open().await;
+    for (strategy, _) in variants() {
+        let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 4 })).await;
+        let path = crate::support::purchase_path(&strategy, item);
+        let buy = async |id: i64, quantity: i64| {
+            instance.buyer(id).post(&path, &json!({ "quantity": quantity })).await
+        };
+        assert_eq!(buy(1, 3).await.status, 201, "{strategy}");
+        assert_eq!(buy(2, 3).await.brief(), (409, "sold_out"), "{strategy}");
+        // Two are left, and still sold.
+        assert_eq!(buy(3, 2).await.status, 201, "{strategy}");
+        assert_eq!(buy(4, 1).await.brief(), (409, "sold_out"), "{strategy}");
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buyer_never_gets_more_than_the_limit() {
+    let shop = Shop::new().await;
+    let instances = [shop.start().await, shop.start().await];
+    for (strategy, _) in variants() {
+        let item = instances[0].make_item(json!({ "stock": 40, "per_buyer_limit": 2 })).await;
+        let presses = (0..20).map(|press| {
+            let buyer = instances[press % 2].buyer(9);
+            let strategy = strategy.clone();
+            async move { buyer.buy(&strategy, item).await }
+        });
+        let answers = join_all(presses).await;
+        let codes: Vec<_> = answers.iter().map(Answer::brief).collect();
+        assert!((1..=2).contains(&sold(&answers)), "{strategy}: {codes:?}");
+        let others = [(201, ""), (409, "limit_reached"), (409, "request_in_progress")];
+        assert!(codes.iter().all(|code| others.contains(code)), "{strategy}: {codes:?}");
+        assert_clean(&instances[0], item).await;
+    }
+}
+
+#[tokio::test]
+async fn the_list_is_served_with_its_cards() {
+    let (_shop, instance) = Shop::open().await;
+    let listed = instance.stranger().get("/api/strategies").await;
+    let names: Vec<&str> =
+        listed.json.as_array().expect("a list").iter().filter_map(name).collect();
+    let expected: Vec<&str> = LIST.iter().map(|entry| entry.card.name).collect();
+    assert_eq!(names, expected);
+    assert!(listed.json.as_array().expect("a list").iter().all(|card| card["available"] == true));
+}
+
+fn name(card: &Value) -> Option<&str> {
+    card["name"].as_str()
+}
