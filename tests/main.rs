@@ -6,5 +6,6 @@ mod support;
 
 mod ledger;
 mod lock;
+mod process;
 mod strategies;
 mod tidy;

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::http::Web;
 use crate::http::problem::rfc3339;
+use crate::store::mysql;
 
 /// How long a dependency may take to answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ pub struct AliveBody {
 /// Whether this instance takes work, and what it sees around it.
 #[derive(Serialize, ToSchema)]
 pub struct ReadyBody {
-    /// `ready` or `stopping`.
+    /// `ready`, `stopping`, or `schema is old`: run `seckill migrate`.
     status: &'static str,
     /// `ok`, or what is wrong. A lost dependency does not make an instance unready: it would
     /// make all of them unready at once, and what does not need it still works.
@@ -62,36 +63,44 @@ pub async fn alive() -> Json<AliveBody> {
     tag = "operator",
     responses(
         (status = 200, description = "Takes work", body = ReadyBody),
-        (status = 503, description = "Stopping", body = ReadyBody),
+        (status = 503, description = "Stopping, or the schema is old", body = ReadyBody),
     ),
 )]
 pub async fn ready(State(web): State<Web>) -> Response {
-    let mysql = async { sqlx::query("SELECT 1").execute(&web.pool).await.map(|_| ()) };
-    let (mysql, redis) = tokio::join!(look(mysql), look(web.redis.ping()));
+    let ((mysql, current), (redis, _)) =
+        tokio::join!(look(mysql::schema_is_current(&web.pool)), look(web.redis.ping()));
     let jobs = web.board.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));
         (name, JobBody { ok, said, ended_at })
     });
-    let stopping = web.lifecycle.is_stopping();
+    let status = match (web.lifecycle.is_stopping(), current) {
+        (true, _) => "stopping",
+        (false, Some(false)) => "schema is old",
+        (false, _) => "ready",
+    };
     let body = ReadyBody {
-        status: if stopping { "stopping" } else { "ready" },
+        status,
         dependencies: BTreeMap::from([("mysql", mysql), ("redis", redis)]),
         jobs: jobs.collect(),
     };
-    let status = if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let ready = status == "ready";
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(body)).into_response()
 }
 
-/// Errors of clients can name addresses: they go to the log, not to the page.
-async fn look<E: std::fmt::Display>(sign_of_life: impl Future<Output = Result<(), E>>) -> String {
+/// What to say of a dependency, and what it answered. Errors of clients can name addresses: they
+/// go to the log, not to the page.
+async fn look<T, E: std::fmt::Display>(
+    sign_of_life: impl Future<Output = Result<T, E>>,
+) -> (String, Option<T>) {
     match tokio::time::timeout(LOOK_TIMEOUT, sign_of_life).await {
-        Ok(Ok(())) => "ok".to_owned(),
+        Ok(Ok(answer)) => ("ok".to_owned(), Some(answer)),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a dependency is not well");
-            "does not answer".to_owned()
+            ("does not answer".to_owned(), None)
         }
-        Err(_) => "too slow".to_owned(),
+        Err(_) => ("too slow".to_owned(), None),
     }
 }
 

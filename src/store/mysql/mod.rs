@@ -81,6 +81,22 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
         .map_err(|error| format!("the schema cannot be brought up to date: {error}"))
 }
 
+/// Whether the schema is the one that this program was built for, or a later one.
+///
+/// # Errors
+/// The database's, other than that there is no schema at all.
+pub async fn schema_is_current(pool: &MySqlPool) -> sqlx::Result<bool> {
+    let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
+    let applied: sqlx::Result<Option<i64>> =
+        sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations WHERE success").fetch_one(pool).await;
+    match applied {
+        Ok(applied) => Ok(applied >= newest),
+        Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
+        // The table of migrations is missing.
+        Err(_) => Ok(false),
+    }
+}
+
 async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {
     use sqlx::{ConnectOptions, Connection};
     let plain = database.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

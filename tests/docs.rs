@@ -1,0 +1,213 @@
+//! What the documents say is checked against what is there: the table of strategies, links, files,
+//! commands and settings that they name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use seckill::config::DEFAULTS;
+use seckill::strategy::{Card, LIST};
+
+/// One page, by its path below the root.
+struct Page {
+    path: PathBuf,
+    text: String,
+}
+
+#[test]
+fn the_table_of_strategies_is_the_list() {
+    let readme = read("README.md");
+    let heading = "| strategy | counter | how it decides | breaks when | gate alone safe |";
+    let (_, below) = readme.split_once(heading).expect("README.md has the table of strategies");
+    let rows: Vec<&str> = below
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .filter(|line| !line.starts_with("|--"))
+        .collect();
+    let expected: Vec<String> = LIST.iter().map(|entry| row(entry.card)).collect();
+    assert_eq!(rows, expected, "the table in README.md must be:\n{}", expected.join("\n"));
+}
+
+fn row(card: &Card) -> String {
+    let Card { name, store, summary, breaks_when, .. } = card;
+    let safe = if card.safe { "yes" } else { "no" };
+    format!("| `{name}` | {store} | {summary} | {breaks_when} | {safe} |")
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let mut count = 0;
+    for page in pages() {
+        let folder = page.path.parent().expect("a page is in a folder");
+        for target in links(&page.text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { page.path.clone() } else { folder.join(file) };
+            assert!(root().join(&path).exists(), "{}: no {target}", page.path.display());
+            if !heading.is_empty() {
+                let text = read(&path.to_string_lossy());
+                assert!(anchors(&text).contains(heading), "{}: no {target}", page.path.display());
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no link was found: the test reads the pages wrongly");
+}
+
+#[test]
+fn every_file_that_is_named_exists() {
+    let folders = ["src/", "tests/", "scripts/", "docs/", "migrations/", "loadtest/", "static/", "deploy/"];
+    let mut count = 0;
+    for page in pages() {
+        for span in code_spans(&page.text) {
+            // A path alone: not a command, a pattern or a placeholder.
+            let is_path = folders.iter().any(|folder| span.starts_with(folder))
+                && !span.contains([' ', '*', '<', '{']);
+            if is_path {
+                assert!(root().join(span).exists(), "{}: no {span}", page.path.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0, "no path was found: the test reads the pages wrongly");
+}
+
+#[test]
+fn every_make_command_exists() {
+    let makefile = read("Makefile");
+    let mut named = BTreeSet::new();
+    for page in pages() {
+        let lines = code_blocks(&page.text).into_iter().chain(code_spans(&page.text));
+        for target in lines.filter_map(make_target) {
+            let rule = format!("{target}:");
+            let exists = makefile.lines().any(|line| line.starts_with(&rule));
+            assert!(exists, "{}: no `make {target}`", page.path.display());
+            named.insert(target.to_owned());
+        }
+    }
+    assert!(named.contains("run") && named.contains("test"), "the two commands are not there: {named:?}");
+}
+
+/// The target of a line such as `$ NAME=value make run  # comment`.
+fn make_target(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| *word == "$" || word.contains('='));
+    if words.next() != Some("make") {
+        return None;
+    }
+    words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'))
+}
+
+#[test]
+fn every_variable_that_is_named_exists() {
+    let mut known = settings();
+    for script in ["loadtest", "run", "test", "install-packages", "mysql-sid"] {
+        known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
+    }
+    for page in pages() {
+        for name in variables(&page.text) {
+            assert!(known.contains(name), "{}: there is no {name}", page.path.display());
+        }
+    }
+}
+
+/// Variables that set a key of `defaults.toml`.
+fn settings() -> BTreeSet<String> {
+    let defaults: toml::Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+    let mut names = BTreeSet::new();
+    for (key, value) in &defaults {
+        match value.as_table() {
+            Some(section) => {
+                names.extend(section.keys().map(|inner| format!("SECKILL_{key}_{inner}").to_uppercase()));
+            }
+            None => {
+                names.insert(format!("SECKILL_{key}").to_uppercase());
+            }
+        }
+    }
+    names
+}
+
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .filter(|word| word.starts_with("SECKILL_") && *word != "SECKILL_")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The pages for people: those at the root and those in `docs`.
+fn pages() -> Vec<Page> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs"] {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder of the project").flatten() {
+            let path = Path::new(folder).join(entry.file_name());
+            if path.extension().is_some_and(|kind| kind == "md") {
+                pages.push(Page { text: read(&path.to_string_lossy()), path });
+            }
+        }
+    }
+    let has = |name: &str| pages.iter().any(|page| page.path == Path::new(name));
+    for name in ["README.md", "CHANGELOG.md", "docs/architecture.md", "docs/decisions.md"] {
+        assert!(has(name), "{name} is missing");
+    }
+    pages
+}
+
+/// The targets of `[words](target)` and `![words](target)`, outside code.
+fn links(text: &str) -> Vec<&str> {
+    let prose = parts(text).into_iter().filter(|part| !part.is_code);
+    prose
+        .flat_map(|part| part.line.split("](").skip(1))
+        .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+        .collect()
+}
+
+/// The names by which headings are linked: lower case, spaces as hyphens, no other signs.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = parts(text).into_iter().filter(|part| !part.is_code && part.line.starts_with('#'));
+    headings
+        .map(|part| {
+            let words = part.line.trim_start_matches('#').trim().to_lowercase();
+            let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+            kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+        })
+        .collect()
+}
+
+/// The lines between fences.
+fn code_blocks(text: &str) -> Vec<&str> {
+    parts(text).into_iter().filter(|part| part.is_code).map(|part| part.line).collect()
+}
+
+/// What stands between backticks in prose. A span never goes over the end of a line.
+fn code_spans(text: &str) -> Vec<&str> {
+    let prose = parts(text).into_iter().filter(|part| !part.is_code);
+    prose.flat_map(|part| part.line.split('`').skip(1).step_by(2)).collect()
+}
+
+/// A line, and whether it stands between fences.
+struct Part<'a> {
+    line: &'a str,
+    is_code: bool,
+}
+
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut is_code = false;
+    let mut parts = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else {
+            parts.push(Part { line, is_code });
+        }
+    }
+    parts
+}

@@ -1,0 +1,272 @@
+//! The program as a process: killed, stopped, started wrongly, and judged by the load test.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use seckill::session::Role;
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use crate::support::{Client, Shop, eventually};
+
+/// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
+const PRESS_MAX: Duration = Duration::from_secs(30);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_seckill");
+
+/// The program with the settings of a shop and nothing of this terminal's.
+fn program(shop: &Shop, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("DATABASE_URL", shop.config.database_url.reveal())
+        .env("REDIS_URL", shop.config.redis_url.reveal())
+        .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
+        .env("SECKILL_SECRET", shop.config.secret.reveal())
+        .env("SECKILL_LOG_FILTER", "warn")
+        .env("SECKILL_DATA_DIR", "/nonexistent")
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+async fn run(shop: &Shop, arguments: &[&str]) -> (i32, String) {
+    told(&program(shop, arguments).output().await.expect("the program runs"))
+}
+
+fn told(output: &Output) -> (i32, String) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A free loopback port. Another process may take it, so a start may have to be tried again.
+fn free_addr() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").to_string()
+}
+
+/// Serves in a process of its own; returns when it answers.
+async fn serve(shop: &Shop, addr: &str) -> Child {
+    let child = program(shop, &["serve"]).env("SECKILL_HTTP_ADDR", addr).spawn().expect("started");
+    let stranger = Client::new(addr.parse().expect("an address"), None);
+    eventually("the service to answer", || async {
+        let request = stranger.request(reqwest::Method::GET, "/healthz");
+        request.send().await.ok().filter(|answer| answer.status().is_success()).map(drop)
+    })
+    .await;
+    child
+}
+
+/// One press of a buyer, tried again with the same key until it is answered for good.
+async fn press(client: Client, path: String, key: String) -> (Option<String>, u16) {
+    let mut first = None;
+    let until = tokio::time::Instant::now() + PRESS_MAX;
+    while tokio::time::Instant::now() < until {
+        let request = client.request(reqwest::Method::POST, &path).header("idempotency-key", &key);
+        let Ok(response) = request.send().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let status = response.status().as_u16();
+        let body: serde_json::Value = response.json().await.unwrap_or_default();
+        if status == 201 {
+            let id = body["id"].as_str().expect("an id").to_owned();
+            // What was once accepted stays that very order.
+            assert_eq!(*first.get_or_insert_with(|| id.clone()), id);
+            return (Some(id), status);
+        }
+        if body["retryable"] != true {
+            return (None, status);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (None, 0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice() {
+    let shop = Arc::new(Shop::new().await);
+    let maker = shop.start().await;
+    for strategy in
+        ["lock-redis", "lock-redis?store=redis", "mysql-atomic", "mysql-version", "redis-watch"]
+    {
+        let item = maker.make_item(json!({ "stock": 60 })).await;
+        let addr = free_addr();
+        let mut service = serve(&shop, &addr).await;
+        let path = crate::support::purchase_path(strategy, item);
+        let presses = (1..=150).map(|id| {
+            let token = maker.token(id, Role::Buyer);
+            let client = Client::new(addr.parse().expect("an address"), Some(token));
+            tokio::spawn(press(client, path.clone(), format!("key-{id}")))
+        });
+        let presses: Vec<_> = presses.collect();
+        // Somewhere in the middle: once a few are sold and many are not.
+        eventually("the first sales", || async {
+            (maker.audit(item).await["held"].as_i64() >= Some(5)).then_some(())
+        })
+        .await;
+        service.kill().await.expect("killed");
+        service.wait().await.expect("gone");
+        let _service = serve(&shop, &addr).await;
+        let ended = join_all(presses).await;
+        let ended: Vec<_> = ended.into_iter().map(|press| press.expect("no panic")).collect();
+        let accepted: Vec<&String> = ended.iter().filter_map(|(id, _)| id.as_ref()).collect();
+        let mut codes = BTreeMap::new();
+        for (_, status) in &ended {
+            *codes.entry(*status).or_insert(0) += 1;
+        }
+        let ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
+            .bind(item)
+            .fetch_all(&shop.pool)
+            .await
+            .expect("the ledger is read");
+        assert!(accepted.iter().all(|id| ledger.contains(id)), "{strategy}: lost an order");
+        assert_eq!(ledger.len(), 60, "{strategy}: {codes:?}");
+        assert_eq!(accepted.len(), 60, "{strategy}: an order that nobody was told of: {codes:?}");
+        eventually("a clean audit", || async {
+            (maker.audit(item).await["clean"] == true).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_polite_stop_exits_with_zero() {
+    let shop = Shop::new().await;
+    let mut service = serve(&shop, &free_addr()).await;
+    let pid = service.id().expect("running").to_string();
+    let sent = Command::new("kill").args(["-TERM", &pid]).status().await.expect("kill runs");
+    assert!(sent.success());
+    let ended = tokio::time::timeout(Duration::from_secs(12), service.wait()).await;
+    assert_eq!(ended.expect("within the bound").expect("ended").code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_wrong_start_is_explained_in_a_sentence() {
+    let shop = Shop::new().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = taken.local_addr().expect("an address").to_string();
+    let cases = [
+        (vec![("SECKILL_SECRET", "")], "SECKILL_SECRET is not set"),
+        (vec![("SECKILL_SECRET", "short")], "at least 32"),
+        (vec![("DATABASE_URL", "")], "DATABASE_URL is not set"),
+        (vec![("DATABASE_URL", "mysql://root@localhost")], "names no database"),
+        (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),
+        (vec![("SECKILL_HTTP_ADDR", addr.as_str())], "something else listens on"),
+        (vec![("SECKILL_HTTP_ADR", "x")], "SECKILL_HTTP_ADR is set, but there is no such setting"),
+        (vec![("SECKILL_LOCK_LEASE_MS", "100")], "lock.lease_ms"),
+        (vec![("SECKILL_MYSQL_POOL_MAX", "many")], "whole number"),
+    ];
+    for (variables, sentence) in cases {
+        let output =
+            program(&shop, &["serve"]).envs(variables.clone()).output().await.expect("runs");
+        let (code, text) = told(&output);
+        assert!(text.contains(sentence), "{variables:?}: {text}");
+        assert!(!text.contains("panicked"), "{variables:?}: {text}");
+        assert_eq!(code, 2, "{variables:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_audit_command_says_clean_broken_or_nothing_read() {
+    let (shop, instance) = Shop::open().await;
+    assert_eq!(run(&shop, &["audit"]).await.0, 2, "an audit of nothing proves nothing");
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("default", item).await.status, 201);
+    let (code, text) = run(&shop, &["audit", "--item", &item.to_string()]).await;
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("clean, 0 units oversold"), "{text}");
+    sqlx::query("DELETE FROM orders WHERE item_id = ?")
+        .bind(item)
+        .execute(&shop.pool)
+        .await
+        .expect("planted");
+    let (code, text) = run(&shop, &["audit"]).await;
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("I1 BROKEN"), "{text}");
+    assert_eq!(run(&shop, &["audit", "--item", "4711"]).await.0, 2);
+    let mut unreachable = program(&shop, &["audit"]);
+    unreachable.env("DATABASE_URL", "mysql://seckill:x@127.0.0.1:9/seckill");
+    assert_eq!(told(&unreachable.output().await.expect("runs")).0, 2);
+}
+
+#[tokio::test]
+async fn tokens_are_printed_one_a_line_and_work() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let (code, text) = run(&shop, &["token", "--user", "1..=3"]).await;
+    assert_eq!((code, text.lines().count()), (0, 3));
+    for token in text.lines() {
+        let buyer = instance.stranger().with_token(token);
+        assert_eq!(buyer.buy("default", item).await.status, 201);
+    }
+    let (_, admin) = run(&shop, &["token", "--user", "1", "--role", "admin"]).await;
+    let operator = instance.stranger().with_token(admin.trim());
+    assert_eq!(operator.get(&format!("/api/admin/items/{item}/audit")).await.status, 200);
+}
+
+/// The load test's program, which is built beside ours.
+fn loadtest() -> PathBuf {
+    let path = PathBuf::from(PROGRAM).with_file_name("loadtest");
+    assert!(path.is_file(), "build the whole workspace first: cargo test --workspace");
+    path
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_load_test_judges_two_instances() {
+    let shop = Shop::new().await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let urls = format!("http://{},http://{}", one.addr, two.addr);
+    let fire = async |strategy: &str, arbiter: &str, more: &[&str]| {
+        let output = Command::new(loadtest())
+            .args([
+                "run",
+                "--stock",
+                "50",
+                "--buyers",
+                "500",
+                "--requests",
+                "500",
+                "--concurrency",
+                "100",
+            ])
+            .args([
+                "--strategy",
+                strategy,
+                "--arbiter",
+                arbiter,
+                "--url",
+                &urls,
+                "--seckill",
+                PROGRAM,
+            ])
+            .args(more)
+            .env("DATABASE_URL", shop.config.database_url.reveal())
+            .env("SECKILL_SECRET", shop.config.secret.reveal())
+            .stdin(Stdio::null())
+            .output();
+        told(&output.await.expect("the load test runs"))
+    };
+    let all = "lock-redis,lock-redis?store=redis,mysql-atomic,mysql-version,redis-watch,mysql-naive,redis-naive";
+    let (code, text) = fire(all, "on", &[]).await;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = fire("lock-redis", "off", &[]).await;
+    assert_eq!(code, 0, "{text}");
+    for control in ["mysql-naive", "redis-naive"] {
+        let (code, text) = fire(control, "off", &[]).await;
+        assert_eq!(code, 1, "{control} was not caught: {text}");
+        let (code, text) = fire(control, "off", &["--expect-oversell"]).await;
+        assert_eq!(code, 0, "{control}: {text}");
+    }
+    let (code, text) = fire("mysql-atomic", "on", &["--expect-oversell"]).await;
+    assert_eq!(code, 1, "a control that is none must not pass: {text}");
+    one.stop().await;
+    two.stop().await;
+    assert_eq!(fire("lock-redis", "on", &[]).await.0, 2, "nobody answers");
+}
