@@ -59,7 +59,8 @@ fn every_relative_link_leads_somewhere() {
 
 #[test]
 fn every_file_that_is_named_exists() {
-    let folders = ["src/", "tests/", "scripts/", "docs/", "migrations/", "loadtest/", "static/", "deploy/"];
+    let folders =
+        ["src/", "tests/", "scripts/", "docs/", "migrations/", "loadtest/", "static/", "deploy/"];
     let mut count = 0;
     for page in pages() {
         for span in code_spans(&page.text) {
@@ -88,7 +89,10 @@ fn every_make_command_exists() {
             named.insert(target.to_owned());
         }
     }
-    assert!(named.contains("run") && named.contains("test"), "the two commands are not there: {named:?}");
+    assert!(
+        named.contains("run") && named.contains("test"),
+        "the two commands are not there: {named:?}"
+    );
 }
 
 /// The target of a line such as `$ NAME=value make run  # comment`.
@@ -120,7 +124,9 @@ fn settings() -> BTreeSet<String> {
     for (key, value) in &defaults {
         match value.as_table() {
             Some(section) => {
-                names.extend(section.keys().map(|inner| format!("SECKILL_{key}_{inner}").to_uppercase()));
+                names.extend(
+                    section.keys().map(|inner| format!("SECKILL_{key}_{inner}").to_uppercase()),
+                );
             }
             None => {
                 names.insert(format!("SECKILL_{key}").to_uppercase());
@@ -172,11 +178,13 @@ fn links(text: &str) -> Vec<&str> {
 
 /// The names by which headings are linked: lower case, spaces as hyphens, no other signs.
 fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = parts(text).into_iter().filter(|part| !part.is_code && part.line.starts_with('#'));
+    let headings =
+        parts(text).into_iter().filter(|part| !part.is_code && part.line.starts_with('#'));
     headings
         .map(|part| {
             let words = part.line.trim_start_matches('#').trim().to_lowercase();
-            let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+            let kept =
+                words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
             kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
         })
         .collect()

@@ -4,6 +4,8 @@
 
 mod support;
 
+mod commit;
+mod http;
 mod ledger;
 mod lock;
 mod process;

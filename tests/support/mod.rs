@@ -11,7 +11,7 @@ use seckill::dev::Servers;
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
-pub use instance::{Instance, Shop};
+pub use instance::{Instance, Shop, item_body};
 
 /// The servers of this run. They end with the process.
 ///

@@ -1,0 +1,216 @@
+//! The connection dies at COMMIT: nobody is told a lie.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use seckill::config::Secret;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{Instance, Shop, eventually, servers};
+
+/// COM_QUERY with the text that ends a transaction, as it stands on the wire.
+const COMMIT: &[u8] = b"\x03COMMIT";
+
+/// What the link does.
+const WORKS: u8 = 0;
+/// Passes the next COMMIT on, waits for its answer, and breaks instead of passing that back.
+const LOSES_ANSWER: u8 = 1;
+/// Breaks instead of passing the next COMMIT on.
+const LOSES_COMMIT: u8 = 2;
+/// As LOSES_ANSWER, and then refuses every connection.
+const LOSES_ANSWER_AND_REFUSES: u8 = 3;
+/// Breaks every connection.
+const REFUSES: u8 = 4;
+
+/// A link to the database that can break at COMMIT.
+struct Link {
+    port: u16,
+    mode: Arc<AtomicU8>,
+    cuts: Arc<AtomicUsize>,
+}
+
+impl Link {
+    async fn start(server_port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (mode, cuts) = (Arc::new(AtomicU8::new(WORKS)), Arc::new(AtomicUsize::new(0)));
+        let (shared_mode, shared_cuts) = (Arc::clone(&mode), Arc::clone(&cuts));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (mode, cuts) = (Arc::clone(&shared_mode), Arc::clone(&shared_cuts));
+                tokio::spawn(async move {
+                    if mode.load(Ordering::SeqCst) != REFUSES
+                        && let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await
+                    {
+                        pass(client, server, mode, cuts).await;
+                    }
+                });
+            }
+        });
+        Self { port, mode, cuts }
+    }
+
+    fn set(&self, mode: u8) {
+        self.mode.store(mode, Ordering::SeqCst);
+    }
+
+    /// How often it broke at a COMMIT: proof that the fault bit.
+    fn cuts(&self) -> usize {
+        self.cuts.load(Ordering::SeqCst)
+    }
+}
+
+async fn pass(client: TcpStream, server: TcpStream, mode: Arc<AtomicU8>, cuts: Arc<AtomicUsize>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let mut request = vec![0; 65_536];
+    let mut answer = vec![0; 65_536];
+    loop {
+        tokio::select! {
+            read = from_client.read(&mut request) => {
+                let Some(bytes) = some(read, &request) else { return };
+                let commits = bytes.windows(COMMIT.len()).any(|window| window == COMMIT);
+                match mode.load(Ordering::SeqCst) {
+                    REFUSES => return,
+                    LOSES_COMMIT if commits => {
+                        mode.store(WORKS, Ordering::SeqCst);
+                        cuts.fetch_add(1, Ordering::SeqCst);
+                        return;
+                    }
+                    now @ (LOSES_ANSWER | LOSES_ANSWER_AND_REFUSES) if commits => {
+                        lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
+                        let next = if now == LOSES_ANSWER { WORKS } else { REFUSES };
+                        mode.store(next, Ordering::SeqCst);
+                        cuts.fetch_add(1, Ordering::SeqCst);
+                        return;
+                    }
+                    _ => if to_server.write_all(bytes).await.is_err() { return },
+                }
+            }
+            read = from_server.read(&mut answer) => {
+                let Some(bytes) = some(read, &answer) else { return };
+                if to_client.write_all(bytes).await.is_err() { return }
+            }
+        }
+    }
+}
+
+fn some(read: std::io::Result<usize>, buffer: &[u8]) -> Option<&[u8]> {
+    read.ok().filter(|count| *count > 0).map(|count| &buffer[..count])
+}
+
+async fn lose_answer(
+    to_server: &mut (impl AsyncWrite + Unpin),
+    commit: &[u8],
+    from_server: &mut (impl AsyncRead + Unpin),
+    answer: &mut [u8],
+) {
+    if to_server.write_all(commit).await.is_ok() {
+        // The answer is there: it is committed. Nobody will hear of it.
+        let _ = from_server.read(answer).await;
+    }
+}
+
+/// A shop whose instance reaches the ledger through a link, and an instance beside it.
+async fn linked_shop() -> (Link, Instance, Instance) {
+    let mysql = &servers().await.mysql;
+    let link = Link::start(mysql.port()).await;
+    let mut shop = Shop::new().await;
+    let beside = shop.start().await;
+    let database = shop.config.database_url.reveal();
+    let database =
+        database.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name");
+    let url = mysql
+        .tcp_url_of(database)
+        .replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
+    shop.config.database_url = Secret::new(url);
+    // The link is for the purchase alone: no job may be the one that commits.
+    shop.config.job.expire_period_ms = 3_600_000;
+    shop.config.job.reconcile_period_ms = 3_600_000;
+    shop.config.session.revocation_period_ms = 3_600_000;
+    let linked = shop.start().await;
+    (link, linked, beside)
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_found_in_the_ledger() {
+    let (link, linked, beside) = linked_shop().await;
+    for strategy in ["mysql-atomic", "lock-redis", "mysql-version", "redis-watch"] {
+        let item = beside.make_item(json!({ "stock": 2 })).await;
+        link.set(LOSES_ANSWER);
+        let cuts = link.cuts();
+        let answer = linked.buyer(1).buy(strategy, item).await;
+        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
+        assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
+        let audit = beside.audit(item).await;
+        assert_eq!(
+            (&audit["held"], &audit["clean"]),
+            (&json!(1), &json!(true)),
+            "{strategy}: {audit}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_never_arrived_is_done_again() {
+    let (link, linked, beside) = linked_shop().await;
+    for strategy in ["mysql-atomic", "lock-redis", "mysql-version", "redis-watch"] {
+        let item = beside.make_item(json!({ "stock": 2 })).await;
+        link.set(LOSES_COMMIT);
+        let cuts = link.cuts();
+        let answer = linked.buyer(1).buy(strategy, item).await;
+        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
+        assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
+        let audit = beside.audit(item).await;
+        assert_eq!(
+            (&audit["held"], &audit["clean"]),
+            (&json!(1), &json!(true)),
+            "{strategy}: {audit}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tells_later() {
+    let (link, linked, beside) = linked_shop().await;
+    let item = beside.make_item(json!({ "stock": 2 })).await;
+    link.set(LOSES_ANSWER_AND_REFUSES);
+    let answer = linked.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
+    assert_eq!(link.cuts(), 1, "the fault did not bite");
+    assert_eq!(answer.brief(), (504, "outcome_unknown"), "{}", answer.text);
+    // While the ledger is away: nothing is accepted, and it is said that nothing changed.
+    let away = linked.buyer(2).buy("mysql-atomic", item).await;
+    assert_eq!(away.brief(), (503, "dependency_unavailable"), "{}", away.text);
+    assert_eq!(away.json["outcome"], "none");
+    link.set(WORKS);
+    let told = eventually("the ledger to be back", || async {
+        let answer = linked.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
+        (answer.status == 201).then_some(answer)
+    });
+    assert_eq!(told.await.headers["idempotency-replayed"], "true");
+    let audit = beside.audit(item).await;
+    assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+}
+
+#[tokio::test]
+async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
+    let (link, linked, beside) = linked_shop().await;
+    let item = beside.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
+    for (step, mode) in [("cancellation", LOSES_ANSWER), ("payment", LOSES_COMMIT)] {
+        let order = beside.buyer(1).buy("mysql-atomic", item).await;
+        let id = order.json["id"].as_str().expect("an id").to_owned();
+        link.set(mode);
+        let cuts = link.cuts();
+        let answer = linked.buyer(1).post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
+        assert_eq!(answer.status, 200, "{step}: {}", answer.text);
+    }
+    let audit = beside.audit(item).await;
+    assert_eq!(
+        (&audit["sold"], &audit["held"], &audit["clean"]),
+        (&json!(1), &json!(0), &json!(true)),
+        "{audit}"
+    );
+}

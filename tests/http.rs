@@ -1,0 +1,98 @@
+//! The HTTP contract: routes, status codes and events, as a client sees them.
+
+mod events;
+mod items;
+mod operator;
+mod order_events;
+mod orders;
+mod outages;
+mod sessions;
+mod sign_in;
+mod stock_events;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::support::{Answer, Instance};
+
+/// How long anything may take that is not a promise in seconds: generous, since a test machine may
+/// be busy with other things.
+pub const BOUND: Duration = Duration::from_secs(20);
+/// What the contract calls "within a second", with room for a busy machine.
+pub const SOON: Duration = Duration::from_secs(4);
+/// The pause between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks again and again until `look` answers `Ok`, and fails with its last `Err` once `bound` is
+/// over.
+pub async fn eventually<T, E, F>(bound: Duration, mut look: impl FnMut() -> F) -> T
+where
+    E: Debug,
+    F: Future<Output = Result<T, E>>,
+{
+    let started = Instant::now();
+    loop {
+        match look().await {
+            Ok(seen) => return seen,
+            Err(not_yet) => {
+                assert!(started.elapsed() < bound, "not within {bound:?}, but {not_yet:?}");
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// `Ok` when `holds`, to be told by [`eventually`] what is seen instead when it does not.
+pub fn when<T: Debug>(holds: bool, seen: T) -> Result<T, T> {
+    if holds { Ok(seen) } else { Err(seen) }
+}
+
+/// Asserts that an answer is a whole problem with this status and code.
+#[track_caller]
+pub fn assert_problem(answer: &Answer, (status, code): (u16, &str), what: &str) {
+    assert_eq!(answer.brief(), (status, code), "{what}: {}", answer.text);
+    assert_eq!(answer.headers["content-type"], "application/problem+json", "{what}");
+    let body = &answer.json;
+    assert_eq!(body["type"], format!("/problems/{code}"), "{what}");
+    assert_eq!(body["status"], status, "{what}");
+    for field in ["title", "detail"] {
+        assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: no {field}");
+    }
+    let outcome = body["outcome"].as_str().unwrap_or_default();
+    assert!(["none", "unknown"].contains(&outcome), "{what}: outcome {outcome:?}");
+    assert!(body["retryable"].is_boolean(), "{what}: no retryable");
+    let request_id = body["request_id"].as_str().expect("a request id");
+    assert_eq!(answer.headers["x-request-id"], request_id, "{what}");
+}
+
+/// The problem without what differs from request to request.
+pub fn apart_from_the_request_id(answer: &Answer) -> Value {
+    let mut body = answer.json.clone();
+    body.as_object_mut().expect("a problem").remove("request_id");
+    body
+}
+
+/// Asserts that every invariant of the item holds, its Redis counter too once traffic is quiet.
+pub async fn assert_clean(instance: &Instance, item: i64) -> Value {
+    eventually(BOUND, || async {
+        let audit = instance.audit(item).await;
+        when(audit["clean"] == true, audit)
+    })
+    .await
+}
+
+/// Units left of an item, as everyone sees them.
+pub async fn available(instance: &Instance, item: i64) -> i64 {
+    let answer = instance.stranger().get(&format!("/api/items/{item}")).await;
+    answer.json["available"].as_i64().unwrap_or_else(|| panic!("no stock: {}", answer.text))
+}
+
+/// The id of the order in an answer.
+#[track_caller]
+pub fn order_id(answer: &Answer) -> String {
+    assert!((200..300).contains(&answer.status), "no order: {} {}", answer.status, answer.text);
+    answer.json["id"].as_str().expect("an order").to_owned()
+}

@@ -1,0 +1,278 @@
+//! Items: what the operator edits, and when every instance goes by it.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+
+use super::{SOON, assert_clean, assert_problem, available, eventually, order_id, when};
+use crate::support::{Answer, Client, Instance, Shop, item_body};
+
+async fn find(instance: &Instance, item: i64) -> Value {
+    instance.stranger().get(&format!("/api/items/{item}")).await.json
+}
+
+async fn edit(instance: &Instance, item: i64, changes: Value) -> Answer {
+    instance.admin().patch(&format!("/api/admin/items/{item}"), &changes).await
+}
+
+async fn edit_if(instance: &Instance, item: i64, tag: &str, changes: Value) -> Answer {
+    let request = instance.admin().request(Method::PATCH, &format!("/api/admin/items/{item}"));
+    Client::send(request.header("if-match", tag).json(&changes)).await
+}
+
+/// Buys until the answer is as wanted: how long an instance may still go by what was before.
+async fn buy_until(instance: &Instance, item: i64, wanted: (u16, &str)) -> Answer {
+    let buyer = instance.buyer(1);
+    eventually(SOON, || async {
+        let answer = buyer.buy("default", item).await;
+        let fits = answer.brief() == wanted;
+        when(fits, answer).map_err(|answer| answer.text)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_item_reads_back_as_it_was_created() {
+    let (_shop, instance) = Shop::open().await;
+    let body = item_body(json!({
+        "name": "  Lamp ’24 — <b>bright</b>  ",
+        "description": "Two\nlines",
+        "image_url": "/img/lamp.svg",
+        "starts_at": "2026-11-11T12:00:00+01:00",
+        "ends_at": "2036-11-11T11:00:00.5Z",
+        "per_buyer_limit": 3,
+        "hold_seconds": 60,
+        "strategy": "redis-watch",
+        "kind": "shop",
+    }));
+    let made = instance.admin().post("/api/admin/items", &body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    for (field, expected) in [
+        ("name", json!("Lamp ’24 — <b>bright</b>")),
+        ("description", json!("Two\nlines")),
+        ("image_url", json!("/img/lamp.svg")),
+        ("price_cents", json!(250)),
+        ("total", json!(10)),
+        ("available", json!(10)),
+        ("starts_at", json!("2026-11-11T11:00:00Z")),
+        ("ends_at", json!("2036-11-11T11:00:00.5Z")),
+        ("per_buyer_limit", json!(3)),
+        ("hold_seconds", json!(60)),
+        ("strategy", json!("redis-watch")),
+        ("kind", json!("shop")),
+        ("arbiter", json!("on")),
+        ("paused", json!(false)),
+    ] {
+        assert_eq!(made.json[field], expected, "{field}");
+    }
+    let id = made.json["id"].as_i64().expect("an id");
+    let mut found = find(&instance, id).await;
+    found["server_time"] = made.json["server_time"].clone();
+    assert_eq!(found, made.json);
+    // What is left out has the documented default.
+    let plain = find(&instance, instance.make_item(json!({})).await).await;
+    for (field, expected) in [
+        ("description", json!("")),
+        ("image_url", Value::Null),
+        ("per_buyer_limit", json!(1)),
+        ("hold_seconds", json!(300)),
+        ("strategy", json!("lock-redis")),
+        ("kind", json!("lab")),
+    ] {
+        assert_eq!(plain[field], expected, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_shows_the_shop_and_not_the_lab() {
+    let (_shop, instance) = Shop::open().await;
+    let lab = instance.make_item(json!({})).await;
+    let later =
+        instance.make_item(json!({ "kind": "shop", "ends_at": "2036-01-02T00:00:00Z" })).await;
+    let sooner =
+        instance.make_item(json!({ "kind": "shop", "ends_at": "2036-01-01T00:00:00Z" })).await;
+    let listed = instance.stranger().get("/api/items").await;
+    assert_eq!(listed.status, 200);
+    assert!(listed.json["server_time"].is_string());
+    let ids: Vec<_> = listed.json["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|item| item["id"].as_i64())
+        .collect();
+    assert_eq!(ids, [Some(sooner), Some(later)]);
+    // A lab item is not hidden from who knows it.
+    assert_eq!(find(&instance, lab).await["kind"], "lab");
+}
+
+#[tokio::test]
+async fn the_state_follows_the_clock_and_the_stock() {
+    let (_shop, instance) = Shop::open().await;
+    let now = OffsetDateTime::now_utc().replace_nanosecond(0).expect("a whole second");
+    let at = |hours: i64| seckill::http::problem::rfc3339(now + Duration::hours(hours));
+    let window = json!({ "starts_at": at(1), "ends_at": at(3), "stock": 1 });
+    let item = instance.make_item(window).await;
+    assert_eq!(find(&instance, item).await["state"], "upcoming");
+    let early = instance.buyer(1).buy("default", item).await;
+    assert_problem(&early, (409, "sale_not_started"), "before the start");
+    assert!(
+        early.json["server_time"].is_string() && early.json["starts_at"] == at(1),
+        "{}",
+        early.text
+    );
+    // A second beyond, since the clock that the window was made from is a moment behind.
+    instance.clock.shift(Duration::HOUR + Duration::SECOND);
+    assert_eq!(find(&instance, item).await["state"], "open");
+    let order = order_id(&buy_until(&instance, item, (201, "")).await);
+    assert_eq!(find(&instance, item).await["state"], "sold_out");
+    assert_problem(
+        &instance.buyer(2).buy("default", item).await,
+        (409, "sold_out"),
+        "the second buyer",
+    );
+    let paid = instance.buyer(1).post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+    instance.clock.shift(Duration::HOUR * 2);
+    assert_eq!(find(&instance, item).await["state"], "ended");
+    assert_problem(
+        &instance.buyer(3).buy("default", item).await,
+        (409, "sale_ended"),
+        "after the end",
+    );
+    // Paying and looking are still possible after the end.
+    assert_eq!(instance.buyer(1).get(&format!("/api/orders/{order}")).await.json["status"], "paid");
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_pause_and_a_new_schedule_reach_every_instance() {
+    let shop = Shop::new().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here.make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000 })).await;
+    buy_until(&there, item, (201, "")).await;
+    assert_eq!(edit(&here, item, json!({ "paused": true })).await.json["paused"], true);
+    for instance in [&here, &there] {
+        let refused = buy_until(instance, item, (409, "sale_paused")).await;
+        assert_problem(&refused, (409, "sale_paused"), "a paused sale");
+        // Once it is known it stays known.
+        assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.brief(), (409, "sale_paused"));
+    }
+    edit(&here, item, json!({ "paused": false })).await;
+    buy_until(&there, item, (201, "")).await;
+    let now = OffsetDateTime::now_utc();
+    let later = seckill::http::problem::rfc3339(now + Duration::HOUR);
+    edit(&here, item, json!({ "starts_at": later })).await;
+    buy_until(&there, item, (409, "sale_not_started")).await;
+    let earlier = seckill::http::problem::rfc3339(now - Duration::HOUR);
+    let just_now = seckill::http::problem::rfc3339(now - Duration::MINUTE);
+    edit(&here, item, json!({ "starts_at": earlier, "ends_at": just_now })).await;
+    buy_until(&there, item, (409, "sale_ended")).await;
+    assert_clean(&here, item).await;
+}
+
+#[tokio::test]
+async fn a_restock_reopens_a_sold_out_item_everywhere() {
+    let shop = Shop::new().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    for strategy in ["lock-redis", "redis-watch"] {
+        let item =
+            here.make_item(json!({ "stock": 1, "per_buyer_limit": 9, "strategy": strategy })).await;
+        assert_eq!(here.buyer(1).buy("default", item).await.status, 201);
+        for instance in [&here, &there] {
+            assert_problem(
+                &instance.buyer(2).buy("default", item).await,
+                (409, "sold_out"),
+                strategy,
+            );
+        }
+        let edited = edit(&here, item, json!({ "stock_delta": 4 })).await;
+        assert_eq!((&edited.json["total"], &edited.json["available"]), (&json!(5), &json!(4)));
+        for instance in [&there, &here] {
+            buy_until(instance, item, (201, "")).await;
+        }
+        assert_eq!(assert_clean(&here, item).await["held"], 3, "{strategy}");
+    }
+}
+
+#[tokio::test]
+async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
+    let shop = Shop::new().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here
+        .make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000, "kind": "shop" }))
+        .await;
+    for strategy in ["mysql-atomic", "redis-watch", "mysql-version", "lock-redis"] {
+        let edited = edit(&here, item, json!({ "strategy": strategy })).await;
+        assert_eq!((edited.status, edited.json["strategy"].as_str()), (200, Some(strategy)));
+        for instance in [&here, &there] {
+            let buyer = instance.buyer(1);
+            eventually(SOON, || async {
+                let bought = buyer.buy("default", item).await;
+                when(bought.status == 201 && bought.json["strategy"] == strategy, bought.text)
+            })
+            .await;
+        }
+    }
+    let unsafe_one = edit(&here, item, json!({ "strategy": "mysql-naive" })).await;
+    assert_problem(&unsafe_one, (403, "unsafe_strategy"), "a control on a shop item");
+    assert_clean(&here, item).await;
+}
+
+#[tokio::test]
+async fn an_edit_is_refused_when_somebody_else_was_quicker() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let path = format!("/api/items/{item}");
+    let tag = |answer: &Answer| answer.headers["etag"].to_str().expect("text").to_owned();
+    let seen = tag(&instance.stranger().get(&path).await);
+    assert!(seen.starts_with('"') && seen.ends_with('"'), "{seen}");
+    assert_eq!(tag(&instance.stranger().get(&path).await), seen, "reading changes no tag");
+    let edited = edit_if(&instance, item, &seen, json!({ "paused": true })).await;
+    assert_eq!(edited.status, 200, "{}", edited.text);
+    let now = tag(&instance.stranger().get(&path).await);
+    assert_eq!(tag(&edited), now);
+    assert_ne!(now, seen);
+    for stale in [seen.as_str(), "\"999\"", "\"\"", "nonsense", "\"-1\""] {
+        let refused =
+            edit_if(&instance, item, stale, json!({ "paused": false, "stock_delta": 5 })).await;
+        assert_problem(&refused, (412, "precondition_failed"), stale);
+    }
+    let found = find(&instance, item).await;
+    assert_eq!((&found["paused"], &found["total"]), (&json!(true), &json!(10)));
+    assert_eq!(edit_if(&instance, item, "*", json!({ "paused": false })).await.status, 200);
+    assert_eq!(edit(&instance, item, json!({ "paused": true })).await.status, 200);
+    // Of many who saw the same only one gets through.
+    let seen = tag(&instance.stranger().get(&path).await);
+    let edits = (0..8).map(|_| edit_if(&instance, item, &seen, json!({ "stock_delta": 1 })));
+    let answers = futures::future::join_all(edits).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(available(&instance, item).await, 11);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn stock_that_is_sold_cannot_be_taken_out() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 4 })).await;
+    let path = format!("/api/seckill/redis-watch/{item}");
+    order_id(&instance.buyer(1).post(&path, &json!({ "quantity": 4 })).await);
+    let before = find(&instance, item).await;
+    for delta in [json!(-7), json!(-1_000_000_000), json!(999_999_991)] {
+        // The rest of a refused edit is not made either.
+        let refused = edit(&instance, item, json!({ "paused": true, "stock_delta": delta })).await;
+        assert_problem(&refused, (422, "stock_below_sold"), "too many");
+    }
+    let mut after = find(&instance, item).await;
+    after["server_time"] = before["server_time"].clone();
+    assert_eq!(after, before);
+    let edited = edit(&instance, item, json!({ "stock_delta": -6 })).await;
+    assert_eq!((&edited.json["total"], &edited.json["available"]), (&json!(4), &json!(0)));
+    assert_eq!(edited.json["state"], "sold_out");
+    assert_problem(
+        &instance.buyer(2).buy("redis-watch", item).await,
+        (409, "sold_out"),
+        "all taken out",
+    );
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["total"], &audit["redis_available"]), (&json!(4), &json!(0)));
+}

@@ -1,0 +1,106 @@
+//! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
+
+use seckill::session::Role;
+use serde_json::json;
+
+use super::{BOUND, assert_problem, eventually, when};
+use crate::support::Shop;
+
+const JOBS: [&str; 3] = ["expire", "reconcile", "revocations"];
+
+#[tokio::test]
+async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 200).await;
+    let instance = shop.start().await;
+    let stranger = instance.stranger();
+    let alive = stranger.get("/healthz").await;
+    assert_eq!((alive.status, &alive.json["status"]), (200, &json!("alive")));
+    let ready = eventually(BOUND, || async {
+        let ready = stranger.get("/readyz").await;
+        when(JOBS.iter().all(|job| ready.json["jobs"][job]["ok"] == true), ready)
+    })
+    .await;
+    assert_eq!((ready.status, &ready.json["status"]), (200, &json!("ready")));
+    assert_eq!(ready.json["dependencies"], json!({ "mysql": "ok", "redis": "ok" }));
+    for job in JOBS {
+        for field in ["said", "ended_at"] {
+            assert!(ready.json["jobs"][job][field].is_string(), "{job} has no {field}");
+        }
+    }
+}
+
+/// The value of the one metric that has this name and these labels.
+fn value(metrics: &str, series: &str) -> Option<f64> {
+    let line = metrics
+        .lines()
+        .find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[tokio::test]
+async fn purchases_and_refusals_are_counted() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    // This strategy has no gate of its own that counts buyers: the arbiter refuses.
+    assert_problem(
+        &instance.buyer(1).buy("mysql-atomic", item).await,
+        (409, "limit_reached"),
+        "again",
+    );
+    assert_eq!(instance.buyer(1).buy("no-such-strategy", item).await.status, 404);
+    let answer = instance.stranger().get("/metrics").await;
+    let kind = answer.headers["content-type"].to_str().expect("text");
+    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+    assert!(answer.text.ends_with("# EOF\n"));
+    for (series, expected) in [
+        (r#"seckill_purchases_total{strategy="mysql-atomic",outcome="sold"}"#, 1.0),
+        (r#"seckill_purchases_total{strategy="mysql-atomic",outcome="limit_reached"}"#, 1.0),
+        (r#"seckill_arbiter_refusals_total{strategy="mysql-atomic"}"#, 1.0),
+        (r#"seckill_purchase_seconds_count{strategy="mysql-atomic"}"#, 2.0),
+        (r#"seckill_http_requests_total{method="POST",status="404"}"#, 1.0),
+        (r#"seckill_purchases_in_flight"#, 0.0),
+        (r#"seckill_live_streams"#, 0.0),
+    ] {
+        assert_eq!(value(&answer.text, series), Some(expected), "{series} in\n{}", answer.text);
+    }
+    // A client cannot make new series.
+    assert!(!answer.text.contains("no-such-strategy"));
+}
+
+#[tokio::test]
+async fn secrets_do_not_show() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let token = instance.token(1, Role::Buyer);
+    let buyer = instance.stranger().with_token(&token);
+    buyer.buy_with_key("default", item, "a-key-of-a-buyer").await;
+    let credentials = json!({ "username": "somebody", "password": "planted password" });
+    buyer.post("/api/users", &credentials).await;
+    let database_url = shop.config.database_url.reveal();
+    let redis_url = shop.config.redis_url.reveal();
+    let secrets = [
+        shop.config.secret.reveal(),
+        database_url,
+        redis_url,
+        &token,
+        "a-key-of-a-buyer",
+        "planted password",
+    ];
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/api/openapi.json",
+        "/api/items",
+        "/api/strategies",
+        "/api/locks",
+    ] {
+        let answer = instance.stranger().get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        for secret in secrets {
+            assert!(!answer.text.contains(secret), "{path} shows {secret:?}");
+        }
+    }
+    assert!(!format!("{:?}", shop.config).contains(shop.config.secret.reveal()));
+}

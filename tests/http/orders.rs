@@ -1,0 +1,269 @@
+//! What happens to an order after the purchase: paid, cancelled, expired, paid late.
+
+use serde_json::{Value, json};
+use time::Duration;
+
+use super::{BOUND, assert_clean, assert_problem, available, eventually, order_id, when};
+use crate::support::{Answer, Client, Instance, Shop};
+
+async fn step(client: &Client, order: &str, step: &str) -> Answer {
+    client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
+}
+
+/// Waits until the order stands there.
+async fn wait_for(client: &Client, order: &str, status: &str) -> Value {
+    let path = format!("/api/orders/{order}");
+    eventually(BOUND, || async {
+        let seen = client.get(&path).await.json;
+        when(seen["status"] == status, seen)
+    })
+    .await
+}
+
+/// Moves the clock beyond the hold of orders placed until now.
+fn let_the_holds_run_out(instance: &Instance) {
+    instance.clock.shift(Duration::seconds(301));
+}
+
+#[tokio::test]
+async fn paying_twice_is_paying_once() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let bought = buyer.buy("default", item).await;
+    let order = order_id(&bought);
+    assert_eq!(bought.json["status"], "pending");
+    assert_eq!(bought.headers["location"], format!("/api/orders/{order}"));
+    let first = step(&buyer, &order, "payment").await;
+    assert_eq!(
+        (first.status, first.json["status"].as_str()),
+        (200, Some("paid")),
+        "{}",
+        first.text
+    );
+    assert!(first.json["paid_at"].is_string());
+    let second = step(&buyer, &order, "payment").await;
+    assert_eq!((second.status, &second.json), (200, &first.json));
+    assert_eq!(buyer.get(&format!("/api/orders/{order}")).await.json, first.json);
+    // A cancellation comes too late.
+    let late = step(&buyer, &order, "cancellation").await;
+    assert_problem(&late, (409, "order_state_conflict"), "cancel a paid order");
+    assert_eq!(late.json["order_status"], "paid");
+    // And a paid order does not expire.
+    let_the_holds_run_out(&instance);
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(9)));
+}
+
+#[tokio::test]
+async fn cancelling_twice_gives_back_once() {
+    let (_shop, instance) = Shop::open().await;
+    for strategy in ["lock-redis", "redis-watch", "mysql-atomic"] {
+        let item = instance.make_item(json!({ "per_buyer_limit": 3 })).await;
+        let buyer = instance.buyer(1);
+        let path = format!("/api/seckill/{strategy}/{item}");
+        let order = order_id(&buyer.post(&path, &json!({ "quantity": 3 })).await);
+        assert_eq!(available(&instance, item).await, 7);
+        let first = step(&buyer, &order, "cancellation").await;
+        assert_eq!((first.status, first.json["status"].as_str()), (200, Some("cancelled")));
+        let second = step(&buyer, &order, "cancellation").await;
+        assert_eq!((second.status, &second.json), (200, &first.json));
+        assert_eq!(available(&instance, item).await, 10);
+        let paid = step(&buyer, &order, "payment").await;
+        assert_problem(&paid, (409, "order_state_conflict"), "pay a cancelled order");
+        assert_clean(&instance, item).await;
+        // The limit is free again.
+        let again = buyer.post(&path, &json!({ "quantity": 3 })).await;
+        assert_eq!(again.status, 201, "{strategy}: {}", again.text);
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn an_unpaid_order_expires_and_gives_back_once() {
+    let shop = Shop::new().await;
+    // Both sweep: a unit must not come back twice.
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here.make_item(json!({ "per_buyer_limit": 2, "hold_seconds": 300 })).await;
+    let buyers: Vec<_> = (1..=4).map(|id| here.buyer(id)).collect();
+    let mut orders = Vec::new();
+    for buyer in &buyers {
+        orders.push(order_id(&buyer.buy("lock-redis?store=redis", item).await));
+    }
+    here.clock.shift(Duration::seconds(299));
+    there.clock.shift(Duration::seconds(299));
+    assert_eq!(available(&here, item).await, 6);
+    here.clock.shift(Duration::seconds(2));
+    there.clock.shift(Duration::seconds(2));
+    for (buyer, order) in buyers.iter().zip(&orders) {
+        wait_for(buyer, order, "expired").await;
+        let cancelled = step(buyer, order, "cancellation").await;
+        assert_problem(&cancelled, (409, "order_state_conflict"), "cancel an expired order");
+    }
+    assert_eq!(available(&here, item).await, 10);
+    let audit = assert_clean(&here, item).await;
+    assert_eq!((&audit["held"], &audit["redis_available"]), (&json!(0), &json!(10)));
+}
+
+#[tokio::test]
+async fn a_late_payment_is_taken_while_stock_is_left() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let order = order_id(&buyer.buy("redis-watch", item).await);
+    let_the_holds_run_out(&instance);
+    wait_for(&buyer, &order, "expired").await;
+    assert_eq!(available(&instance, item).await, 10);
+    let paid = step(&buyer, &order, "payment").await;
+    assert_eq!((paid.status, paid.json["status"].as_str()), (200, Some("paid")), "{}", paid.text);
+    assert_eq!(available(&instance, item).await, 9);
+    assert_eq!(step(&buyer, &order, "payment").await.json, paid.json);
+    assert_eq!(available(&instance, item).await, 9);
+    // It counts against the limit again.
+    assert_problem(&buyer.buy("redis-watch", item).await, (409, "limit_reached"), "one more");
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_late_payment_is_refused_when_the_units_are_sold() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let (slow, quick) = (instance.buyer(1), instance.buyer(2));
+    let order = order_id(&slow.buy("default", item).await);
+    assert_problem(&quick.buy("default", item).await, (409, "sold_out"), "the only unit is held");
+    let_the_holds_run_out(&instance);
+    wait_for(&slow, &order, "expired").await;
+    eventually(BOUND, || async {
+        let bought = quick.buy("default", item).await;
+        when(bought.status == 201, bought.text)
+    })
+    .await;
+    for _ in 0..2 {
+        assert_problem(&step(&slow, &order, "payment").await, (409, "sold_out"), "a late payment");
+        assert_eq!(slow.get(&format!("/api/orders/{order}")).await.json["status"], "expired");
+    }
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["available"], &audit["held"]), (&json!(0), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_late_payment_is_refused_when_the_limit_was_used_since() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let order = order_id(&buyer.buy("mysql-version", item).await);
+    assert_problem(
+        &buyer.buy("mysql-version", item).await,
+        (409, "limit_reached"),
+        "a second order",
+    );
+    let_the_holds_run_out(&instance);
+    wait_for(&buyer, &order, "expired").await;
+    let second = order_id(&buyer.buy("mysql-version", item).await);
+    assert_problem(
+        &step(&buyer, &order, "payment").await,
+        (409, "limit_reached"),
+        "a late payment",
+    );
+    // Once the second is cancelled the first may be paid after all.
+    assert_eq!(step(&buyer, &second, "cancellation").await.status, 200);
+    let paid = step(&buyer, &order, "payment").await;
+    assert_eq!((paid.status, paid.json["status"].as_str()), (200, Some("paid")), "{}", paid.text);
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(9)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_payment_cancellation_and_expiry_wins() {
+    const ORDERS: i64 = 6;
+    const RACERS: usize = 50;
+    let shop = Shop::with(|config| config.job.expire_period_ms = 5).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here.make_item(json!({})).await;
+    let mut orders = Vec::new();
+    for id in 1..=ORDERS {
+        orders.push((id, order_id(&here.buyer(id).buy("mysql-atomic", item).await)));
+    }
+    let_the_holds_run_out(&here);
+    let_the_holds_run_out(&there);
+    let mut running = Vec::new();
+    for racer in 0..RACERS {
+        for (id, order) in orders.clone() {
+            let client = if racer % 4 < 2 { here.buyer(id) } else { there.buyer(id) };
+            let step_name = if racer % 2 == 0 { "payment" } else { "cancellation" };
+            // The racers of some orders come before the sweep, those of others after it.
+            let head_start = std::time::Duration::from_millis(id.unsigned_abs() * 3);
+            let race = async move {
+                tokio::time::sleep(head_start).await;
+                step(&client, &order, step_name).await
+            };
+            running.push((id, step_name, tokio::spawn(race)));
+        }
+    }
+    let mut winners: Vec<Vec<&str>> = vec![Vec::new(); usize::try_from(ORDERS).expect("few") + 1];
+    for (id, step_name, race) in running {
+        let answer = race.await.expect("no panic");
+        match answer.status {
+            200 => winners[usize::try_from(id).expect("few")].push(step_name),
+            _ => assert_problem(&answer, (409, "order_state_conflict"), step_name),
+        }
+    }
+    for id in 1..=ORDERS {
+        let listed = here.buyer(id).get("/api/orders").await.json;
+        let status = listed["orders"][0]["status"].as_str().expect("one order").to_owned();
+        let winner = match status.as_str() {
+            "paid" => "payment",
+            "cancelled" => "cancellation",
+            other => panic!("a payment came after every other step, and yet it is {other}"),
+        };
+        let won = &winners[usize::try_from(id).expect("few")];
+        assert!(!won.is_empty() && won.iter().all(|step| *step == winner), "{status}, but {won:?}");
+    }
+    assert_clean(&here, item).await;
+}
+
+#[tokio::test]
+async fn orders_are_listed_newest_first_page_by_page() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let mut bought = Vec::new();
+    for _ in 0..5 {
+        bought.push(order_id(&buyer.buy("mysql-atomic", item).await));
+    }
+    order_id(&instance.buyer(2).buy("mysql-atomic", item).await);
+    bought.reverse();
+    let (mut listed, mut pages, mut path) =
+        (Vec::new(), Vec::new(), "/api/orders?limit=2".to_owned());
+    loop {
+        let page = buyer.get(&path).await.json;
+        let orders = page["orders"].as_array().expect("a page");
+        pages.push(orders.len());
+        listed.extend(orders.iter().map(|order| order["id"].as_str().expect("an id").to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/orders?limit=2&before={next}");
+    }
+    assert_eq!((pages, listed), (vec![2, 2, 1], bought.clone()));
+    let whole = buyer.get("/api/orders").await.json;
+    assert_eq!((whole["orders"].as_array().map(Vec::len), &whole["next"]), (Some(5), &Value::Null));
+    // The last page is known as such even when it is full.
+    let full = buyer.get("/api/orders?limit=5").await.json;
+    assert_eq!((full["orders"].as_array().map(Vec::len), &full["next"]), (Some(5), &Value::Null));
+    let order = &whole["orders"][0];
+    for field in [
+        "id",
+        "item_id",
+        "user_id",
+        "quantity",
+        "amount_cents",
+        "status",
+        "strategy",
+        "created_at",
+        "expires_at",
+    ] {
+        assert!(!order[field].is_null(), "{field} is missing: {order}");
+    }
+    for field in ["fence", "paid_at"] {
+        assert!(order.get(field).is_some(), "{field} is missing: {order}");
+    }
+}

@@ -1,0 +1,158 @@
+//! Answers when a server that is needed is gone or slow: what changed is never a guess.
+
+use std::time::Duration;
+
+use seckill::config::Secret;
+use serde_json::json;
+
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::support::{Instance, Shop};
+
+/// Nothing listens there.
+const NOWHERE: &str = "127.0.0.1:1";
+
+/// An instance of the same shop that does not find one of its servers.
+async fn without(shop: &Shop, change: impl FnOnce(&mut seckill::config::Config)) -> Instance {
+    let mut config = shop.config.clone();
+    config.mysql.acquire_timeout_ms = 500;
+    config.redis.command_timeout_ms = 500;
+    change(&mut config);
+    Shop { config, pool: shop.pool.clone() }.start().await
+}
+
+#[tokio::test]
+async fn without_redis_what_does_not_need_it_still_sells() {
+    let (shop, whole) = Shop::open().await;
+    let item = whole.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let url = Secret::new(format!("redis://:planted-password@{NOWHERE}"));
+    let instance = without(&shop, |config| config.redis_url = url).await;
+    for strategy in ["redis-watch", "lock-redis", "lock-redis?store=redis"] {
+        let refused = instance.buyer(1).buy(strategy, item).await;
+        assert_problem(&refused, (503, "dependency_unavailable"), strategy);
+        assert_eq!(
+            (&refused.json["outcome"], &refused.json["retryable"]),
+            (&json!("none"), &json!(true))
+        );
+        assert!(refused.headers.contains_key("retry-after"));
+    }
+    let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    let paid = instance.buyer(1).post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json["dependencies"]["mysql"]), (200, &json!("ok")));
+    assert_ne!(ready.json["dependencies"]["redis"], "ok");
+    assert!(
+        !ready.text.contains("planted-password") && !ready.text.contains(NOWHERE),
+        "{}",
+        ready.text
+    );
+    assert_eq!(assert_clean(&whole, item).await["orders"], 1);
+}
+
+#[tokio::test]
+async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
+    let (shop, whole) = Shop::open().await;
+    let item = whole.make_item(json!({})).await;
+    let url = Secret::new(format!("mysql://root:planted-password@{NOWHERE}/nowhere"));
+    let instance = without(&shop, |config| config.database_url = url).await;
+    let buyer = instance.buyer(1);
+    let credentials = json!({ "username": "somebody", "password": "long enough" });
+    let order = "0190a0b0-0000-7000-8000-000000000000";
+    let mut answers = Vec::new();
+    for strategy in ["default", "mysql-atomic", "redis-watch"] {
+        answers.push((strategy, buyer.buy(strategy, item).await));
+    }
+    answers.push(("list", instance.stranger().get("/api/items").await));
+    answers.push(("item", instance.stranger().get(&format!("/api/items/{item}")).await));
+    answers.push(("orders", buyer.get("/api/orders").await));
+    answers.push(("pay", buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await));
+    answers.push(("sign in", instance.stranger().post("/api/session", &credentials).await));
+    answers.push(("sign up", instance.stranger().post("/api/users", &credentials).await));
+    for (what, answer) in &answers {
+        assert_problem(answer, (503, "dependency_unavailable"), what);
+        for leak in ["planted-password", NOWHERE, "SELECT", "sqlx", "pool"] {
+            assert!(!answer.text.contains(leak), "{what} shows {leak}: {}", answer.text);
+        }
+    }
+    for (what, answer) in &answers[..3] {
+        assert_eq!(answer.json["outcome"], "none", "{what}");
+    }
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json["dependencies"]["redis"]), (200, &json!("ok")));
+    assert_ne!(ready.json["dependencies"]["mysql"], "ok");
+    assert_eq!(assert_clean(&whole, item).await["orders"], 0);
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
+    let shop = Shop::with(|config| {
+        config.mysql.acquire_timeout_ms = 300;
+        config.purchase.deadline_ms = 600;
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let unknown = buyer.buy_with_key("mysql-atomic", item, "k1").await;
+    assert_problem(
+        &unknown,
+        (504, "outcome_unknown"),
+        "the row is locked for longer than the deadline",
+    );
+    assert_eq!(
+        (&unknown.json["outcome"], &unknown.json["retryable"]),
+        (&json!("unknown"), &json!(true))
+    );
+    // It still runs, so the same request is not started twice.
+    let again = buyer.buy_with_key("mysql-atomic", item, "k1").await;
+    assert_problem(&again, (409, "request_in_progress"), "the first still runs");
+    holder.rollback().await.expect("the row is free");
+    let told = eventually(BOUND, || async {
+        let told = buyer.buy_with_key("mysql-atomic", item, "k1").await;
+        when(told.status == 201, told).map_err(|told| told.text)
+    })
+    .await;
+    let order = order_id(&told);
+    let once_more = buyer.buy_with_key("mysql-atomic", item, "k1").await;
+    assert_eq!((once_more.status, order_id(&once_more)), (201, order));
+    assert_eq!(once_more.headers["idempotency-replayed"], "true");
+    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+}
+
+#[tokio::test]
+async fn a_purchase_outlives_its_client() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let impatient = tokio::time::timeout(
+        Duration::from_millis(300),
+        buyer.buy_with_key("lock-redis", item, "k1"),
+    );
+    assert!(impatient.await.is_err(), "the client has gone");
+    holder.rollback().await.expect("the row is free");
+    eventually(BOUND, || async {
+        let listed = instance.buyer(1).get("/api/orders").await.json;
+        when(listed["orders"].as_array().is_some_and(|orders| orders.len() == 1), listed)
+    })
+    .await;
+    let told = buyer.buy_with_key("lock-redis", item, "k1").await;
+    assert_eq!(
+        (told.status, told.headers.contains_key("idempotency-replayed")),
+        (201, true),
+        "{}",
+        told.text
+    );
+    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+}

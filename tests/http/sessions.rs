@@ -1,0 +1,180 @@
+//! Sessions: the cookie, other sites' pages, signing out, and the change of secrets.
+
+use reqwest::{Method, RequestBuilder};
+use seckill::config::Secret;
+use seckill::lifecycle::Ended;
+use seckill::session::Role;
+use serde_json::json;
+
+use super::{BOUND, assert_clean, assert_problem, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop};
+
+const PASSWORD: &str = "correct horse battery";
+
+/// Signs up and in; answers the session and the cookie as a browser sends it.
+async fn session(instance: &Instance, name: &str) -> (Answer, String) {
+    let stranger = instance.stranger();
+    let credentials = json!({ "username": name, "password": PASSWORD });
+    assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
+    let answer = stranger.post("/api/session", &credentials).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let cookie = answer.headers["set-cookie"].to_str().expect("text");
+    let pair = cookie.split(';').next().expect("a pair").to_owned();
+    (answer, pair)
+}
+
+fn purchase(instance: &Instance, item: i64) -> RequestBuilder {
+    instance.stranger().request(Method::POST, &format!("/api/seckill/mysql-atomic/{item}"))
+}
+
+#[tokio::test]
+async fn the_cookie_buys_and_no_script_can_read_it() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (answer, cookie) = session(&instance, "buyer").await;
+    let set = answer.headers["set-cookie"].to_str().expect("text");
+    let attributes: Vec<&str> = set.split("; ").skip(1).collect();
+    for attribute in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+        assert!(attributes.contains(&attribute), "{attribute} is missing: {attributes:?}");
+    }
+    assert!(attributes.iter().any(|attribute| attribute.starts_with("Max-Age=")));
+    assert!(!set.contains("Secure"), "this shop is not behind TLS");
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    let bought = Client::send(purchase(&instance, item).header("cookie", &cookie)).await;
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    assert_eq!(bought.json["user_id"], answer.json["user_id"]);
+    // Among other cookies too, and the header beats it.
+    let among = format!("theme=dark; {cookie}; x=y");
+    assert_eq!(Client::send(purchase(&instance, item).header("cookie", among)).await.status, 201);
+    let both = purchase(&instance, item).header("cookie", &cookie).bearer_auth("nonsense");
+    assert_problem(
+        &Client::send(both).await,
+        (401, "invalid_token"),
+        "a bad header beside the cookie",
+    );
+}
+
+#[tokio::test]
+async fn behind_tls_the_cookie_is_bound_to_the_host() {
+    let shop = Shop::with(|config| config.http.cookie_secure = true).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let (answer, cookie) = session(&instance, "buyer").await;
+    let set = answer.headers["set-cookie"].to_str().expect("text");
+    assert!(set.starts_with("__Host-seckill=") && set.contains("; Secure"), "{set}");
+    assert!(set.contains("; Path=/;") && !set.contains("Domain"), "{set}");
+    assert_eq!(Client::send(purchase(&instance, item).header("cookie", &cookie)).await.status, 201);
+    let renamed = cookie.replace("__Host-", "");
+    let refused = Client::send(purchase(&instance, item).header("cookie", renamed)).await;
+    assert_problem(&refused, (401, "unauthenticated"), "a cookie without the prefix");
+}
+
+#[tokio::test]
+async fn another_sites_page_cannot_use_the_cookie() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+    let (answer, cookie) = session(&instance, "buyer").await;
+    let token = answer.json["token"].as_str().expect("a token");
+    let host = format!("http://{}", instance.addr);
+    let foreign: [(&str, &str); 5] = [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("origin", "http://127.0.0.1:1"),
+    ];
+    for (name, value) in foreign {
+        let what = format!("{name}: {value}");
+        let by_cookie = purchase(&instance, item).header("cookie", &cookie).header(name, value);
+        assert_problem(&Client::send(by_cookie).await, (403, "cross_site_request"), &what);
+        // A token in a header was put there by a program of the buyer's own.
+        let by_token = purchase(&instance, item).bearer_auth(token).header(name, value);
+        assert_eq!(Client::send(by_token).await.status, 201, "{what}");
+        // Nor may another site sign somebody in, or out.
+        let credentials = json!({ "username": "buyer", "password": PASSWORD });
+        let stranger = instance.stranger();
+        for path in ["/api/session", "/api/users"] {
+            let request =
+                stranger.request(Method::POST, path).header(name, value).json(&credentials);
+            assert_problem(&Client::send(request).await, (403, "cross_site_request"), &what);
+        }
+        let end = stranger.request(Method::DELETE, "/api/session").header("cookie", &cookie);
+        assert_problem(
+            &Client::send(end.header(name, value)).await,
+            (403, "cross_site_request"),
+            &what,
+        );
+        // Reading is harmless: a link from elsewhere shows the page.
+        let read = stranger.request(Method::GET, "/api/orders").header("cookie", &cookie);
+        assert_eq!(Client::send(read.header(name, value)).await.status, 200, "{what}");
+    }
+    for (name, value) in
+        [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "none"), ("origin", &host)]
+    {
+        let ours = purchase(&instance, item).header("cookie", &cookie).header(name, value);
+        assert_eq!(Client::send(ours).await.status, 201, "{name}: {value}");
+    }
+    assert_eq!(assert_clean(&instance, item).await["orders"], 8);
+}
+
+#[tokio::test]
+async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let (answer, cookie) = session(&here, "buyer").await;
+    let token = answer.json["token"].as_str().expect("a token");
+    let (buyer, abroad) = (here.stranger().with_token(token), there.stranger().with_token(token));
+    // Somebody else's session, and another of one's own, are not touched.
+    let other = here.stranger().with_token(&here.token(1, Role::Buyer));
+    assert_eq!(abroad.get("/api/orders").await.status, 200);
+    let request = here.stranger().request(Method::DELETE, "/api/session").header("cookie", &cookie);
+    let out = Client::send(request).await;
+    assert_eq!(out.status, 204, "{}", out.text);
+    let cleared = out.headers["set-cookie"].to_str().expect("text");
+    assert!(cleared.starts_with("seckill=;") && cleared.contains("Max-Age=0"), "{cleared}");
+    assert_problem(&buyer.get("/api/orders").await, (401, "invalid_token"), "a token signed out");
+    let by_cookie = here.stranger().request(Method::GET, "/api/orders").header("cookie", &cookie);
+    assert_problem(&Client::send(by_cookie).await, (401, "invalid_token"), "its cookie");
+    eventually(BOUND, || async {
+        let answer = abroad.get("/api/orders").await;
+        when(answer.brief() == (401, "invalid_token"), answer.status)
+    })
+    .await;
+    assert_eq!(other.get("/api/orders").await.status, 200);
+    // An instance that starts later learns of it too.
+    let late = shop.start().await;
+    let late_client = late.stranger().with_token(token);
+    eventually(BOUND, || async {
+        let answer = late_client.get("/api/orders").await;
+        when(answer.status == 401, answer.status)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_secret_before_this_one_is_still_read() {
+    let shop = Shop::new().await;
+    let old = shop.start().await;
+    let item = old.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (answer, _) = session(&old, "buyer").await;
+    let token = answer.json["token"].as_str().expect("a token");
+    let mut config = shop.config.clone();
+    config.secret_previous = config.secret.clone();
+    config.secret = Secret::new("another secret for tests, of thirty-two characters too");
+    let rotated = Shop { config: config.clone(), pool: shop.pool.clone() };
+    let new = rotated.start().await;
+    let bought = new.stranger().with_token(token).buy("mysql-atomic", item).await;
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    // What the new one signs, the old one does not know.
+    let fresh = new.token(7, Role::Buyer);
+    assert_eq!(new.stranger().with_token(&fresh).get("/api/orders").await.status, 200);
+    let unknown = old.stranger().with_token(&fresh).get("/api/orders").await;
+    assert_problem(&unknown, (401, "invalid_token"), "a token of tomorrow's secret");
+    // After the next change the first is forgotten.
+    config.secret_previous = config.secret.clone();
+    config.secret = Secret::new("a third secret for tests, of thirty-two characters too");
+    let last = Shop { config, pool: shop.pool.clone() }.start().await;
+    let forgotten = last.stranger().with_token(token).get("/api/orders").await;
+    assert_problem(&forgotten, (401, "invalid_token"), "a token of the secret before the last");
+    assert_eq!(old.stop().await, Ended::Clean);
+}

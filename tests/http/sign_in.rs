@@ -1,0 +1,182 @@
+//! Accounts: signing up, signing in, and what guards the door.
+
+use seckill::session::{Role, password};
+use seckill::store::mysql::users::{self, NewAccount};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use super::{apart_from_the_request_id, assert_problem};
+use crate::support::{Answer, Client, Shop};
+
+const PASSWORD: &str = "correct horse battery";
+
+fn credentials(username: &str, password: &str) -> Value {
+    json!({ "username": username, "password": password })
+}
+
+async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/users", &credentials(username, password)).await
+}
+
+async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/session", &credentials(username, password)).await
+}
+
+#[tokio::test]
+async fn a_name_is_given_once_however_it_is_written() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let made = sign_up(&stranger, "Zoë", PASSWORD).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let user = made.json["user_id"].as_i64().expect("an id");
+    assert!(user > 0);
+    // Upper case, a combining mark, full-width letters, an invisible character.
+    for taken in ["Zoë", "ZOË", "zoe\u{308}", "Ｚｏë", "zo\u{200b}ë", "z\u{ad}oë"] {
+        assert_problem(&sign_up(&stranger, taken, PASSWORD).await, (409, "username_taken"), taken);
+    }
+    let other = sign_up(&stranger, "Zoe", PASSWORD).await;
+    assert_eq!(other.status, 201, "another name: {}", other.text);
+    for name in ["zoë", "ＺＯË"] {
+        let session = sign_in(&stranger, name, PASSWORD).await;
+        assert_eq!((session.status, session.json["user_id"].as_i64()), (200, Some(user)), "{name}");
+        assert_eq!(session.json["role"], "buyer");
+    }
+}
+
+#[tokio::test]
+async fn one_of_many_sign_ups_at_once_gets_the_name() {
+    let (_shop, instance) = Shop::open().await;
+    let (first, second, third) = (instance.stranger(), instance.stranger(), instance.stranger());
+    let answers = tokio::join!(
+        sign_up(&first, "Twin", PASSWORD),
+        sign_up(&second, "twin", PASSWORD),
+        sign_up(&third, "TWIN", PASSWORD),
+    );
+    let mut statuses = [answers.0.status, answers.1.status, answers.2.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 409, 409]);
+}
+
+#[tokio::test]
+async fn names_and_passwords_that_are_not_acceptable_are_refused() {
+    let (shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let long = "x".repeat(33);
+    for name in [
+        "",
+        " ",
+        "a b",
+        "a\r\nb",
+        "a\u{1b}[31mb",
+        "a\0b",
+        "<b>",
+        "a/b",
+        "\u{200b}",
+        "'; --",
+        long.as_str(),
+    ] {
+        let what = format!("the name {name:?}");
+        assert_problem(&sign_up(&stranger, name, PASSWORD).await, (422, "invalid_username"), &what);
+    }
+    let (long, longest) = ("x".repeat(257), "x".repeat(256));
+    for bad in ["", "short", "1234567", "ööööööö", long.as_str()] {
+        let what = format!("a password of {} bytes", bad.len());
+        assert_problem(&sign_up(&stranger, "name", bad).await, (422, "invalid_password"), &what);
+    }
+    let users: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("a count");
+    assert_eq!(users, 0);
+    assert_eq!(sign_up(&stranger, "name", &longest).await.status, 201);
+    assert_eq!(sign_in(&stranger, "name", &longest).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_an_unknown_name_are_answered_alike() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    sign_up(&stranger, "somebody", PASSWORD).await;
+    let wrong = sign_in(&stranger, "somebody", "not the password").await;
+    assert_problem(&wrong, (401, "invalid_credentials"), "a wrong password");
+    assert!(!wrong.headers.contains_key("set-cookie"));
+    let long = "x".repeat(300);
+    for (name, password) in [
+        ("nobody", PASSWORD),
+        ("nobody", "nobody's password"),
+        ("no such name", PASSWORD),
+        ("somebody", long.as_str()),
+        ("somebody' OR '1'='1", PASSWORD),
+        ("some%", PASSWORD),
+    ] {
+        let answer = sign_in(&stranger, name, password).await;
+        assert_problem(&answer, (401, "invalid_credentials"), name);
+        assert_eq!(apart_from_the_request_id(&answer), apart_from_the_request_id(&wrong), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn after_ten_failures_a_name_has_to_wait() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    for name in ["victim", "bystander"] {
+        sign_up(&stranger, name, PASSWORD).await;
+    }
+    // All at once, so that none of them waits for another's failure to be counted.
+    let tries = (0..40).map(|number| {
+        let client = instance.stranger();
+        // A name's spellings are one name.
+        let name = if number % 2 == 0 { "victim" } else { "VICTIM" };
+        async move { sign_in(&client, name, "a guess of somebody").await }
+    });
+    let answers = futures::future::join_all(tries).await;
+    let guesses = answers.iter().filter(|answer| answer.status == 401).count();
+    assert!((1..=10).contains(&guesses), "{guesses} passwords were tried");
+    for answer in answers.iter().filter(|answer| answer.status != 401) {
+        assert_problem(answer, (429, "too_many_attempts"), "one more guess");
+        assert!(answer.headers.contains_key("retry-after"));
+    }
+    let right = sign_in(&stranger, "victim", PASSWORD).await;
+    assert_problem(&right, (429, "too_many_attempts"), "the right password comes too late");
+    // A name that nobody has is not told apart, and another's is not shut.
+    assert_eq!(sign_in(&stranger, "bystander", PASSWORD).await.status, 200);
+}
+
+#[tokio::test]
+async fn signing_in_often_is_no_failure() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    sign_up(&stranger, "regular", PASSWORD).await;
+    for _ in 0..12 {
+        assert_eq!(sign_in(&stranger, "regular", PASSWORD).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn demo_accounts_work_only_where_they_are_allowed() {
+    let shop = Shop::new().await;
+    let hash = password::hash(PASSWORD).expect("a hash");
+    let demo = NewAccount {
+        username: "admin",
+        username_folded: "admin",
+        password_hash: &hash,
+        role: Role::Admin.word(),
+        demo: true,
+    };
+    users::create(&shop.pool, &demo, OffsetDateTime::now_utc()).await.expect("made").expect("free");
+    let refused = sign_in(&shop.start().await.stranger(), "admin", PASSWORD).await;
+    assert_problem(&refused, (401, "invalid_credentials"), "a demo account");
+    let mut config = shop.config.clone();
+    config.demo_accounts = true;
+    let demo_shop = Shop { config, pool: shop.pool.clone() };
+    let instance = demo_shop.start().await;
+    let session = sign_in(&instance.stranger(), "admin", PASSWORD).await;
+    assert_eq!(
+        (session.status, session.json["role"].as_str()),
+        (200, Some("admin")),
+        "{}",
+        session.text
+    );
+    let operator = instance.stranger().with_token(session.json["token"].as_str().expect("a token"));
+    assert_eq!(operator.get("/api/admin/items/1/audit").await.brief(), (404, "item_not_found"));
+}
