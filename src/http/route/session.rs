@@ -25,7 +25,7 @@ use crate::store::mysql::users;
 
 /// Failed sign-ins per name before it has to wait.
 const FAILURES_MAX: u32 = 10;
-/// How long it has to wait, counted from its first failure.
+/// How long it has to wait, counted from its first try.
 const FAILURES_FORGOTTEN: Duration = Duration::from_secs(60);
 /// Names whose failures are remembered.
 const FAILURES_NAMES_MAX: u64 = 100_000;
@@ -82,17 +82,27 @@ impl Door {
         tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())
     }
 
-    fn check_throttle(&self, name: &str) -> Result<(), Problem> {
-        let failures = self.failures.get(name).map_or(0, |count| count.load(Ordering::Relaxed));
-        if failures < FAILURES_MAX {
-            return Ok(());
+    /// Counts a try with a name as failed before it is judged: of many at once none must slip
+    /// through while the others are being hashed. [`Try::forgive`] takes it back.
+    fn count_try(&self, name: &str) -> Result<Try, Problem> {
+        let failures = self.failures.get_with(name.to_owned(), Arc::default);
+        let counted = Try(failures);
+        if counted.0.fetch_add(1, Ordering::Relaxed) < FAILURES_MAX {
+            return Ok(counted);
         }
+        counted.forgive();
         let detail = "Too many failed sign-ins with this name; wait a minute.";
         Err(Problem::new(429, "too_many_attempts", "Too many attempts", detail).retry_after(60))
     }
+}
 
-    fn failed(&self, name: &str) {
-        self.failures.get_with(name.to_owned(), Arc::default).fetch_add(1, Ordering::Relaxed);
+/// A try that counts as failed.
+struct Try(Arc<AtomicU32>);
+
+impl Try {
+    /// It was none of the caller's fault.
+    fn forgive(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -135,16 +145,14 @@ pub async fn create(
     if body.password.len() > password::PASSWORD_BYTES_MAX {
         return Err(wrong());
     }
-    web.door.check_throttle(&folded)?;
-    let account =
-        users::find(&web.pool, &folded).await.map_err(|error| Problem::database(&error))?;
+    let counted = web.door.count_try(&folded)?;
+    let account = users::find(&web.pool, &folded).await.map_err(|error| Problem::database(&error));
+    let account = account.inspect_err(|_| counted.forgive())?;
     let hash = account.as_ref().map(|account| account.password_hash.clone());
-    let right = web.door.verify(body.password, hash).await?;
+    let right = web.door.verify(body.password, hash).await.inspect_err(|_| counted.forgive())?;
     let allowed = |account: &users::Account| right && (!account.demo || web.demo_accounts);
-    let Some(account) = account.filter(allowed) else {
-        web.door.failed(&folded);
-        return Err(wrong());
-    };
+    let account = account.filter(allowed).ok_or_else(wrong)?;
+    counted.forgive();
     let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
     let expires_at = web.clock.now() + web.token_life;
     let token = web.tokens.sign(account.id, role, expires_at);

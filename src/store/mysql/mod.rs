@@ -88,7 +88,9 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
 pub async fn schema_is_current(pool: &MySqlPool) -> sqlx::Result<bool> {
     let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
     let applied: sqlx::Result<Option<i64>> =
-        sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations WHERE success").fetch_one(pool).await;
+        sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations WHERE success")
+            .fetch_one(pool)
+            .await;
     match applied {
         Ok(applied) => Ok(applied >= newest),
         Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
