@@ -5,6 +5,7 @@
 mod support;
 
 mod commit;
+mod docs;
 mod http;
 mod ledger;
 mod lock;

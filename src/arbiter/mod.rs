@@ -12,6 +12,8 @@
 //! *commit lost* (the connection died after COMMIT was sent: `settle` asks the ledger).
 
 mod bare;
+mod batch;
+mod lane;
 mod transaction;
 
 use std::time::Duration;
@@ -24,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::store::mysql::{Fault, orders};
 
 pub use bare::Bare;
+pub use lane::{BATCH_MAX, Lanes};
 pub use transaction::Fence;
 
 /// How often a whole transaction is tried.
@@ -159,7 +162,7 @@ impl Arbiter {
             match transaction::find_locking(&self.pool, purchase).await {
                 Ok(found) => return Some(found),
                 Err(error) => {
-                    tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet")
+                    tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet");
                 }
             }
             pause(attempt + 2).await;

@@ -43,9 +43,9 @@ fn start_logging(config: &Config) -> Result<(), String> {
         .map_err(|error| format!("log.filter cannot be read: {error}"))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if config.log.format == "json" {
-        log.json().init()
+        log.json().init();
     } else {
-        log.with_target(false).init()
+        log.with_target(false).init();
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 mod lock_redis;
 mod mysql_atomic;
+mod mysql_batch;
 mod mysql_naive;
 mod mysql_version;
 mod redis_naive;
@@ -22,7 +23,7 @@ use futures::future::BoxFuture;
 use sqlx::MySqlPool;
 use tokio::time::Instant;
 
-use crate::arbiter::{Arbiter, Verdict};
+use crate::arbiter::{Arbiter, Lanes, Verdict};
 use crate::domain::{Outcome, Purchase, Unavailable};
 use crate::lock;
 use crate::store::redis::{Counters, RedisClient};
@@ -33,6 +34,7 @@ pub use shared::options::{Options, OptionsError};
 pub static LIST: &[Entry] = &[
     lock_redis::ENTRY,
     mysql_atomic::ENTRY,
+    mysql_batch::ENTRY,
     mysql_version::ENTRY,
     redis_watch::ENTRY,
     mysql_naive::ENTRY,
@@ -53,7 +55,7 @@ pub struct Entry {
 pub struct Card {
     /// Its name in the route.
     pub name: &'static str,
-    /// The family: `lock`, `sql`, `cas`, `watch`, `naive`.
+    /// The family: `lock`, `sql`, `cas`, `watch`, `batch`, `naive`.
     pub family: &'static str,
     /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
     pub store: &'static str,
@@ -96,6 +98,8 @@ pub struct Request {
 pub struct Gear {
     /// The second line of defence.
     pub arbiter: Arbiter,
+    /// The same in batches.
+    pub lanes: Lanes,
     /// The ledger, for looking at the stock.
     pub pool: MySqlPool,
     /// Redis, for connections of one's own.

@@ -275,7 +275,8 @@ fn image_url(url: String) -> Result<String, Problem> {
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
     let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| invalid_schedule())?;
-    Ok(parsed.to_offset(time::UtcOffset::UTC))
+    // Near the ends of time an instant has a year in its own zone and none in ours.
+    parsed.checked_to_offset(time::UtcOffset::UTC).ok_or_else(invalid_schedule)
 }
 
 /// The revision named by `If-Match`; none is fine, since restocks are deltas.
