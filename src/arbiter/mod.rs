@@ -119,8 +119,10 @@ impl Arbiter {
     }
 
     async fn attempt(&self, write: &Write<'_>) -> Attempt {
+        // The pool has tried for as long as it may; trying again would only keep the buyer waiting.
         let Ok(mut connection) = self.pool.acquire().await else {
-            return Attempt::Again(Fault::Connection);
+            let unavailable = Unavailable::Dependency(Dependency::Mysql);
+            return Attempt::Done(Verdict::Unavailable(unavailable));
         };
         match transaction::run(&mut connection, write).await {
             Ok(attempt) => attempt,
