@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::MySqlPool;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::task::TaskTracker;
 
-use crate::arbiter::Arbiter;
+use crate::arbiter::{Arbiter, Lanes};
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::http::body::BodyLimits;
@@ -28,6 +28,9 @@ use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
 use crate::store::redis::{Buckets, Counters, RedisClient};
 use crate::strategy::{Gear, Strategies};
+
+/// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
+const BACKLOG: u32 = 4_096;
 
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
@@ -59,8 +62,10 @@ impl App {
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
         let lock_redis = lock_redis(&config, &redis)?;
+        let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let gear = Gear {
-            arbiter: Arbiter::new(pool.clone(), metrics.clone()),
+            lanes: Lanes::new(arbiter.clone(), lifecycle.purchases().clone()),
+            arbiter,
             pool: pool.clone(),
             redis: redis.clone(),
             counters: counters.clone(),
@@ -123,9 +128,8 @@ impl App {
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));
 
-        let listener = TcpListener::bind(config.http.addr)
-            .await
-            .map_err(|error| cannot_listen(config.http.addr, &error))?;
+        let listener =
+            listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
         let web = Web::new(http::Parts {
             purchases,
@@ -211,6 +215,15 @@ fn lock_redis(config: &Config, redis: &RedisClient) -> Result<Arc<dyn lock::Mute
     let mutex = lock::redis::token::mutex(redis.shared(), prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     Ok(Arc::new(mutex))
+}
+
+/// Listens with a queue that holds a crowd which connects in the same second: with the usual 128
+/// places the rest would try again a second later.
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
 }
 
 fn cannot_listen(addr: SocketAddr, error: &io::Error) -> String {

@@ -70,6 +70,8 @@ pub struct Metrics {
     pub arbiter_retries: Counter,
     /// COMMITs whose answer was lost.
     pub arbiter_commits_lost: Counter,
+    /// Orders per batch of a lane.
+    pub batch_size: Histogram,
     /// Purchases that run or wait now.
     pub purchases_in_flight: Gauge,
     /// Purchases refused from the sold-out flag, without Redis or MySQL.
@@ -105,6 +107,7 @@ impl Metrics {
             lock_events: Family::default(),
             arbiter_retries: Counter::default(),
             arbiter_commits_lost: Counter::default(),
+            batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
             purchases_in_flight: Gauge::default(),
             sold_out_from_memory: Counter::default(),
             connections: Gauge::default(),
@@ -135,6 +138,7 @@ impl Metrics {
         );
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs whose answer was lost", lost);
+        r.register("batch_orders", "Orders per batch of a lane", self.batch_size.clone());
         let in_flight = self.purchases_in_flight.clone();
         r.register("purchases_in_flight", "Purchases that run or wait now", in_flight);
         let memory = self.sold_out_from_memory.clone();

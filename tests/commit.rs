@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use seckill::config::Secret;
+use seckill::strategy::LIST;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +30,8 @@ struct Link {
     port: u16,
     mode: Arc<AtomicU8>,
     cuts: Arc<AtomicUsize>,
+    /// COMMITs that pass unharmed before the one that does not.
+    spared: Arc<AtomicUsize>,
 }
 
 impl Link {
@@ -36,20 +39,23 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (mode, cuts) = (Arc::new(AtomicU8::new(WORKS)), Arc::new(AtomicUsize::new(0)));
+        let spared = Arc::new(AtomicUsize::new(0));
         let (shared_mode, shared_cuts) = (Arc::clone(&mode), Arc::clone(&cuts));
+        let shared_spared = Arc::clone(&spared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (mode, cuts) = (Arc::clone(&shared_mode), Arc::clone(&shared_cuts));
+                let spared = Arc::clone(&shared_spared);
                 tokio::spawn(async move {
                     if mode.load(Ordering::SeqCst) != REFUSES
                         && let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await
                     {
-                        pass(client, server, mode, cuts).await;
+                        pass(client, server, mode, cuts, spared).await;
                     }
                 });
             }
         });
-        Self { port, mode, cuts }
+        Self { port, mode, cuts, spared }
     }
 
     fn set(&self, mode: u8) {
@@ -62,7 +68,13 @@ impl Link {
     }
 }
 
-async fn pass(client: TcpStream, server: TcpStream, mode: Arc<AtomicU8>, cuts: Arc<AtomicUsize>) {
+async fn pass(
+    client: TcpStream,
+    server: TcpStream,
+    mode: Arc<AtomicU8>,
+    cuts: Arc<AtomicUsize>,
+    spared: Arc<AtomicUsize>,
+) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let mut request = vec![0; 65_536];
@@ -71,7 +83,8 @@ async fn pass(client: TcpStream, server: TcpStream, mode: Arc<AtomicU8>, cuts: A
         tokio::select! {
             read = from_client.read(&mut request) => {
                 let Some(bytes) = some(read, &request) else { return };
-                let commits = bytes.windows(COMMIT.len()).any(|window| window == COMMIT);
+                let commits = bytes.windows(COMMIT.len()).any(|window| window == COMMIT)
+                    && spared.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
                 match mode.load(Ordering::SeqCst) {
                     REFUSES => return,
                     LOSES_COMMIT if commits => {
@@ -134,42 +147,30 @@ async fn linked_shop() -> (Link, Instance, Instance) {
     (link, linked, beside)
 }
 
-#[tokio::test]
-async fn a_commit_whose_answer_is_lost_is_found_in_the_ledger() {
+/// Every strategy sells one unit although the link breaks at COMMIT.
+async fn sells_one_although_it(breaks: u8) {
     let (link, linked, beside) = linked_shop().await;
-    for strategy in ["mysql-atomic", "lock-redis", "mysql-version", "redis-watch"] {
+    for strategy in LIST.iter().map(|entry| entry.card.name) {
         let item = beside.make_item(json!({ "stock": 2 })).await;
-        link.set(LOSES_ANSWER);
+        link.set(breaks);
         let cuts = link.cuts();
         let answer = linked.buyer(1).buy(strategy, item).await;
         assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
         let audit = beside.audit(item).await;
-        assert_eq!(
-            (&audit["held"], &audit["clean"]),
-            (&json!(1), &json!(true)),
-            "{strategy}: {audit}"
-        );
+        let expected = (&json!(1), &json!(true));
+        assert_eq!((&audit["held"], &audit["clean"]), expected, "{strategy}: {audit}");
     }
 }
 
 #[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_found_in_the_ledger() {
+    sells_one_although_it(LOSES_ANSWER).await;
+}
+
+#[tokio::test]
 async fn a_commit_that_never_arrived_is_done_again() {
-    let (link, linked, beside) = linked_shop().await;
-    for strategy in ["mysql-atomic", "lock-redis", "mysql-version", "redis-watch"] {
-        let item = beside.make_item(json!({ "stock": 2 })).await;
-        link.set(LOSES_COMMIT);
-        let cuts = link.cuts();
-        let answer = linked.buyer(1).buy(strategy, item).await;
-        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
-        assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
-        let audit = beside.audit(item).await;
-        assert_eq!(
-            (&audit["held"], &audit["clean"]),
-            (&json!(1), &json!(true)),
-            "{strategy}: {audit}"
-        );
-    }
+    sells_one_although_it(LOSES_COMMIT).await;
 }
 
 #[tokio::test]
@@ -213,4 +214,24 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
         (&json!(1), &json!(0), &json!(true)),
         "{audit}"
     );
+}
+
+#[tokio::test]
+async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
+    for breaks in [LOSES_ANSWER, LOSES_COMMIT] {
+        let (link, linked, beside) = linked_shop().await;
+        let item = beside.make_item(json!({ "stock": 30 })).await;
+        // The first buyer's batch is that buyer alone; the next one is the crowd.
+        link.spared.store(1, Ordering::SeqCst);
+        link.set(breaks);
+        let presses = (1..=40).map(|id| {
+            let buyer = linked.buyer(id);
+            async move { buyer.buy("mysql-batch", item).await.status }
+        });
+        let statuses = futures::future::join_all(presses).await;
+        assert_eq!(link.cuts(), 1, "the fault did not bite");
+        assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
+        let audit = beside.audit(item).await;
+        assert_eq!((&audit["held"], &audit["clean"]), (&json!(30), &json!(true)), "{audit}");
+    }
 }

@@ -1,11 +1,19 @@
 //! The HTTP contract: routes, status codes and events, as a client sees them.
 
+mod access;
+mod bad_bodies;
+mod bad_requests;
+mod documented;
 mod events;
 mod items;
+mod keys;
+mod ledger;
 mod operator;
 mod order_events;
 mod orders;
 mod outages;
+mod raw;
+mod raw_requests;
 mod sessions;
 mod sign_in;
 mod stock_events;

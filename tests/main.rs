@@ -5,6 +5,7 @@
 mod support;
 
 mod commit;
+mod docs;
 mod gates;
 mod http;
 mod ledger;

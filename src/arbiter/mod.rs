@@ -12,6 +12,8 @@
 //! *commit lost* (the connection died after COMMIT was sent: `settle` asks the ledger).
 
 mod bare;
+mod batch;
+mod lane;
 mod transaction;
 
 use std::time::Duration;
@@ -24,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::store::mysql::{Fault, orders};
 
 pub use bare::Bare;
+pub use lane::{BATCH_MAX, Lanes};
 pub use transaction::Fence;
 
 /// How often a whole transaction is tried.
@@ -131,8 +134,10 @@ impl Arbiter {
         write: &Write<'_>,
         stock_written: &mut (dyn FnMut() + Send),
     ) -> Attempt {
+        // The pool has tried for as long as it may; trying again would only keep the buyer waiting.
         let Ok(mut connection) = self.pool.acquire().await else {
-            return Attempt::Again(Fault::Connection);
+            let unavailable = Unavailable::Dependency(Dependency::Mysql);
+            return Attempt::Done(Verdict::Unavailable(unavailable));
         };
         match transaction::run(&mut connection, write, stock_written).await {
             Ok(attempt) => attempt,
@@ -174,7 +179,7 @@ impl Arbiter {
             match transaction::find_locking(&self.pool, purchase).await {
                 Ok(found) => return Some(found),
                 Err(error) => {
-                    tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet")
+                    tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not settled yet");
                 }
             }
             pause(attempt + 2).await;

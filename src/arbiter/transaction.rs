@@ -120,24 +120,37 @@ async fn raise_fence(
 }
 
 async fn insert_order(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<()> {
-    let purchase = write.purchase;
-    sqlx::query(
+    insert_orders(connection, std::slice::from_ref(write)).await
+}
+
+/// Inserts orders with one statement. A lane passes a few fixed numbers of them, so that each
+/// statement is prepared once.
+pub(super) async fn insert_orders(
+    connection: &mut MySqlConnection,
+    writes: &[Write<'_>],
+) -> sqlx::Result<()> {
+    let places = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; writes.len()].join(", ");
+    let statement = format!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-         fence, request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(purchase.order_id.to_string())
-    .bind(purchase.item.id.get())
-    .bind(purchase.buyer.get())
-    .bind(purchase.quantity.units())
-    .bind(purchase.amount.cents())
-    .bind(WRITTEN_AS.word())
-    .bind(purchase.strategy)
-    .bind(write.fence.map(|fence| fence.token))
-    .bind(purchase.key.as_str())
-    .bind(purchase.created_at)
-    .bind(purchase.expires_at)
-    .execute(connection)
-    .await?;
+         fence, request_key, created_at, expires_at) VALUES {places}"
+    );
+    let mut query = sqlx::query(&statement);
+    for write in writes {
+        let purchase = write.purchase;
+        query = query
+            .bind(purchase.order_id.to_string())
+            .bind(purchase.item.id.get())
+            .bind(purchase.buyer.get())
+            .bind(purchase.quantity.units())
+            .bind(purchase.amount.cents())
+            .bind(WRITTEN_AS.word())
+            .bind(purchase.strategy)
+            .bind(write.fence.map(|fence| fence.token))
+            .bind(purchase.key.as_str())
+            .bind(purchase.created_at)
+            .bind(purchase.expires_at);
+    }
+    query.execute(connection).await?;
     Ok(())
 }
 

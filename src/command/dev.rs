@@ -55,7 +55,8 @@ async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers
         (true, true) => {
             say("starting a private database and a private Redis");
             let servers = Servers::start(dir).await.map_err(|error| error.to_string())?;
-            say(&format!("{}, {}", servers.mysql.version(), servers.redis.version()));
+            let versions = [servers.mysql.version(), servers.redis.version()].map(short);
+            say(&versions.join(", "));
             config.database_url = Secret::new(servers.mysql.url());
             config.redis_url = Secret::new(servers.redis.url());
             Ok(Some(servers))
@@ -119,6 +120,15 @@ fn greet(url: &str, config: &Config) {
     println!("  a load test:      make loadtest   (in a second terminal)");
     println!("  stop:             Ctrl-C");
     println!();
+}
+
+/// What a server says of its version, without where it lies and how it was built.
+fn short(version: &str) -> String {
+    let words = version.split_whitespace().filter(|word| !word.starts_with('/'));
+    words
+        .take_while(|word| *word != "for" && !word.starts_with("sha="))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn say(line: &str) {

@@ -7,6 +7,7 @@ pub mod seed;
 pub mod serve;
 pub mod token;
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,10 +43,12 @@ fn start_logging(config: &Config) -> Result<(), String> {
     let filter = EnvFilter::try_new(&config.log.filter)
         .map_err(|error| format!("log.filter cannot be read: {error}"))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for people.
+    let log = log.with_ansi(std::io::stderr().is_terminal());
     if config.log.format == "json" {
-        log.json().init()
+        log.json().init();
     } else {
-        log.with_target(false).init()
+        log.with_target(false).init();
     }
     Ok(())
 }

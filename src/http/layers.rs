@@ -68,6 +68,10 @@ fn refuse_early(request: &Request, is_api: bool) -> Option<Problem> {
     if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
         return Some(Problem::new(400, "host_missing", "No Host", "Name the host."));
     }
+    // The files would take it for one slash, a proxy in front of us perhaps for another host.
+    if request.uri().path().contains("//") {
+        return Some(Problem::not_found());
+    }
     if is_api && !accepts_our_types(request) {
         let detail = "Answers are application/json or text/event-stream.";
         return Some(Problem::new(406, "not_acceptable", "Not acceptable", detail));

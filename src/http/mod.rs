@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
+use axum::routing::any;
 use sqlx::MySqlPool;
 use tower_http::compression::CompressionLayer;
 use tower_http::services::{ServeDir, ServeFile};
@@ -36,6 +37,7 @@ use crate::purchase::Purchases;
 use crate::session::{Revocations, Tokens};
 use crate::store::redis::{Counters, RedisClient};
 use body::BodyLimits;
+use problem::Problem;
 use route::session::Door;
 
 /// What handlers work with. Clones share it.
@@ -128,7 +130,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))
         .routes(routes!(route::admin::edit))
-        .routes(routes!(route::admin::audit))
+        .routes(routes!(route::audit::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
         .routes(routes!(route::operator::metrics))
@@ -155,6 +157,9 @@ pub fn router(web: Web) -> Router {
         .fallback_service(files)
         .layer(revalidate)
         .layer(CompressionLayer::new());
+    // Otherwise the files would answer: 405 to a POST, and a page for people.
+    let nothing = any(async || Problem::not_found());
+    let api: Router<Web> = api.route("/api/", nothing.clone()).route("/api/{*nothing}", nothing);
     api.merge(pages)
         .layer(axum::middleware::from_fn_with_state(web.clone(), layers::wrap))
         .with_state(web)

@@ -5,9 +5,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -50,8 +52,7 @@ pub async fn serve(
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .pipeline_flush(true);
+        .max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -71,6 +72,7 @@ pub async fn serve(
                 let connection = Connection {
                     stream,
                     builder: Arc::clone(&builder),
+                    head_timeout: options.head_timeout,
                     service: service.clone(),
                     metrics: metrics.clone(),
                     _place: place,
@@ -99,6 +101,7 @@ async fn accept(
 struct Connection {
     stream: TcpStream,
     builder: Arc<auto::Builder<TokioExecutor>>,
+    head_timeout: Duration,
     service: TowerToHyperService<Router>,
     metrics: Metrics,
     _place: OwnedSemaphorePermit,
@@ -108,7 +111,12 @@ impl Connection {
     async fn serve(self, stop: tokio_util::sync::CancellationToken) {
         self.metrics.connections.inc();
         let io = TokioIo::new(self.stream);
-        let connection = self.builder.serve_connection(io, self.service);
+        let has_asked = AtomicBool::new(false);
+        let service = service_fn(|request| {
+            has_asked.store(true, Ordering::Relaxed);
+            self.service.call(request)
+        });
+        let connection = self.builder.serve_connection(io, service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -116,10 +124,21 @@ impl Connection {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
+            // The deadline for heads begins once it is known which HTTP is spoken; whoever never
+            // says so much has this one.
+            () = silence(self.head_timeout, &has_asked) => Ok(()),
         };
         if let Err(error) = ended {
             tracing::trace!(%error, "a connection ended early");
         }
         self.metrics.connections.dec();
+    }
+}
+
+/// Ends when nothing was asked within `bound`.
+async fn silence(bound: Duration, has_asked: &AtomicBool) {
+    tokio::time::sleep(bound).await;
+    if has_asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }

@@ -11,6 +11,7 @@ mod lock_redis;
 mod memory_mutex;
 mod memory_naive;
 mod mysql_atomic;
+mod mysql_batch;
 mod mysql_for_update;
 mod mysql_mutex;
 mod mysql_mutex_in_tx;
@@ -32,7 +33,7 @@ use futures::future::BoxFuture;
 use sqlx::MySqlPool;
 use tokio::time::Instant;
 
-use crate::arbiter::{Arbiter, Verdict};
+use crate::arbiter::{Arbiter, Lanes, Verdict};
 use crate::domain::{Outcome, Purchase, Unavailable};
 use crate::lock;
 use crate::store::memory::MemoryCounters;
@@ -44,6 +45,7 @@ pub use shared::options::{Options, OptionsError};
 pub static LIST: &[Entry] = &[
     lock_redis::ENTRY,
     mysql_atomic::ENTRY,
+    mysql_batch::ENTRY,
     mysql_for_update::ENTRY,
     mysql_version::ENTRY,
     redis_lua::ENTRY,
@@ -74,7 +76,7 @@ pub struct Entry {
 pub struct Card {
     /// Its name in the route.
     pub name: &'static str,
-    /// The family: `lock`, `sql`, `cas`, `script`, `watch`, `mutex`, `naive`.
+    /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `watch`, `mutex`, `naive`.
     pub family: &'static str,
     /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
     pub store: &'static str,
@@ -131,6 +133,8 @@ pub struct Request {
 pub struct Gear {
     /// The second line of defence.
     pub arbiter: Arbiter,
+    /// The same in batches.
+    pub lanes: Lanes,
     /// The ledger, for looking at the stock.
     pub pool: MySqlPool,
     /// Redis, for connections of one's own.

@@ -1,23 +1,20 @@
-//! `/api/admin/items`: the operator creates, edits and audits sales.
+//! `/api/admin/items`: the operator creates and edits sales.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::IF_MATCH;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
 use super::items::{ItemBody, answer};
-use crate::domain::audit::{self, Report};
 use crate::domain::{ArbiterMode, Cents, Item, ItemKind, Refusal, SaleWindow};
 use crate::http::Web;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, invalid_schedule};
-use crate::store::mysql::audit as ledger;
 use crate::store::mysql::items::{self, ItemEdit, NewItem};
 use crate::strategy;
 
@@ -275,7 +272,8 @@ fn image_url(url: String) -> Result<String, Problem> {
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
     let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| invalid_schedule())?;
-    Ok(parsed.to_offset(time::UtcOffset::UTC))
+    // Near the ends of time an instant has a year in its own zone and none in ours.
+    parsed.checked_to_offset(time::UtcOffset::UTC).ok_or_else(invalid_schedule)
 }
 
 /// The revision named by `If-Match`; none is fine, since restocks are deltas.
@@ -290,86 +288,4 @@ fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     revision
         .map(Some)
         .ok_or_else(|| Problem::new(412, "precondition_failed", "Edited since", detail))
-}
-
-/// The audit of one item.
-#[derive(Serialize, ToSchema)]
-pub struct AuditBody {
-    item_id: i64,
-    arbiter: &'static str,
-    /// Whether no invariant is broken.
-    clean: bool,
-    total: i64,
-    available: i64,
-    /// Units of paid orders.
-    sold: i64,
-    /// Units of pending orders.
-    held: i64,
-    /// Units sold beyond the total.
-    oversold: i64,
-    orders: i64,
-    /// Units left by the Redis counter, if it is loaded.
-    redis_available: Option<i64>,
-    findings: Vec<FindingBody>,
-}
-
-/// One invariant.
-#[derive(Serialize, ToSchema)]
-pub struct FindingBody {
-    /// `I1` to `I7`.
-    invariant: &'static str,
-    claim: &'static str,
-    /// `null` when there was nothing to judge by.
-    holds: Option<bool>,
-    detail: String,
-}
-
-impl From<Report> for AuditBody {
-    fn from(report: Report) -> Self {
-        let (clean, oversold) = (report.is_clean(), report.units_oversold());
-        let findings = report.findings.into_iter().map(|finding| FindingBody {
-            invariant: finding.invariant,
-            claim: finding.claim,
-            holds: finding.holds,
-            detail: finding.detail,
-        });
-        Self {
-            item_id: report.facts.item_id.get(),
-            arbiter: report.facts.arbiter.word(),
-            clean,
-            total: report.facts.total,
-            available: report.facts.available,
-            sold: report.facts.units_sold,
-            held: report.facts.units_held,
-            oversold,
-            orders: report.facts.orders,
-            redis_available: report.facts.redis_available,
-            findings: findings.collect(),
-        }
-    }
-}
-
-/// Audit a sale from the ledger.
-#[utoipa::path(
-    get,
-    path = "/api/admin/items/{id}/audit",
-    tag = "operator",
-    params(("id" = i64, Path, minimum = 1)),
-    responses(
-        (status = 200, description = "The invariants, each with its figures", body = AuditBody),
-        (status = "4XX", description = "Not an operator, or no such item", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Nothing could be read", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
-pub async fn audit(
-    State(web): State<Web>,
-    Admin(_operator): Admin,
-    ItemPath(id): ItemPath,
-) -> Result<Json<AuditBody>, Problem> {
-    let facts = ledger::facts(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
-    let mut facts = facts.ok_or(Refusal::ItemNotFound)?;
-    let counter = web.counters.peek(id).await.ok().flatten();
-    facts.redis_available = counter.map(|counter| counter.available);
-    Ok(Json(audit::judge(facts).into()))
 }

@@ -1,6 +1,7 @@
 //! The handlers, one file a resource: its bodies and its routes sit together.
 
 pub mod admin;
+pub mod audit;
 pub mod events;
 pub mod items;
 pub mod lists;

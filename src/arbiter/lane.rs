@@ -1,0 +1,119 @@
+//! Lanes: one line per hot item, written in batches.
+//!
+//! A lane has no timer. Its next batch is whoever came while the last one was being committed, up
+//! to a cap: with one buyer at a time a batch is a single order and costs what a direct transaction
+//! costs; with a crowd hundreds of orders share one commit. A lane that nobody uses ends by itself.
+//! It is a task of its own, so an order in it is finished whether or not its buyer still waits.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use super::{Arbiter, Verdict, batch};
+use crate::domain::{ItemId, Purchase, Unavailable};
+
+/// Orders of one batch.
+pub const BATCH_MAX: usize = 256;
+/// Orders that wait in one lane; one more is answered "overloaded".
+const WAITING_MAX: usize = 16_384;
+/// How long a lane waits for somebody before it ends.
+const IDLE_MAX: Duration = Duration::from_millis(250);
+
+/// One order in line.
+struct Waiting {
+    purchase: Purchase,
+    answer: oneshot::Sender<Verdict>,
+}
+
+type Entrances = HashMap<ItemId, mpsc::Sender<Waiting>>;
+
+/// The lanes of this process. Clones share them.
+#[derive(Clone)]
+pub struct Lanes {
+    arbiter: Arbiter,
+    tasks: TaskTracker,
+    /// The lanes that are open. Orders are queued, and lanes end, under this lock alone, so no
+    /// order is queued in a lane that has ended.
+    entrances: Arc<Mutex<Entrances>>,
+}
+
+impl Lanes {
+    /// Lanes that write through `arbiter` and run on `tasks`.
+    #[must_use]
+    pub fn new(arbiter: Arbiter, tasks: TaskTracker) -> Self {
+        Self { arbiter, tasks, entrances: Arc::default() }
+    }
+
+    /// Queues an order in its item's lane and waits for the verdict.
+    pub async fn write(&self, purchase: Purchase) -> Verdict {
+        let (answer, verdict) = oneshot::channel();
+        if self.queue(Waiting { purchase, answer }) {
+            // A lane that broke between its COMMIT and the answer: only the ledger knows.
+            verdict.await.unwrap_or(Verdict::Unknown)
+        } else {
+            Verdict::Unavailable(Unavailable::Overloaded)
+        }
+    }
+
+    /// Whether there was room.
+    fn queue(&self, waiting: Waiting) -> bool {
+        let item = waiting.purchase.item.id;
+        let mut entrances = self.entrances();
+        let entrance = entrances.entry(item).or_insert_with(|| {
+            let (entrance, line) = mpsc::channel(WAITING_MAX);
+            self.tasks.spawn(self.clone().serve(item, line));
+            entrance
+        });
+        entrance.try_send(waiting).is_ok()
+    }
+
+    /// One lane, until nobody has come for a while.
+    async fn serve(self, item: ItemId, mut line: mpsc::Receiver<Waiting>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            let next = line.recv_many(&mut batch, BATCH_MAX);
+            if tokio::time::timeout(IDLE_MAX, next).await.is_err() {
+                let mut entrances = self.entrances();
+                if line.is_empty() {
+                    entrances.remove(&item);
+                    return;
+                }
+                continue;
+            }
+            let (purchases, answers): (Vec<_>, Vec<_>) =
+                batch.drain(..).map(|waiting| (waiting.purchase, waiting.answer)).unzip();
+            // A panic spoils its own batch, whose orders the ledger then tells about, not the lane.
+            let written = std::panic::AssertUnwindSafe(self.write_all(&purchases)).catch_unwind();
+            let Ok(verdicts) = written.await else { continue };
+            for (answer, verdict) in answers.into_iter().zip(verdicts) {
+                // A buyer who has gone is told by the key.
+                let _ = answer.send(verdict);
+            }
+        }
+    }
+
+    async fn write_all(&self, purchases: &[Purchase]) -> Vec<Verdict> {
+        self.arbiter.metrics.batch_size.observe(size(purchases.len()));
+        batch::write(&self.arbiter, purchases).await
+    }
+
+    fn entrances(&self) -> MutexGuard<'_, Entrances> {
+        self.entrances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Lanes({} open)", self.entrances().len())
+    }
+}
+
+/// At most [`BATCH_MAX`], so the conversion is exact.
+fn size(orders: usize) -> f64 {
+    u32::try_from(orders).map_or(f64::MAX, f64::from)
+}

@@ -1,0 +1,212 @@
+//! Who may do what: every operation of the document by every kind of caller.
+
+use reqwest::{Method, RequestBuilder};
+use seckill::session::Role;
+use serde_json::{Value, json};
+
+use super::{assert_clean, assert_problem, order_id};
+use crate::support::{Answer, Client, Instance, Shop, item_body};
+
+/// Who may use an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Anyone,
+    Buyer,
+    /// A buyer, for what is theirs.
+    Owner,
+    Admin,
+}
+
+/// An operation with its own smallest valid request.
+struct Operation {
+    method: Method,
+    /// As the document writes it.
+    path: &'static str,
+    who: Who,
+    body: Option<Value>,
+    /// The answer to who may.
+    status: u16,
+}
+
+fn operations() -> Vec<Operation> {
+    let operation = |method: &str, path, who, body, status| Operation {
+        method: method.parse().expect("a method"),
+        path,
+        who,
+        body,
+        status,
+    };
+    let credentials = json!({ "username": "somebody", "password": "long enough" });
+    vec![
+        operation("GET", "/api/items", Who::Anyone, None, 200),
+        operation("GET", "/api/items/{id}", Who::Anyone, None, 200),
+        operation("GET", "/api/items/{id}/events", Who::Anyone, None, 200),
+        operation("POST", "/api/seckill/{strategy}/{item_id}", Who::Buyer, None, 201),
+        operation("GET", "/api/orders", Who::Buyer, None, 200),
+        operation("GET", "/api/orders/events", Who::Buyer, None, 200),
+        operation("GET", "/api/orders/{id}", Who::Owner, None, 200),
+        operation("POST", "/api/orders/{id}/payment", Who::Owner, None, 200),
+        operation("POST", "/api/orders/{id}/cancellation", Who::Owner, None, 409),
+        operation("POST", "/api/users", Who::Anyone, Some(credentials.clone()), 201),
+        operation("POST", "/api/session", Who::Anyone, Some(credentials), 200),
+        operation("DELETE", "/api/session", Who::Buyer, None, 204),
+        operation("GET", "/api/strategies", Who::Anyone, None, 200),
+        operation("GET", "/api/locks", Who::Anyone, None, 200),
+        operation("POST", "/api/admin/items", Who::Admin, Some(item_body(json!({}))), 201),
+        operation("PATCH", "/api/admin/items/{id}", Who::Admin, Some(json!({})), 200),
+        operation("GET", "/api/admin/items/{id}/audit", Who::Admin, None, 200),
+        operation("GET", "/healthz", Who::Anyone, None, 200),
+        operation("GET", "/readyz", Who::Anyone, None, 200),
+        operation("GET", "/metrics", Who::Anyone, None, 200),
+    ]
+}
+
+/// What the paths' parameters stand for.
+struct Place {
+    instance: Instance,
+    item: i64,
+    order: String,
+}
+
+impl Place {
+    async fn request(&self, operation: &Operation, client: &Client) -> RequestBuilder {
+        let id = if operation.path.starts_with("/api/orders") {
+            self.order.clone()
+        } else {
+            self.item.to_string()
+        };
+        let path = operation
+            .path
+            .replace("{strategy}", "default")
+            .replace("{item_id}", &self.item.to_string());
+        let request = client.request(operation.method.clone(), &path.replace("{id}", &id));
+        match &operation.body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+
+    async fn ask(&self, operation: &Operation, client: &Client) -> Answer {
+        let response = self.request(operation, client).await.send().await.expect("an answer");
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let kind =
+            headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        // A stream has no end: its head is all that is of interest here.
+        let stream = kind.starts_with("text/event-stream");
+        let text =
+            if stream { String::new() } else { response.text().await.expect("a whole body") };
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status, headers, text, json }
+    }
+}
+
+#[tokio::test]
+async fn each_operation_is_for_those_it_is_for() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+    let order = order_id(&instance.buyer(1).buy("default", item).await);
+    let place = Place { instance, item, order };
+    let instance = &place.instance;
+    for operation in operations() {
+        let what = format!("{} {}", operation.method, operation.path);
+        let stranger = place.ask(&operation, &instance.stranger()).await;
+        if operation.who == Who::Anyone {
+            assert_eq!(stranger.status, operation.status, "{what}: {}", stranger.text);
+            continue;
+        }
+        assert_problem(&stranger, (401, "unauthenticated"), &what);
+        let buyer = place.ask(&operation, &instance.buyer(2)).await;
+        let admin = instance.stranger().with_token(&instance.token(3, Role::Admin));
+        let by_admin = place.ask(&operation, &admin).await;
+        match operation.who {
+            Who::Anyone => {}
+            Who::Buyer => {
+                assert_eq!(buyer.status, operation.status, "{what}: {}", buyer.text);
+                assert_eq!(by_admin.status, operation.status, "{what}: {}", by_admin.text);
+            }
+            Who::Owner => {
+                assert_problem(&buyer, (404, "order_not_found"), &what);
+                assert_problem(&by_admin, (404, "order_not_found"), &what);
+                let owner = place.ask(&operation, &instance.buyer(1)).await;
+                assert_eq!(owner.status, operation.status, "{what}: {}", owner.text);
+            }
+            Who::Admin => {
+                assert_problem(&buyer, (403, "forbidden"), &what);
+                assert_eq!(by_admin.status, operation.status, "{what}: {}", by_admin.text);
+            }
+        }
+    }
+    assert_clean(instance, item).await;
+}
+
+/// What the document says of an operation.
+fn documented(document: &Value) -> Vec<(String, String, &Value)> {
+    let paths = document["paths"].as_object().expect("paths");
+    let each = paths.iter().flat_map(|(path, item)| {
+        let methods = item.as_object().expect("operations");
+        methods
+            .iter()
+            .map(move |(method, operation)| (method.to_uppercase(), path.clone(), operation))
+    });
+    each.collect()
+}
+
+#[test]
+fn the_document_and_this_list_name_the_same_operations() {
+    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    let mut written: Vec<_> =
+        documented(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+    let mut listed: Vec<_> = operations()
+        .into_iter()
+        .map(|known| (known.method.to_string(), known.path.to_owned()))
+        .collect();
+    // The lab's come with the lab; what they need is tested there.
+    written.retain(|(_, path)| !path.starts_with("/api/lab/"));
+    written.sort();
+    listed.sort();
+    assert_eq!(written, listed);
+}
+
+#[test]
+fn the_document_says_who_may_and_what_is_answered() {
+    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    let problem = &document["components"]["schemas"]["ProblemBody"];
+    for field in ["type", "title", "status", "detail", "code", "outcome", "retryable", "request_id"]
+    {
+        assert!(problem["properties"][field].is_object(), "{field} is missing in {problem}");
+    }
+    assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    let known = operations();
+    for (method, path, operation) in documented(&document) {
+        let what = format!("{method} {path}");
+        let Some(known) =
+            known.iter().find(|known| known.path == path && known.method.as_str() == method)
+        else {
+            continue;
+        };
+        let secured = operation["security"].as_array().is_some_and(|needs| !needs.is_empty());
+        assert_eq!(secured, known.who != Who::Anyone, "{what}: security");
+        assert!(operation["summary"].is_string(), "{what} has no summary");
+        let responses = operation["responses"].as_object().expect("responses");
+        let status = known.status.to_string();
+        let class = format!("{}XX", &status[..1]);
+        assert!(
+            responses.contains_key(&status) || responses.contains_key(&class),
+            "{what}: no {status}"
+        );
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{what}: no success");
+        let refuses = known.who != Who::Anyone || path.contains('{') || known.body.is_some();
+        assert!(!refuses || responses.contains_key("4XX"), "{what}: no refusal");
+        for (status, response) in responses {
+            if status.ends_with("XX") {
+                let schema = &response["content"]["application/problem+json"]["schema"]["$ref"];
+                assert_eq!(schema, "#/components/schemas/ProblemBody", "{what}: {status}");
+            }
+        }
+        assert_eq!(
+            operation["requestBody"].is_object(),
+            known.body.is_some() || known.method == Method::POST,
+            "{what}: body"
+        );
+    }
+}

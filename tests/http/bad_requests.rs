@@ -1,0 +1,378 @@
+//! Requests that are refused for their path, their query, their headers, or who sends them.
+
+use reqwest::{Method, RequestBuilder};
+use seckill::config::Secret;
+use seckill::domain::UserId;
+use seckill::session::{Role, Tokens};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use super::ledger::{Refused, assert_refused};
+use super::{
+    BOUND, apart_from_the_request_id, assert_clean, assert_problem, eventually, order_id, when,
+};
+use crate::support::{Client, Shop};
+
+/// Well formed, and nobody's.
+const NO_ORDER: &str = "0190a0b0-0000-7000-8000-000000000000";
+
+fn buy(client: &Client, path: &str) -> RequestBuilder {
+    client.request(Method::POST, &format!("/api/seckill/{path}"))
+}
+
+#[tokio::test]
+async fn a_path_that_names_nothing_is_refused() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let (buyer, admin) = (instance.buyer(1), instance.admin());
+    let mut cases = Vec::new();
+    let invalid = (400, "invalid_path_parameter");
+    for id in [
+        "abc",
+        "0",
+        "-1",
+        "+1",
+        "1.0",
+        "0x1",
+        "9223372036854775808",
+        "1:2",
+        "*",
+        "1%20",
+        "1%0a",
+        "%EF%BC%91",
+        "1%00",
+        "%ff",
+        "1%2F2",
+        "{1}",
+        "1;2",
+        "1'--",
+    ] {
+        cases.push(Refused::new(id, buy(&buyer, &format!("mysql-atomic/{id}")), invalid));
+        for (client, method, path) in [
+            (&buyer, Method::GET, format!("/api/items/{id}")),
+            (&buyer, Method::GET, format!("/api/items/{id}/events")),
+            (&admin, Method::GET, format!("/api/admin/items/{id}/audit")),
+            (&admin, Method::PATCH, format!("/api/admin/items/{id}")),
+            (&buyer, Method::GET, format!("/api/orders/{id}")),
+            (&buyer, Method::POST, format!("/api/orders/{id}/payment")),
+            (&buyer, Method::POST, format!("/api/orders/{id}/cancellation")),
+        ] {
+            let mut request = client.request(method.clone(), &path);
+            if method == Method::PATCH {
+                request = request.json(&json!({}));
+            }
+            cases.push(Refused::new(format!("{method} {path}"), request, invalid));
+        }
+    }
+    for id in [
+        "0190a0b0000070008000000000000000",
+        "{0190a0b0-0000-7000-8000-000000000000}",
+        "urn:uuid:0190a0b0-0000-7000-8000-000000000000",
+    ] {
+        cases.push(Refused::new(
+            id,
+            buyer.request(Method::GET, &format!("/api/orders/{id}")),
+            invalid,
+        ));
+    }
+    let no_item = (404, "item_not_found");
+    for id in [item + 1, i64::MAX] {
+        cases.push(Refused::new("no item", buy(&buyer, &format!("default/{id}")), no_item));
+        for (client, path) in [
+            (&buyer, format!("/api/items/{id}")),
+            (&buyer, format!("/api/items/{id}/events")),
+            (&admin, format!("/api/admin/items/{id}/audit")),
+        ] {
+            cases.push(Refused::new(path.clone(), client.request(Method::GET, &path), no_item));
+        }
+        let edit = admin
+            .request(Method::PATCH, &format!("/api/admin/items/{id}"))
+            .json(&json!({ "paused": true }));
+        cases.push(Refused::new("edit no item", edit, no_item));
+    }
+    for name in
+        ["no-such-strategy", "MYSQL-ATOMIC", "mysql_atomic", "mysql-atomic%20", "%00", "%27", "*"]
+    {
+        cases.push(Refused::new(
+            name,
+            buy(&buyer, &format!("{name}/{item}")),
+            (404, "strategy_not_found"),
+        ));
+    }
+    assert_refused(&shop, cases).await;
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_query_or_a_header_that_is_not_understood_is_refused() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let mut cases = Vec::new();
+    let invalid = (400, "invalid_query_parameter");
+    for query in [
+        "page=-1",
+        "limit=1e9",
+        "limit=0",
+        "limit=-1",
+        "limit=201",
+        "limit=",
+        "limit=1&limit=2",
+        "sort=;--",
+        "before=abc",
+        "before=1&before=2",
+        "user_id=2",
+        "limit=%00",
+        "%ff=1",
+    ] {
+        cases.push(Refused::new(
+            query,
+            buyer.request(Method::GET, &format!("/api/orders?{query}")),
+            invalid,
+        ));
+    }
+    for query in
+        ["colour=red", "store=disk", "scope=", "store=mysql&store=redis", "user_id=2", "quantity=5"]
+    {
+        for strategy in ["lock-redis", "mysql-atomic"] {
+            let request = buy(&buyer, &format!("{strategy}/{item}?{query}"));
+            cases.push(Refused::new(format!("{strategy}?{query}"), request, invalid));
+        }
+    }
+    cases.push(Refused::new(
+        "options where none are taken",
+        buy(&buyer, &format!("mysql-atomic/{item}?store=redis")),
+        invalid,
+    ));
+    for accept in ["application/xml", "text/html", "image/png, application/xml;q=0.9", ""] {
+        for path in ["/api/items".to_owned(), format!("/api/items/{item}")] {
+            let request = buyer.request(Method::GET, &path).header("accept", accept);
+            cases.push(Refused::new(
+                format!("Accept: {accept:?}"),
+                request,
+                (406, "not_acceptable"),
+            ));
+        }
+        let request = buy(&buyer, &format!("default/{item}")).header("accept", accept);
+        cases.push(Refused::new(
+            format!("buy, Accept: {accept:?}"),
+            request,
+            (406, "not_acceptable"),
+        ));
+    }
+    for method in [Method::PUT, Method::DELETE, Method::PATCH, Method::GET] {
+        let request = buyer.request(method.clone(), &format!("/api/seckill/default/{item}"));
+        cases.push(Refused::new(
+            format!("{method} a purchase"),
+            request,
+            (405, "method_not_allowed"),
+        ));
+    }
+    assert_refused(&shop, cases).await;
+    for accept in [
+        "*/*",
+        "application/*",
+        "application/json",
+        "text/html, */*;q=0.1",
+        "application/problem+json",
+    ] {
+        let request = buyer.request(Method::GET, "/api/items").header("accept", accept);
+        assert_eq!(Client::send(request).await.status, 200, "{accept}");
+    }
+    // Who a request came from is not told by a header.
+    let forwarded = buy(&buyer, &format!("default/{item}"))
+        .header("x-forwarded-for", "10.0.0.1, 127.0.0.1")
+        .header("x-forwarded-host", "evil.example")
+        .header("x-http-method-override", "DELETE")
+        .header("x-user-id", "2");
+    let bought = Client::send(forwarded).await;
+    assert_eq!((bought.status, bought.json["user_id"].as_i64()), (201, Some(1)), "{}", bought.text);
+    assert!(
+        bought.headers["location"]
+            .to_str()
+            .is_ok_and(|location| location.starts_with("/api/orders/"))
+    );
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_sale_that_cannot_be_is_refused_by_its_reason() {
+    let (shop, instance) = Shop::open().await;
+    let upcoming = instance
+        .make_item(
+            json!({ "starts_at": "2036-01-01T00:00:00Z", "ends_at": "2036-01-02T00:00:00Z" }),
+        )
+        .await;
+    let ended = instance
+        .make_item(
+            json!({ "starts_at": "2016-01-01T00:00:00Z", "ends_at": "2016-01-02T00:00:00Z" }),
+        )
+        .await;
+    let empty = instance.make_item(json!({ "stock": 0 })).await;
+    let held = instance.make_item(json!({})).await;
+    let real = instance.make_item(json!({ "kind": "shop" })).await;
+    order_id(&instance.buyer(1).buy("lock-redis", held).await);
+    let buyer = instance.buyer(1);
+    let mut cases = Vec::new();
+    for strategy in
+        ["lock-redis", "lock-redis/store", "mysql-atomic", "mysql-version", "redis-watch"]
+    {
+        let case = |item: i64, expected| {
+            let path = match strategy.strip_suffix("/store") {
+                Some(name) => format!("{name}/{item}?store=redis"),
+                None => format!("{strategy}/{item}"),
+            };
+            Refused::new(format!("{strategy} of {item}"), buy(&buyer, &path), expected)
+        };
+        cases.push(case(upcoming, (409, "sale_not_started")));
+        cases.push(case(ended, (409, "sale_ended")));
+        cases.push(case(empty, (409, "sold_out")));
+        cases.push(case(held, (409, "limit_reached")));
+    }
+    for unsafe_one in ["mysql-naive", "redis-naive"] {
+        let request = buy(&buyer, &format!("{unsafe_one}/{real}"));
+        cases.push(Refused::new(unsafe_one, request, (403, "unsafe_strategy")));
+    }
+    let by_user = buy(&buyer, &format!("lock-redis/{real}?scope=user"));
+    cases.push(Refused::new("a lock on the buyer alone", by_user, (403, "unsafe_strategy")));
+    assert_refused(&shop, cases).await;
+    let again = buyer.buy("lock-redis", held).await;
+    assert_eq!(again.json["orders"], "/api/orders", "where the first is");
+    for item in [upcoming, ended, empty, held, real] {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_good_is_refused() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let user = UserId::new(1).expect("positive");
+    let now = OffsetDateTime::now_utc();
+    let ours = Tokens::new(&shop.config.secret, &Secret::default());
+    let foreign = Tokens::new(
+        &Secret::new("somebody else's secret, of more than thirty-two characters"),
+        &Secret::default(),
+    );
+    let good = ours.sign(user, Role::Buyer, now + Duration::HOUR);
+    let admin = ours.sign(user, Role::Admin, now + Duration::HOUR);
+    let parts: Vec<&str> = good.split('.').collect();
+    let other: Vec<&str> = admin.split('.').collect();
+    let foreign_token = foreign.sign(user, Role::Admin, now + Duration::HOUR);
+    let foreign_mac = foreign_token.rsplit('.').next().expect("a part").to_owned();
+    let invalid = [
+        foreign_token.clone(),
+        // Another's claims, key or MAC in ours.
+        format!("{}.{}.{}.{}", parts[0], parts[1], other[2], parts[3]),
+        format!("{}.{}.{}.{foreign_mac}", parts[0], parts[1], parts[2]),
+        format!("{}.unknown.{}.{}", parts[0], parts[2], parts[3]),
+        format!("sk2.{}.{}.{}", parts[1], parts[2], parts[3]),
+        // Cut, lengthened, without a MAC.
+        good[..good.len() - 1].to_owned(),
+        format!("{good}A"),
+        format!("{good}.{}", parts[3]),
+        format!("{}.{}.{}.", parts[0], parts[1], parts[2]),
+        parts[..3].join("."),
+        "eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIiwicm9sZSI6ImFkbWluIn0.".to_owned(),
+        "x".repeat(8_000),
+        ".".to_owned(),
+    ];
+    let stranger = instance.stranger();
+    let path = format!("mysql-atomic/{item}");
+    let mut cases = vec![Refused::new("no token", buy(&stranger, &path), (401, "unauthenticated"))];
+    for token in invalid {
+        let what = format!("the token {:.60}", token);
+        cases.push(Refused::new(
+            what,
+            buy(&stranger, &path).bearer_auth(token),
+            (401, "invalid_token"),
+        ));
+    }
+    for value in ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "bearer", good.as_str()] {
+        let request = buy(&stranger, &path).header("authorization", value);
+        cases.push(Refused::new(
+            format!("Authorization: {value:.30}"),
+            request,
+            (401, "invalid_token"),
+        ));
+    }
+    for seconds in [0, 1, 86_400] {
+        let expired = ours.sign(user, Role::Buyer, now - Duration::seconds(seconds));
+        cases.push(Refused::new(
+            "an expired token",
+            buy(&stranger, &path).bearer_auth(expired),
+            (401, "token_expired"),
+        ));
+    }
+    assert_refused(&shop, cases).await;
+    let refused = stranger.buy("default", item).await;
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    assert_eq!(stranger.with_token(&good).buy("default", item).await.status, 201);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn anothers_order_is_as_good_as_none() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let order = order_id(&instance.buyer(1).buy("default", item).await);
+    let (owner, other, admin) =
+        (instance.buyer(1), instance.buyer(2), instance.token(3, Role::Admin));
+    let operator = instance.stranger().with_token(&admin);
+    let mut cases = Vec::new();
+    for (method, step) in
+        [(Method::GET, ""), (Method::POST, "/payment"), (Method::POST, "/cancellation")]
+    {
+        for (client, id) in [(&other, order.as_str()), (&operator, &order), (&owner, NO_ORDER)] {
+            let request = client.request(method.clone(), &format!("/api/orders/{id}{step}"));
+            cases.push(Refused::new(format!("{method} {step}"), request, (404, "order_not_found")));
+        }
+        let path = |id: &str| format!("/api/orders/{id}{step}");
+        let theirs = Client::send(other.request(method.clone(), &path(&order))).await;
+        let nobodys = Client::send(other.request(method.clone(), &path(NO_ORDER))).await;
+        assert_problem(&theirs, (404, "order_not_found"), step);
+        assert_eq!(
+            apart_from_the_request_id(&theirs),
+            apart_from_the_request_id(&nobodys),
+            "{step}"
+        );
+    }
+    assert_refused(&shop, cases).await;
+    let listed = other.get(&format!("/api/orders?before={order}")).await.json;
+    assert_eq!(listed["orders"], json!([]));
+    assert_eq!(other.get("/api/orders").await.json["orders"], json!([]));
+    assert_eq!(owner.get(&format!("/api/orders/{order}")).await.json["status"], "pending");
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn one_purchase_more_than_there_is_room_for_is_refused() {
+    let shop = Shop::with(|config| config.purchase.in_flight_max = 1).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let first = tokio::spawn({
+        let buyer = instance.buyer(1);
+        async move { buyer.buy("mysql-atomic", item).await }
+    });
+    eventually(BOUND, || async {
+        let metrics = instance.stranger().get("/metrics").await.text;
+        when(metrics.contains("seckill_purchases_in_flight 1\n"), "the first does not run")
+    })
+    .await;
+    let refused = instance.buyer(2).buy("mysql-atomic", item).await;
+    assert_problem(&refused, (503, "overloaded"), "a purchase too many");
+    assert_eq!(
+        (&refused.json["outcome"], &refused.json["retryable"]),
+        (&json!("none"), &json!(true))
+    );
+    assert!(refused.headers.contains_key("retry-after"));
+    holder.rollback().await.expect("the row is free");
+    order_id(&first.await.expect("no panic"));
+    assert_clean(&instance, item).await;
+}

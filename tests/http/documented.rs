@@ -1,0 +1,109 @@
+//! The document as it is served, the pages, and the headers that guard them.
+
+use serde_json::json;
+
+use super::assert_problem;
+use crate::support::Shop;
+
+#[tokio::test]
+async fn the_document_is_served_and_shown() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let served = stranger.get("/api/openapi.json").await;
+    let generated = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    assert_eq!((served.status, &served.json), (200, &generated));
+    let mut page = stranger.get("/docs").await;
+    if (300..400).contains(&page.status) {
+        page = stranger.get(page.headers["location"].to_str().expect("text")).await;
+    }
+    assert_eq!(page.status, 200);
+    assert!(page.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")));
+    assert!(page.headers.contains_key("content-security-policy"));
+    // What the page needs comes from here, not from elsewhere.
+    for script in
+        ["/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/docs/swagger-initializer.js"]
+    {
+        assert_eq!(stranger.get(script).await.status, 200, "{script}");
+    }
+    assert!(!page.text.contains("https://"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_headers_that_guard_it() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let answers = [
+        ("a page", buyer.get("/").await),
+        ("a page of an item", buyer.get("/item.html").await),
+        ("no page", buyer.get("/nothing").await),
+        ("the list", buyer.get("/api/items").await),
+        ("an item", buyer.get(&format!("/api/items/{item}")).await),
+        ("a purchase", buyer.buy("default", item).await),
+        ("a refusal", buyer.buy("default", item).await),
+        ("orders", buyer.get("/api/orders").await),
+        ("nothing of the API", buyer.get("/api/nothing").await),
+        ("a method too many", buyer.post("/api/items", &json!({})).await),
+        ("metrics", buyer.get("/metrics").await),
+        ("health", buyer.get("/healthz").await),
+    ];
+    for (what, answer) in &answers {
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{what}");
+        assert!(answer.headers.contains_key("referrer-policy"), "{what}");
+        assert_eq!(answer.headers["x-request-id"].len(), 16, "{what}");
+        assert!(!answer.headers.contains_key("access-control-allow-origin"), "{what}");
+        assert!(!answer.headers.contains_key("server"), "{what}");
+    }
+    for (what, answer) in &answers[..3] {
+        let policy = answer.headers["content-security-policy"].to_str().expect("text");
+        for part in [
+            "default-src 'self'",
+            "frame-ancestors 'none'",
+            "script-src 'self'",
+            "object-src 'none'",
+        ] {
+            assert!(policy.contains(part), "{what}: {part} is missing in {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{what}: {policy}");
+        assert!(
+            answer.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")),
+            "{what}"
+        );
+    }
+    assert_eq!(
+        answers.iter().take(3).map(|(_, answer)| answer.status).collect::<Vec<_>>(),
+        [200, 200, 404]
+    );
+    for (what, answer) in &answers[3..10] {
+        assert_eq!(answer.headers["cache-control"], "no-store", "{what}");
+    }
+    assert_problem(&answers[8].1, (404, "not_found"), "nothing of the API");
+    assert_problem(&answers[9].1, (405, "method_not_allowed"), "a method too many");
+}
+
+#[tokio::test]
+async fn the_lists_say_what_works_here() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let strategies = stranger.get("/api/strategies").await.json;
+    let strategies = strategies.as_array().expect("a list");
+    for name in
+        ["lock-redis", "mysql-atomic", "mysql-version", "redis-watch", "mysql-naive", "redis-naive"]
+    {
+        let card = strategies
+            .iter()
+            .find(|card| card["name"] == name)
+            .unwrap_or_else(|| panic!("{name} is missing"));
+        assert_eq!(card["safe"], !name.ends_with("-naive"), "{name}");
+        assert_eq!(card["available"], true, "{name}");
+        for field in ["family", "store", "summary", "breaks_when", "source"] {
+            assert!(
+                card[field].as_str().is_some_and(|text| !text.is_empty()),
+                "{name} has no {field}"
+            );
+        }
+        assert!(card["needs"].is_array() && card["durable_before_reply"].is_boolean(), "{name}");
+    }
+    let locks = stranger.get("/api/locks").await.json;
+    assert!(locks.as_array().is_some_and(|kinds| !kinds.is_empty()));
+}

@@ -1,0 +1,137 @@
+//! `Idempotency-Key`: a retry is the same purchase, and nobody else's.
+
+use reqwest::Method;
+use reqwest::header::HeaderValue;
+use serde_json::json;
+
+use super::ledger::{Refused, assert_refused};
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::support::{Client, Shop};
+
+#[tokio::test]
+async fn a_key_that_is_none_is_refused() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let purchase = || buyer.request(Method::POST, &format!("/api/seckill/default/{item}"));
+    let invalid = (400, "idempotency_key_invalid");
+    let long = "x".repeat(65);
+    let keys: [&[u8]; 7] =
+        [b"", b" ", b"a b", b"a\tb", b"schl\xc3\xbcssel", b"\xff", long.as_bytes()];
+    let mut cases: Vec<Refused> = keys
+        .iter()
+        .map(|key| {
+            let value = HeaderValue::from_bytes(key).expect("sendable");
+            Refused::new(format!("{value:?}"), purchase().header("idempotency-key", value), invalid)
+        })
+        .collect();
+    let two = purchase().header("idempotency-key", "a").header("idempotency-key", "b");
+    cases.push(Refused::new("two keys", two, invalid));
+    let same = purchase().header("idempotency-key", "a").header("idempotency-key", "a");
+    cases.push(Refused::new("a key twice", same, invalid));
+    assert_refused(&shop, cases).await;
+    let longest = buyer.buy_with_key("default", item, &"x".repeat(64)).await;
+    assert_eq!(longest.status, 201, "{}", longest.text);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_one_buyer_and_one_item() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let other_item = instance.make_item(json!({})).await;
+    let (buyer, other) = (instance.buyer(1), instance.buyer(2));
+    for strategy in ["lock-redis", "mysql-atomic", "redis-watch"] {
+        let key = format!("key-{strategy}");
+        let first = buyer.buy_with_key(strategy, item, &key).await;
+        let order = order_id(&first);
+        assert!(!first.headers.contains_key("idempotency-replayed"));
+        // The same by any strategy.
+        for again in ["lock-redis", "mysql-atomic", "redis-watch", "default"] {
+            let retry = buyer.buy_with_key(again, item, &key).await;
+            assert_eq!((retry.status, &retry.json), (201, &first.json), "{again}");
+            assert_eq!(retry.headers["idempotency-replayed"], "true");
+        }
+        let path = format!("/api/seckill/{strategy}/{item}");
+        let reused = buyer.request(Method::POST, &path).header("idempotency-key", &key);
+        let reused = Client::send(reused.json(&json!({ "quantity": 2 }))).await;
+        assert_problem(&reused, (422, "idempotency_key_reused"), "another quantity");
+        assert_eq!(reused.json["order_id"], order);
+        // Another buyer's request is new, and tells nothing of this one.
+        let theirs = other.buy_with_key(strategy, item, &key).await;
+        assert_ne!(order_id(&theirs), order);
+        assert_eq!(theirs.json["user_id"], 2);
+        let reused = other.request(Method::POST, &path).header("idempotency-key", &key);
+        let reused = Client::send(reused.json(&json!({ "quantity": 2 }))).await;
+        assert_eq!(reused.json["order_id"], theirs.json["id"]);
+    }
+    let elsewhere = buyer.buy_with_key("default", other_item, "key-lock-redis").await;
+    assert_eq!((elsewhere.status, elsewhere.json["item_id"].as_i64()), (201, Some(other_item)));
+    assert_eq!(assert_clean(&instance, item).await["orders"], 6);
+    // A retry is answered even after the sale, and shows the order as it now stands.
+    instance.clock.shift(time::Duration::seconds(301));
+    eventually(BOUND, || async {
+        let retry = buyer.buy_with_key("default", item, "key-lock-redis").await;
+        when(retry.status == 201 && retry.json["status"] == "expired", retry.text)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_with_one_key_are_one_order_on_two_instances() {
+    let shop = Shop::new().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    for strategy in ["lock-redis", "mysql-atomic", "mysql-version", "redis-watch"] {
+        let item = here.make_item(json!({ "per_buyer_limit": 10 })).await;
+        let requests = (0..24).map(|number| {
+            let client = if number % 2 == 0 { here.buyer(1) } else { there.buyer(1) };
+            async move { client.buy_with_key(strategy, item, "one").await }
+        });
+        let answers = futures::future::join_all(requests).await;
+        let mut orders: Vec<String> = Vec::new();
+        for answer in &answers {
+            match answer.brief() {
+                (201, _) => orders.push(order_id(answer)),
+                (409, "request_in_progress") | (503, "contended") => {}
+                other => panic!("{strategy}: {other:?} {}", answer.text),
+            }
+        }
+        assert!(!orders.is_empty(), "{strategy}: nobody got through");
+        orders.dedup();
+        assert_eq!(orders.len(), 1, "{strategy}: {orders:?}");
+        let retry = there.buyer(1).buy_with_key(strategy, item, "one").await;
+        assert_eq!(order_id(&retry), orders[0]);
+        let audit = assert_clean(&here, item).await;
+        assert_eq!((&audit["orders"], &audit["available"]), (&json!(1), &json!(9)), "{strategy}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_request_twice_at_once_waits_for_the_first() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let buyer = instance.buyer(1);
+    let first = tokio::spawn({
+        let buyer = buyer.clone();
+        async move { buyer.buy_with_key("mysql-atomic", item, "one").await }
+    });
+    eventually(BOUND, || async {
+        let metrics = instance.stranger().get("/metrics").await.text;
+        when(metrics.contains("seckill_purchases_in_flight 1\n"), "the first does not run")
+    })
+    .await;
+    let second = buyer.buy_with_key("mysql-atomic", item, "one").await;
+    assert_problem(&second, (409, "request_in_progress"), "the same again");
+    assert!(second.headers.contains_key("retry-after"));
+    assert_eq!(second.json["retryable"], true);
+    holder.rollback().await.expect("the row is free");
+    let order = order_id(&first.await.expect("no panic"));
+    assert_eq!(order_id(&buyer.buy_with_key("mysql-atomic", item, "one").await), order);
+    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+}

@@ -1,0 +1,78 @@
+//! The ledger as a whole, to see that a refused request changed nothing of it.
+
+use reqwest::RequestBuilder;
+
+use super::assert_problem;
+use crate::support::{Client, Shop};
+
+/// What stands in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    items: String,
+    stock: String,
+    orders: String,
+    movements: i64,
+    users: i64,
+}
+
+impl Ledger {
+    /// Reads it.
+    pub async fn of(shop: &Shop) -> Self {
+        let text = |statement: &'static str| async move {
+            let found: Option<String> =
+                sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("the ledger");
+            found.unwrap_or_default()
+        };
+        let count = |statement: &'static str| async move {
+            sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("the ledger")
+        };
+        Self {
+            items: text(
+                "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', id, revision, paused, strategy) ORDER BY id) AS CHAR) \
+                 FROM items",
+            )
+            .await,
+            stock: text(
+                "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', item_id, total, available) ORDER BY item_id) AS CHAR) \
+                 FROM stock",
+            )
+            .await,
+            orders: text(
+                "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', user_id, quantity, status) ORDER BY id) AS CHAR) \
+                 FROM orders",
+            )
+            .await,
+            movements: count("SELECT COUNT(*) FROM stock_movements").await,
+            users: count("SELECT COUNT(*) FROM users").await,
+        }
+    }
+}
+
+/// A request that must be refused.
+pub struct Refused {
+    pub what: String,
+    pub request: RequestBuilder,
+    /// Status and code.
+    pub expected: (u16, &'static str),
+}
+
+impl Refused {
+    pub fn new(
+        what: impl Into<String>,
+        request: RequestBuilder,
+        expected: (u16, &'static str),
+    ) -> Self {
+        Self { what: what.into(), request, expected }
+    }
+}
+
+/// Sends the requests one after the other: each is answered as expected and changes nothing.
+pub async fn assert_refused(shop: &Shop, cases: Vec<Refused>) {
+    let before = Ledger::of(shop).await;
+    for Refused { what, request, expected } in cases {
+        let answer = Client::send(request).await;
+        assert_problem(&answer, expected, &what);
+        assert_eq!(answer.json["outcome"], "none", "{what}");
+        assert_eq!(Ledger::of(shop).await, before, "{what}: the ledger changed");
+    }
+}

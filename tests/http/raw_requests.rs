@@ -1,0 +1,350 @@
+//! What no decent client sends: half requests, endless ones, ambiguous ones.
+
+use std::time::Duration;
+
+use seckill::session::Role;
+use serde_json::json;
+
+use super::assert_clean;
+use super::ledger::Ledger;
+use super::raw::{Heard, Raw};
+use crate::support::{Instance, Shop};
+
+/// How long the instances of these tests wait for a head or a body.
+const PATIENCE_MS: u64 = 400;
+/// The pause of a client that sends byte by byte.
+const TRICKLE: Duration = Duration::from_millis(20);
+
+struct Place {
+    shop: Shop,
+    instance: Instance,
+    item: i64,
+    before: Ledger,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let shop = Shop::with(|config| {
+            config.http.head_timeout_ms = PATIENCE_MS;
+            config.http.body_timeout_ms = PATIENCE_MS;
+        })
+        .await;
+        let instance = shop.start().await;
+        let item = instance.make_item(json!({ "per_buyer_limit": 10 })).await;
+        let before = Ledger::of(&shop).await;
+        Self { shop, instance, item, before }
+    }
+
+    async fn connect(&self) -> Raw {
+        Raw::connect(self.instance.addr).await
+    }
+
+    /// The head of a purchase with more headers, each with its line end.
+    fn purchase(&self, headers: &str) -> String {
+        let (addr, token) = (self.instance.addr, self.instance.token(1, Role::Buyer));
+        format!(
+            "POST /api/seckill/mysql-atomic/{} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n",
+            self.item
+        )
+    }
+
+    /// Sends one request and reads one answer.
+    async fn ask(&self, request: impl AsRef<[u8]>) -> (Heard, Raw) {
+        let mut raw = self.connect().await;
+        raw.send(request).await;
+        (raw.answer().await, raw)
+    }
+
+    /// Nothing was bought, and the service still serves.
+    async fn assert_untouched(&self, what: &str) {
+        assert_eq!(Ledger::of(&self.shop).await, self.before, "{what}: the ledger changed");
+        assert_eq!(self.instance.stranger().get("/healthz").await.status, 200, "{what}");
+    }
+
+    async fn assert_clean(&self) {
+        self.assert_untouched("in the end").await;
+        assert_clean(&self.instance, self.item).await;
+    }
+}
+
+const BODY: &str = "{\"quantity\":1}";
+
+#[tokio::test]
+async fn a_plain_request_of_these_tests_would_buy() {
+    let place = Place::new().await;
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", BODY.len());
+    let (heard, _) = place.ask(place.purchase(&headers) + BODY).await;
+    assert_eq!(heard.status, 201, "{heard:?}");
+    let (heard, _) = place.ask(place.purchase("")).await;
+    assert_eq!(heard.status, 201, "{heard:?}");
+}
+
+#[tokio::test]
+async fn slow_clients_are_let_go() {
+    let place = Place::new().await;
+    // Connections on which nothing is said, or as much as could still become HTTP/2.
+    for start in
+        ["", "P", "PRI * HTTP/2.0\r\n\r\nSM", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HT"]
+    {
+        let mut raw = place.connect().await;
+        raw.send(start).await;
+        assert!(raw.ends().await, "after {start:?} the connection stays open");
+    }
+    // A head that never ends.
+    let mut raw = place.connect().await;
+    let head = place.purchase("").into_bytes();
+    raw.trickle(
+        head.into_iter().take(60).chain(std::iter::repeat(b'x')).map(|byte| [byte]),
+        TRICKLE,
+    )
+    .await;
+    let heard = raw.answer().await;
+    assert!([0, 408].contains(&heard.status), "{heard:?}");
+    assert!(raw.is_closed().await, "a slow head keeps its connection");
+    place.assert_untouched("a slow head").await;
+    // A body that never ends.
+    let mut raw = place.connect().await;
+    raw.send(place.purchase("Content-Type: application/json\r\nContent-Length: 1000\r\n")).await;
+    raw.trickle(std::iter::repeat(" "), TRICKLE).await;
+    let heard = raw.answer().await;
+    assert_eq!(heard.brief(), (408, "request_timeout"), "{heard:?}");
+    assert!(heard.head.contains("connection: close") && raw.is_closed().await);
+    // The same in chunks.
+    let mut raw = place.connect().await;
+    raw.send(place.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
+        .await;
+    raw.trickle(["1", "\r\n", " ", "\r\n"].iter().cycle(), TRICKLE).await;
+    assert_eq!(raw.answer().await.brief(), (408, "request_timeout"));
+    place.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_cut() {
+    let place = Place::new().await;
+    let mut raw = place.connect().await;
+    raw.send(place.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
+        .await;
+    // A kilobyte at a time.
+    let chunk = format!("400\r\n{}\r\n", " ".repeat(1024));
+    raw.trickle(std::iter::repeat(chunk), Duration::from_millis(5)).await;
+    let heard = raw.answer().await;
+    assert_eq!(heard.brief(), (413, "payload_too_large"), "{heard:?}");
+    assert!(heard.head.contains("connection: close") && raw.is_closed().await);
+    place.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_large_body_is_refused_before_it_is_sent() {
+    let place = Place::new().await;
+    for length in ["16385", "99999999999", "9223372036854775808"] {
+        let headers = format!(
+            "Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n"
+        );
+        let (heard, mut raw) = place.ask(place.purchase(&headers)).await;
+        assert_eq!(heard.brief(), (413, "payload_too_large"), "{length}: {heard:?}");
+        assert!(raw.is_closed().await, "{length}");
+    }
+    // One that is not too large is asked for.
+    let headers = "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n";
+    let (heard, mut raw) = place.ask(place.purchase(headers)).await;
+    assert_eq!(heard.status, 100, "{heard:?}");
+    raw.send("[]").await;
+    assert_eq!(raw.answer().await.brief(), (422, "invalid_type"));
+    place.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_cut_body_buys_nothing() {
+    let place = Place::new().await;
+    let length =
+        format!("Content-Type: application/json\r\nContent-Length: {}\r\n", BODY.len() + 1);
+    let chunked = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+    for (what, request) in [
+        ("a cut body", place.purchase(&length) + BODY),
+        ("a cut chunk", place.purchase(chunked) + "e\r\n{\"quantity\""),
+        ("no last chunk", place.purchase(chunked) + "e\r\n" + BODY + "\r\n"),
+        ("a chunk of no size", place.purchase(chunked) + "zz\r\n" + BODY + "\r\n0\r\n\r\n"),
+        (
+            "a chunk of any size",
+            place.purchase(chunked) + "ffffffffffffffff1\r\n" + BODY + "\r\n0\r\n\r\n",
+        ),
+    ] {
+        let mut raw = place.connect().await;
+        raw.send(request).await;
+        raw.finish().await;
+        let heard = raw.answer().await;
+        assert!([0, 400].contains(&heard.status), "{what}: {heard:?}");
+        place.assert_untouched(what).await;
+    }
+    place.assert_clean().await;
+}
+
+/// Requests of which two servers could think differently: a proxy in front of us would be misled.
+#[tokio::test]
+async fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
+    let place = Place::new().await;
+    let json = "Content-Type: application/json\r\n";
+    let hidden = place.purchase("");
+    let half = hidden.len();
+    for (what, request) in [
+        (
+            "two lengths",
+            place.purchase(&format!("{json}Content-Length: 2\r\nContent-Length: 3\r\n")) + "[]x",
+        ),
+        ("two lengths in one", place.purchase(&format!("{json}Content-Length: 2, 3\r\n")) + "[]x"),
+        ("a negative length", place.purchase(&format!("{json}Content-Length: -1\r\n"))),
+        ("a length with a sign", place.purchase(&format!("{json}Content-Length: +2\r\n")) + "[]"),
+        ("a length in hex", place.purchase(&format!("{json}Content-Length: 0x2\r\n")) + "[]"),
+        ("gzip as transfer", place.purchase(&format!("{json}Transfer-Encoding: gzip\r\n")) + "[]"),
+        (
+            "chunked, then gzip",
+            place.purchase(&format!("{json}Transfer-Encoding: chunked, gzip\r\n")) + "0\r\n\r\n",
+        ),
+        (
+            "chunked in HTTP/1.0",
+            place
+                .purchase(&format!("{json}Transfer-Encoding: chunked\r\n"))
+                .replace("HTTP/1.1", "HTTP/1.0")
+                + "0\r\n\r\n",
+        ),
+        ("a folded header", place.purchase("X-A: b\r\n c: d\r\n")),
+        ("a space before the colon", place.purchase("Content-Length : 0\r\n")),
+        ("a bare line end in a header", place.purchase("Idempotency-Key: a\rb\r\n")),
+        ("a NUL in a header", place.purchase("Idempotency-Key: a\0b\r\n")),
+    ] {
+        let (heard, mut raw) = place.ask(request + &hidden).await;
+        assert_eq!(heard.status, 400, "{what}: {heard:?}");
+        assert!(raw.is_closed().await, "{what}: something more was answered");
+        place.assert_untouched(what).await;
+    }
+    // Both a length and chunks: the chunks count, the length is ignored, and the connection is
+    // closed, so that what follows is never taken for a request.
+    let both = format!("{json}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", half + 7);
+    let (heard, mut raw) =
+        place.ask(place.purchase(&both) + "2\r\n[]\r\n0\r\n\r\n" + &hidden).await;
+    assert!([(400, ""), (422, "invalid_type")].contains(&heard.brief()), "{heard:?}");
+    assert!(raw.is_closed().await, "the hidden request was answered");
+    place.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_or_malformed_is_refused() {
+    let place = Place::new().await;
+    let addr = place.instance.addr;
+    let many: String = (0..120).map(|number| format!("X-{number}: y\r\n")).collect();
+    let long = "x".repeat(70_000);
+    for (what, request, expected) in [
+        ("many headers", place.purchase(&many), &[431][..]),
+        ("a large header", place.purchase(&format!("X-A: {long}\r\n")), &[431]),
+        ("a long path", format!("GET /{long} HTTP/1.1\r\nHost: {addr}\r\n\r\n"), &[414, 431]),
+        (
+            "a long query",
+            format!("GET /api/items?{long} HTTP/1.1\r\nHost: {addr}\r\n\r\n"),
+            &[414, 431],
+        ),
+        ("no HTTP", "hello\r\n\r\n".to_owned(), &[400]),
+        ("TLS", "\u{16}\u{3}\u{1}\0\u{1}\r\n\r\n".to_owned(), &[400]),
+        ("a version to come", format!("GET / HTTP/9.9\r\nHost: {addr}\r\n\r\n"), &[400, 505]),
+        ("no path", format!("GET HTTP/1.1\r\nHost: {addr}\r\n\r\n"), &[400]),
+        ("a header without a name", place.purchase(": x\r\n"), &[400]),
+    ] {
+        let (heard, mut raw) = place.ask(request).await;
+        // The answer may be lost when the other side closes while we still send.
+        assert!(heard.status == 0 || expected.contains(&heard.status), "{what}: {heard:?}");
+        assert!(raw.is_closed().await, "{what}");
+        place.assert_untouched(what).await;
+    }
+    let (heard, _) = place.ask("GET /api/items HTTP/1.1\r\n\r\n").await;
+    assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
+    let (heard, _) = place.ask(place.purchase("").replace("Host:", "X-Host:")).await;
+    assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
+    place.assert_clean().await;
+}
+
+#[tokio::test]
+async fn odd_paths_and_methods_find_nothing() {
+    let place = Place::new().await;
+    let addr = place.instance.addr;
+    let (item, token) = (place.item, place.instance.token(1, Role::Buyer));
+    for path in [
+        "/..%2f",
+        "/../Cargo.toml",
+        "/..%2fCargo.toml",
+        "/%2e%2e/Cargo.toml",
+        "/%2e%2e%2fCargo.toml",
+        "/..%5cCargo.toml",
+        "/css/../../Cargo.toml",
+        "/%00",
+        "/index.html%00.css",
+        "//",
+        "//etc/passwd",
+        "//evil.example/..",
+        "/api",
+        "/api/",
+        "/api/nothing",
+        "/api//items",
+        "/api/items/",
+        "/api/seckill/default",
+        "/api/seckill/default/1/2",
+        "/API/items",
+        "/api/%2e%2e/items",
+        "/docs/../Cargo.toml",
+        "/.git/HEAD",
+        "/.data/env",
+    ] {
+        let (heard, _) = place.ask(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
+        assert_eq!(heard.status, 404, "{path}: {heard:?}");
+        if path.starts_with("/api/") {
+            assert_eq!(heard.brief(), (404, "not_found"), "{path}");
+        }
+        assert!(!heard.text.contains("[package]"), "{path} shows a file of ours");
+        let purchase = format!(
+            "POST {path} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
+        );
+        let (heard, _) = place.ask(purchase).await;
+        let expected = if path.starts_with("/api/") { &[404][..] } else { &[404, 405] };
+        assert!(expected.contains(&heard.status), "POST {path}: {heard:?}");
+        place.assert_untouched(path).await;
+    }
+    for (request, path, allowed) in [
+        ("TRACE", "/api/items".to_owned(), "get"),
+        ("TRACE", format!("/api/seckill/default/{item}"), "post"),
+        ("GET", format!("/api/seckill/default/{item}"), "post"),
+        ("PUT", format!("/api/admin/items/{item}"), "patch"),
+        ("DELETE", "/api/orders".to_owned(), "get"),
+        ("BUY", format!("/api/seckill/default/{item}"), "post"),
+        ("post", format!("/api/seckill/default/{item}"), "post"),
+        ("DELETE", "/healthz".to_owned(), "get"),
+    ] {
+        let head = format!(
+            "{request} {path} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nCookie: planted=1\r\n\r\n"
+        );
+        let (heard, _) = place.ask(head).await;
+        assert_eq!(heard.brief(), (405, "method_not_allowed"), "{request} {path}: {heard:?}");
+        let allow = heard.head.lines().find(|line| line.starts_with("allow:")).unwrap_or_default();
+        assert!(allow.contains(allowed), "{request} {path}: {}", heard.head);
+        assert!(!heard.text.contains("planted"), "the request is echoed");
+    }
+    // An address in the request line, and HTTP/1.0 without a host, are as good as any other.
+    let (heard, _) =
+        place.ask(format!("GET http://{addr}/healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
+    assert_eq!(heard.status, 200, "{heard:?}");
+    let (heard, mut raw) = place.ask("GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert!(heard.status == 200 && raw.is_closed().await, "{heard:?}");
+    place.assert_clean().await;
+}
+
+#[tokio::test]
+async fn requests_in_one_packet_are_answered_in_their_order() {
+    let place = Place::new().await;
+    let addr = place.instance.addr;
+    let one = format!("GET /healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n");
+    let two = format!("GET /api/nothing HTTP/1.1\r\nHost: {addr}\r\n\r\n");
+    let mut raw = place.connect().await;
+    raw.send(one.clone() + &two + &one).await;
+    let statuses =
+        [raw.answer().await.status, raw.answer().await.status, raw.answer().await.status];
+    assert_eq!(statuses, [200, 404, 200]);
+    // A connection that is kept is not kept for ever.
+    assert!(raw.is_closed().await, "an idle connection stays open");
+}
