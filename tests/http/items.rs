@@ -84,6 +84,27 @@ async fn an_item_reads_back_as_it_was_created() {
 }
 
 #[tokio::test]
+async fn a_sale_may_last_until_the_year_9999() {
+    let (_shop, instance) = Shop::open().await;
+    for ends_at in ["2038-01-19T03:14:08Z", "2126-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
+        let item = instance.make_item(json!({ "ends_at": ends_at })).await;
+        assert_eq!(find(&instance, item).await["ends_at"], ends_at);
+        let edited = edit(
+            &instance,
+            item,
+            json!({ "starts_at": "2037-01-01T00:00:00Z", "ends_at": ends_at }),
+        )
+        .await;
+        assert_eq!(
+            (edited.status, edited.json["ends_at"].as_str()),
+            (200, Some(ends_at)),
+            "{}",
+            edited.text
+        );
+    }
+}
+
+#[tokio::test]
 async fn the_list_shows_the_shop_and_not_the_lab() {
     let (_shop, instance) = Shop::open().await;
     let lab = instance.make_item(json!({})).await;

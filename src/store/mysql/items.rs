@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlPool, Row};
-use time::OffsetDateTime;
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use crate::domain::{ArbiterMode, Cents, Item, ItemId, ItemKind, OrderId, SaleWindow, UserId};
 
@@ -124,8 +124,8 @@ pub async fn create(
     .bind(&new.description)
     .bind(&new.image_url)
     .bind(new.price.cents())
-    .bind(new.window.starts_at())
-    .bind(new.window.ends_at())
+    .bind(datetime(new.window.starts_at()))
+    .bind(datetime(new.window.ends_at()))
     .bind(new.per_buyer_limit)
     .bind(new.hold_seconds)
     .bind(&new.strategy)
@@ -177,8 +177,8 @@ pub async fn edit(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, strategy = ?, \
          revision = revision + 1 WHERE id = ?",
     )
-    .bind(window.starts_at())
-    .bind(window.ends_at())
+    .bind(datetime(window.starts_at()))
+    .bind(datetime(window.ends_at()))
     .bind(edit.paused.unwrap_or(item.paused))
     .bind(edit.strategy.as_deref().unwrap_or(&item.strategy))
     .bind(id.get())
@@ -222,6 +222,13 @@ async fn restock(
     .execute(&mut *transaction)
     .await?;
     Ok(())
+}
+
+/// A schedule's time as a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which MariaDB takes
+/// for NULL after January 2038.
+fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+    let instant = instant.to_offset(UtcOffset::UTC);
+    PrimitiveDateTime::new(instant.date(), instant.time())
 }
 
 fn read(row: &MySqlRow) -> sqlx::Result<StockedItem> {
