@@ -12,6 +12,8 @@ use crate::support::{Answer, Instance, Shop, eventually};
 /// Units of an item and buyers who want one, all at once.
 const STOCK: i64 = 40;
 const BUYERS: i64 = 200;
+/// Rushes in which a broken gate has to be caught once: two instances may miss each other by luck.
+const CATCH_ROUNDS_MAX: usize = 5;
 
 /// Every way in which a strategy on the list can be asked for.
 fn variants() -> Vec<(String, Breaks)> {
@@ -109,23 +111,30 @@ async fn with_the_arbiter_off_safe_strategies_do_not_oversell_and_the_others_are
                 Breaks::WithTwoInstances => count == 1,
                 Breaks::Alone => false,
             };
-            let item = instances[0].make_item(json!({ "stock": STOCK, "arbiter": "off" })).await;
-            let (answers, codes) = rush(&instances, &[&strategy], item).await;
-            assert_ledger_has_exactly(&shop, item, &answers).await;
-            let audit = instances[0].audit(item).await;
-            if holds {
-                assert_eq!(sold(&answers), STOCK, "{strategy}, {count} instances: {codes:?}");
-                assert_eq!(audit["clean"], true, "{strategy}: {audit}");
-            } else {
-                assert!(
-                    sold(&answers) > STOCK,
-                    "{strategy}, {count} instances, was not caught: {codes:?}"
-                );
-                assert_eq!(audit["oversold"], sold(&answers) - STOCK, "{strategy}: {audit}");
-                assert_eq!(audit["clean"], false, "{strategy}: {audit}");
+            let rounds = if holds { 1 } else { CATCH_ROUNDS_MAX };
+            let mut caught = false;
+            for _ in 0..rounds {
+                caught = caught || oversells_alone(&shop, &instances, &strategy, holds).await;
             }
+            assert_eq!(caught, !holds, "{strategy}, {count} instances, caught");
         }
     }
+}
+
+/// A rush with the arbiter off: whether it oversold, with the audit telling the same.
+async fn oversells_alone(shop: &Shop, instances: &[Instance], strategy: &str, holds: bool) -> bool {
+    let item = instances[0].make_item(json!({ "stock": STOCK, "arbiter": "off" })).await;
+    let (answers, codes) = rush(instances, &[strategy], item).await;
+    assert_ledger_has_exactly(shop, item, &answers).await;
+    let sold = sold(&answers);
+    let audit = instances[0].audit(item).await;
+    assert!(sold >= STOCK, "{strategy} sold {sold}: {codes:?}");
+    assert!(!holds || sold == STOCK, "{strategy}, {} instances: {codes:?}", instances.len());
+    assert_eq!(audit["oversold"], sold - STOCK, "{strategy}: {audit}");
+    if holds || sold > STOCK {
+        assert_eq!(audit["clean"], holds, "{strategy}: {audit}");
+    }
+    sold > STOCK
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
