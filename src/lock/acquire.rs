@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::guard::Hold;
 use super::lease::{Token, Unanswered, ask, local_deadline};
 use super::leased::Core;
 use super::releaser::ReleaseJob;
@@ -22,7 +23,8 @@ pub(super) struct Request {
     pub(super) token: Token,
     pub(super) lease: Duration,
     pub(super) asked_at: Instant,
-    pub(super) turn: Turn,
+    /// The right to ask for this process; `None` where nobody of it has to wait for another.
+    pub(super) turn: Option<Turn>,
     waits: bool,
     /// Whether it was counted as contended already.
     contended: bool,
@@ -30,7 +32,7 @@ pub(super) struct Request {
 
 /// What came of asking the backend once.
 enum Reply {
-    Granted(Fence),
+    Granted(Option<Fence>),
     HeldByOther,
     Unanswered(String),
 }
@@ -64,7 +66,7 @@ pub(super) async fn acquire(
         waits: options.wait != Wait::Never,
         asked_at,
         contended,
-        turn,
+        turn: Some(turn),
     };
     let (deliver, delivery) = oneshot::channel();
     core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
@@ -81,6 +83,29 @@ pub(super) async fn acquire(
     })
 }
 
+/// One more hold of an owner that has the name: past the line, in which it would wait for itself.
+pub(super) async fn enter_again(core: &Arc<Core>, held: &Hold) -> Result<Guard, AcquireError> {
+    if !core.capabilities.reentrant {
+        let why = "this kind of lock is not re-entrant";
+        return Err(AcquireError::InvalidOptions(why.to_owned()));
+    }
+    let request = Request {
+        name: held.name.clone(),
+        token: held.token.again(),
+        lease: held.lease,
+        waits: false,
+        asked_at: Instant::now(),
+        contended: false,
+        turn: None,
+    };
+    let (deliver, delivery) = oneshot::channel();
+    core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
+    delivery.await.unwrap_or_else(|_| {
+        let why = "the task that asked was ended with its runtime";
+        Err(AcquireError::Unavailable(why.to_owned()))
+    })
+}
+
 /// The task's side: asks until the name is granted, refused for good or no longer wanted.
 async fn ask_until_granted(
     core: Arc<Core>,
@@ -89,7 +114,8 @@ async fn ask_until_granted(
 ) {
     let mut pause = PollPause::new();
     let mut unanswered_in_a_row = 0;
-    let mut may_be_held = false;
+    // So may a place in the queue, which has to be given back as well.
+    let mut may_be_held = core.store.queues();
     let refusal = loop {
         let sent_at = Instant::now();
         match ask_once(&core, &request, sent_at).await {
@@ -143,7 +169,7 @@ async fn ask_once(core: &Core, request: &Request, sent_at: Instant) -> Reply {
         Ok(Some(_)) if Instant::now() >= local_deadline(sent_at, *lease) => {
             Reply::Unanswered("the grant came after its deadline".to_owned())
         }
-        Ok(Some(fence)) => Reply::Granted(fence),
+        Ok(Some(grant)) => Reply::Granted(grant.fence),
         Ok(None) => Reply::HeldByOther,
         Err(Unanswered(why)) => Reply::Unanswered(why),
     }

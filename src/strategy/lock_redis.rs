@@ -163,7 +163,9 @@ impl LockRedis {
         if held.is_some_and(|(guard, _)| guard.is_lost()) {
             return Verdict::Unavailable(Unavailable::Contended);
         }
-        let fence = held.map(|(guard, backend)| Fence { backend, token: guard.fence().get() });
+        let fence = held.and_then(|(guard, backend)| {
+            guard.fence().map(|fence| Fence { backend, token: fence.get() })
+        });
         let write = Write { purchase: &request.purchase, fence, version_seen: None, bare };
         let verdict = self.gear.arbiter.write(&write).await;
         if let (Verdict::Fenced { accepted }, Some((guard, _))) = (&verdict, held) {
