@@ -24,8 +24,9 @@ use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
 use crate::session::{Revocations, Tokens};
+use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
-use crate::store::redis::{Counters, RedisClient};
+use crate::store::redis::{Buckets, Counters, RedisClient};
 use crate::strategy::{Gear, Strategies};
 
 /// A service that is built and listens, but does not serve yet.
@@ -63,6 +64,8 @@ impl App {
             pool: pool.clone(),
             redis: redis.clone(),
             counters: counters.clone(),
+            buckets: Buckets::new(redis.clone(), pool.clone(), metrics.clone()),
+            memory: MemoryCounters::new(pool.clone()),
             lock_redis: Arc::clone(&lock_redis),
             lease: Duration::from_millis(config.lock.lease_ms),
         };

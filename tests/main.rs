@@ -5,6 +5,7 @@
 mod support;
 
 mod commit;
+mod gates;
 mod http;
 mod ledger;
 mod lock;

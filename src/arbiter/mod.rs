@@ -55,7 +55,7 @@ pub enum Verdict {
     Replayed(Order),
     /// Nothing changed.
     Refused(Refusal),
-    /// The stock changed since the gate looked (only with `version_seen`); nothing changed.
+    /// The stock changed since the gate looked (only if it compares); nothing changed.
     Stale,
     /// A later holder of the item's lock has written since; nothing changed.
     Fenced {
@@ -93,13 +93,24 @@ impl Arbiter {
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order.
     pub async fn write(&self, write: &Write<'_>) -> Verdict {
+        self.write_split(write, &mut || ()).await
+    }
+
+    /// The same, for a gate that lets go too early: with the arbiter off and [`Bare::SetEarly`],
+    /// `stock_written` is called when the stock is written and the rest of the transaction, with
+    /// its COMMIT, is still to come. Called once per try; never with the arbiter on.
+    pub async fn write_split(
+        &self,
+        write: &Write<'_>,
+        stock_written: &mut (dyn FnMut() + Send),
+    ) -> Verdict {
         let mut fault = Fault::Transient;
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
                 self.metrics.arbiter_retries.inc();
                 pause(attempt).await;
             }
-            match self.attempt(write).await {
+            match self.attempt(write, stock_written).await {
                 Attempt::Done(verdict) => return self.count(write, verdict),
                 Attempt::Again(why) => fault = why,
                 Attempt::CommitLost => match self.settle(write.purchase).await {
@@ -115,11 +126,15 @@ impl Arbiter {
         })
     }
 
-    async fn attempt(&self, write: &Write<'_>) -> Attempt {
+    async fn attempt(
+        &self,
+        write: &Write<'_>,
+        stock_written: &mut (dyn FnMut() + Send),
+    ) -> Attempt {
         let Ok(mut connection) = self.pool.acquire().await else {
             return Attempt::Again(Fault::Connection);
         };
-        match transaction::run(&mut connection, write).await {
+        match transaction::run(&mut connection, write, stock_written).await {
             Ok(attempt) => attempt,
             Err(error) => self.after_error(write, &error).await,
         }

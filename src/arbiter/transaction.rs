@@ -6,7 +6,7 @@
 
 use sqlx::{Connection, MySqlConnection, MySqlPool, Row};
 
-use super::{Attempt, Verdict, WRITTEN_AS, Write, bare, is_guarded};
+use super::{Attempt, Bare, Verdict, WRITTEN_AS, Write, bare, is_guarded};
 use crate::domain::order::MovementReason;
 use crate::domain::{Order, Purchase, Refusal};
 use crate::store::mysql::{Fault, orders};
@@ -25,9 +25,10 @@ pub struct Fence {
 pub(super) async fn run(
     connection: &mut MySqlConnection,
     write: &Write<'_>,
+    stock_written: &mut (dyn FnMut() + Send),
 ) -> sqlx::Result<Attempt> {
     let mut transaction = connection.begin().await?;
-    let refusal = match fill(&mut transaction, write).await {
+    let refusal = match fill(&mut transaction, write, stock_written).await {
         Ok(refusal) => refusal,
         Err(error) => {
             // When even this fails the connection is dead, and the server rolls back by itself.
@@ -56,12 +57,20 @@ pub(super) async fn run(
 async fn fill(
     connection: &mut MySqlConnection,
     write: &Write<'_>,
+    stock_written: &mut (dyn FnMut() + Send),
 ) -> sqlx::Result<Option<Verdict>> {
     let purchase = write.purchase;
     if !is_guarded(purchase) {
+        let early = matches!(write.bare, Bare::SetEarly { .. });
+        if early {
+            if let Some(refusal) = bare::take(connection, purchase, &write.bare).await? {
+                return Ok(Some(refusal));
+            }
+            stock_written();
+        }
         insert_order(connection, write).await?;
         insert_movement(connection, purchase).await?;
-        return bare::take(connection, purchase, &write.bare).await;
+        return if early { Ok(None) } else { bare::take(connection, purchase, &write.bare).await };
     }
     if let Some(fence) = write.fence
         && let Some(accepted) = raise_fence(connection, purchase, fence).await?
@@ -174,23 +183,39 @@ async fn take_stock(
     write: &Write<'_>,
 ) -> sqlx::Result<Option<Verdict>> {
     let (item, units) = (write.purchase.item.id.get(), write.purchase.quantity.signed());
-    let statement = match write.version_seen {
-        None => {
+    if write.bare == Bare::LockRow
+        && let Err(refusal) = bare::lock_row(connection, write.purchase).await?
+    {
+        return Ok(Some(refusal));
+    }
+    let changed_at_seen = match write.bare {
+        Bare::CompareTimestamp { changed_at, .. } => Some(changed_at),
+        _ => None,
+    };
+    let statement = match (write.version_seen, changed_at_seen) {
+        (None, None) => {
             "UPDATE stock SET available = available - ?, version = version + 1 \
              WHERE item_id = ? AND available >= ?"
         }
-        Some(_) => {
+        (Some(_), _) => {
             "UPDATE stock SET available = available - ?, version = version + 1 \
              WHERE item_id = ? AND available >= ? AND version = ?"
         }
+        (None, Some(_)) => {
+            "UPDATE stock SET available = available - ?, version = version + 1 \
+             WHERE item_id = ? AND available >= ? AND changed_at = ?"
+        }
     };
     let mut update = sqlx::query(statement).bind(units).bind(item).bind(units);
-    if let Some(version) = write.version_seen {
-        update = update.bind(version);
+    match (write.version_seen, changed_at_seen) {
+        (Some(version), _) => update = update.bind(version),
+        (None, Some(changed_at)) => update = update.bind(changed_at),
+        (None, None) => {}
     }
     if update.execute(&mut *connection).await?.rows_affected() == 1 {
         return Ok(None);
     }
+    let compared = write.version_seen.is_some() || changed_at_seen.is_some();
     let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
         .bind(item)
         .fetch_optional(&mut *connection)
@@ -198,7 +223,7 @@ async fn take_stock(
     let available = row.map(|row| row.try_get::<i64, _>("available")).transpose()?;
     Ok(Some(match available {
         None => Verdict::Refused(Refusal::ItemNotFound),
-        Some(left) if left >= units && write.version_seen.is_some() => Verdict::Stale,
+        Some(left) if left >= units && compared => Verdict::Stale,
         Some(_) => Verdict::Refused(Refusal::SoldOut),
     }))
 }

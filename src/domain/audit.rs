@@ -63,10 +63,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether no invariant is broken.
+    /// Whether no invariant is broken and nothing is oversold. Without an arbiter the second does
+    /// not follow from the first: a gate that counts by itself oversells with every sum in order.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.findings.iter().all(|finding| finding.holds != Some(false))
+        let holds = self.findings.iter().all(|finding| finding.holds != Some(false));
+        holds && self.units_oversold() == 0
     }
 
     /// Units sold beyond the total.
@@ -195,6 +197,22 @@ mod tests {
         assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);
         assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
+    }
+
+    #[test]
+    fn units_sold_below_zero_are_never_clean() {
+        // The gate counted by itself, and the ledger only kept the books.
+        let facts = Facts {
+            arbiter: ArbiterMode::Off,
+            available: -2,
+            units_sold: 12,
+            units_held: 0,
+            movements_sum: -12,
+            redis_available: None,
+            ..sound()
+        };
+        let report = judge(facts);
+        assert_eq!((report.units_oversold(), report.is_clean()), (2, false));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use futures::future::BoxFuture;
 
 use super::shared::options::{Scope, Store};
 use super::shared::{ledger_view, redis_gate};
-use super::{Card, Entry, Gear, Request, Strategy, outcome};
+use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
 use crate::arbiter::{Bare, Fence, Verdict, Write};
 use crate::domain::outcome::Dependency;
 use crate::domain::{Outcome, Refusal, Unavailable};
@@ -40,6 +40,7 @@ pub(super) const ENTRY: Entry = Entry {
         family: "lock",
         store: "mysql",
         safe: true,
+        breaks_with: Breaks::Never,
         summary: "The buyer's lock without waiting, then the item's lock; read, check, write.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
         needs: &["redis"],

@@ -8,9 +8,19 @@
 //! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
 
 mod lock_redis;
+mod memory_mutex;
+mod memory_naive;
 mod mysql_atomic;
+mod mysql_for_update;
+mod mysql_mutex;
+mod mysql_mutex_in_tx;
+mod mysql_mutex_per_request;
 mod mysql_naive;
+mod mysql_timestamp;
 mod mysql_version;
+mod redis_bucket;
+mod redis_lua;
+mod redis_mutex;
 mod redis_naive;
 mod redis_watch;
 pub mod shared;
@@ -25,18 +35,29 @@ use tokio::time::Instant;
 use crate::arbiter::{Arbiter, Verdict};
 use crate::domain::{Outcome, Purchase, Unavailable};
 use crate::lock;
-use crate::store::redis::{Counters, RedisClient};
+use crate::store::memory::MemoryCounters;
+use crate::store::redis::{Buckets, Counters, RedisClient};
 
 pub use shared::options::{Options, OptionsError};
 
-/// Every strategy, in the order in which pages show them.
+/// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[
     lock_redis::ENTRY,
     mysql_atomic::ENTRY,
+    mysql_for_update::ENTRY,
     mysql_version::ENTRY,
+    redis_lua::ENTRY,
+    redis_bucket::ENTRY,
     redis_watch::ENTRY,
+    mysql_mutex::ENTRY,
+    redis_mutex::ENTRY,
+    memory_mutex::ENTRY,
+    mysql_mutex_in_tx::ENTRY,
+    mysql_mutex_per_request::ENTRY,
+    mysql_timestamp::ENTRY,
     mysql_naive::ENTRY,
     redis_naive::ENTRY,
+    memory_naive::ENTRY,
 ];
 
 /// One line of the list.
@@ -53,12 +74,14 @@ pub struct Entry {
 pub struct Card {
     /// Its name in the route.
     pub name: &'static str,
-    /// The family: `lock`, `sql`, `cas`, `watch`, `naive`.
+    /// The family: `lock`, `sql`, `cas`, `script`, `watch`, `mutex`, `naive`.
     pub family: &'static str,
     /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
     pub store: &'static str,
     /// Whether the gate alone, with the arbiter off and several instances, never oversells.
     pub safe: bool,
+    /// How many instances it takes to break the gate; `Never` exactly when it is safe.
+    pub breaks_with: Breaks,
     /// How it decides, in one sentence.
     pub summary: &'static str,
     /// What breaks it, in one sentence.
@@ -71,6 +94,18 @@ pub struct Card {
     pub source: &'static str,
     /// Whether it takes the options of [`Options`].
     pub takes_options: bool,
+}
+
+/// How many instances of the service it takes until the gate alone, with the arbiter off,
+/// oversells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breaks {
+    /// It does not oversell, however many there are.
+    Never,
+    /// One is enough.
+    Alone,
+    /// One alone does not oversell; two do.
+    WithTwoInstances,
 }
 
 /// A way of deciding who gets stock.
@@ -102,6 +137,10 @@ pub struct Gear {
     pub redis: RedisClient,
     /// The Redis counters.
     pub counters: Counters,
+    /// The Redis counters that are split over several keys.
+    pub buckets: Buckets,
+    /// The counters of this process.
+    pub memory: MemoryCounters,
     /// The main lock.
     pub lock_redis: Arc<dyn lock::Mutex>,
     /// How long locks are held without a renewal.
@@ -168,6 +207,7 @@ mod tests {
                 card.name
             );
             assert!(["mysql", "redis", "memory"].contains(&card.store), "{}", card.name);
+            assert_eq!(card.safe, card.breaks_with == Breaks::Never, "{}", card.name);
             let sources = ["S0", "S1", "S2", "S3", "S4", "ours"];
             assert!(
                 card.source.split(", ").all(|source| sources.contains(&source)),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Card, Entry, Gear, Request, Strategy, outcome};
+use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
 use crate::arbiter::{Bare, Write};
 use crate::domain::Outcome;
 
@@ -27,6 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
         family: "sql",
         store: "mysql",
         safe: true,
+        breaks_with: Breaks::Never,
         summary: "One conditional UPDATE takes the stock if enough is left.",
         breaks_when: "Never oversells; one hot row sells one commit after the other.",
         needs: &[],

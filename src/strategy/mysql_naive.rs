@@ -15,9 +15,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::shared::ledger_view;
-use super::{Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Write};
+use super::shared::textbook;
+use super::{Breaks, Card, Entry, Gear, Request, Strategy};
 use crate::domain::Outcome;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -26,6 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         family: "naive",
         store: "mysql",
         safe: false,
+        breaks_with: Breaks::Alone,
         summary: "SELECT the stock, check it in the program, UPDATE it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
         needs: &[],
@@ -42,15 +42,6 @@ struct MysqlNaive {
 
 impl Strategy for MysqlNaive {
     fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let purchase = &request.purchase;
-            let seen = match ledger_view::look(&self.gear.pool, purchase).await {
-                Ok(row) => row,
-                Err(outcome) => return outcome,
-            };
-            let bare = Bare::Set { available: seen.available - purchase.quantity.signed() };
-            let write = Write { purchase, fence: None, version_seen: None, bare };
-            outcome(self.gear.arbiter.write(&write).await)
-        })
+        Box::pin(textbook::on_ledger(&self.gear, request))
     }
 }

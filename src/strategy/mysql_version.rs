@@ -18,22 +18,13 @@
 //! Where conflicts are rare. Not for a hot item.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::Semaphore;
 
-use super::shared::{ledger_view, redis_gate};
-use super::{Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Verdict, Write};
-use crate::domain::{Outcome, Unavailable};
-
-/// How often one purchase tries.
-const TRIES_MAX: u32 = 200;
-/// Purchases of this process that try at once.
-const TRYING_MAX: usize = 8;
-/// The longest pause between two tries.
-const PAUSE_MAX: Duration = Duration::from_millis(30);
+use super::shared::compare_and_set::CompareAndSet;
+use super::{Breaks, Card, Entry, Request, Strategy};
+use crate::arbiter::Bare;
+use crate::domain::Outcome;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -41,6 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
         family: "cas",
         store: "mysql",
         safe: true,
+        breaks_with: Breaks::Never,
         summary: "Compare-and-set on a version column; losers try again in a new transaction.",
         breaks_when: "Never oversells; under a crowd most tries are wasted and retries run out.",
         needs: &[],
@@ -49,45 +41,20 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: false,
     },
     build: |gear| {
-        Some(Arc::new(MysqlVersion { gear: gear.clone(), trying: Semaphore::new(TRYING_MAX) }))
+        let on_version = CompareAndSet::new(gear, |seen, available| Bare::CompareVersion {
+            available,
+            version: seen.version,
+        });
+        Some(Arc::new(MysqlVersion { on_version }))
     },
 };
 
 struct MysqlVersion {
-    gear: Gear,
-    trying: Semaphore,
+    on_version: CompareAndSet,
 }
 
 impl Strategy for MysqlVersion {
     fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            for _ in 0..TRIES_MAX {
-                let turn = tokio::time::timeout_at(request.deadline, self.trying.acquire()).await;
-                let Ok(Ok(turn)) = turn else { break };
-                let verdict = match self.try_once(request).await {
-                    Ok(verdict) => verdict,
-                    Err(outcome) => return outcome,
-                };
-                drop(turn);
-                if verdict != Verdict::Stale {
-                    return outcome(verdict);
-                }
-                if let Some(late) = redis_gate::pause(request, PAUSE_MAX).await {
-                    return late;
-                }
-            }
-            Outcome::Unavailable(Unavailable::Contended)
-        })
-    }
-}
-
-impl MysqlVersion {
-    async fn try_once(&self, request: &Request) -> Result<Verdict, Outcome> {
-        let purchase = &request.purchase;
-        let seen = ledger_view::look(&self.gear.pool, purchase).await?;
-        let available = seen.available - purchase.quantity.signed();
-        let bare = Bare::CompareVersion { available, version: seen.version };
-        let write = Write { purchase, fence: None, version_seen: Some(seen.version), bare };
-        Ok(self.gear.arbiter.write(&write).await)
+        Box::pin(self.on_version.purchase(request))
     }
 }

@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::shared::redis_gate;
-use super::{Card, Entry, Gear, Request, Strategy};
-use crate::domain::outcome::Dependency;
-use crate::domain::{Outcome, Unavailable};
+use super::shared::{redis_gate, textbook};
+use super::{Breaks, Card, Entry, Gear, Request, Strategy};
+use crate::domain::Outcome;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -26,6 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         family: "naive",
         store: "redis",
         safe: false,
+        breaks_with: Breaks::Alone,
         summary: "GET the counter, check it in the program, SET it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
         needs: &["redis"],
@@ -43,19 +43,11 @@ struct RedisNaive {
 impl Strategy for RedisNaive {
     fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
         Box::pin(async {
-            let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
             loop {
-                let seen = match self.gear.counters.read(item).await {
-                    Ok(counter) => counter,
-                    Err(error) => return redis_gate::unavailable(&error),
-                };
-                if seen.available >= units {
-                    let written = self.gear.counters.overwrite(item, seen.available - units).await;
-                    if written.is_err() {
-                        // The counter may be one lower; no order was written.
-                        return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
-                    }
-                    return redis_gate::write(&self.gear, request, seen.epoch).await;
+                match textbook::on_counter(&self.gear, request).await {
+                    Ok(Some(epoch)) => return redis_gate::write(&self.gear, request, epoch).await,
+                    Ok(None) => {}
+                    Err(outcome) => return outcome,
                 }
                 if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
                     return outcome;

@@ -23,7 +23,7 @@ use futures::future::BoxFuture;
 use redis::RedisResult;
 
 use super::shared::redis_gate;
-use super::{Card, Entry, Gear, Request, Strategy};
+use super::{Breaks, Card, Entry, Gear, Request, Strategy};
 use crate::domain::{ItemId, Outcome, Unavailable};
 use crate::store::redis::CounterError;
 
@@ -38,6 +38,7 @@ pub(super) const ENTRY: Entry = Entry {
         family: "watch",
         store: "redis",
         safe: true,
+        breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
         breaks_when: "Redis loses the counter; and under a crowd most tries are wasted.",
         needs: &["redis"],

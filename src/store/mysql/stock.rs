@@ -1,6 +1,7 @@
 //! The stock row, read only: taking stock is the arbiter's alone.
 
 use sqlx::{MySqlPool, Row};
+use time::OffsetDateTime;
 
 use crate::domain::ItemId;
 
@@ -11,6 +12,8 @@ pub struct StockRow {
     pub available: i64,
     /// Counts accepted changes.
     pub version: u64,
+    /// The second of the last change, by the database's clock.
+    pub changed_at: OffsetDateTime,
 }
 
 /// Reads an item's stock without a lock; `None` when there is no such item.
@@ -18,12 +21,16 @@ pub struct StockRow {
 /// # Errors
 /// The database's.
 pub async fn read(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<StockRow>> {
-    let row = sqlx::query("SELECT available, version FROM stock WHERE item_id = ?")
+    let row = sqlx::query("SELECT available, version, changed_at FROM stock WHERE item_id = ?")
         .bind(id.get())
         .fetch_optional(pool)
         .await?;
     row.map(|row| {
-        Ok(StockRow { available: row.try_get("available")?, version: row.try_get("version")? })
+        Ok(StockRow {
+            available: row.try_get("available")?,
+            version: row.try_get("version")?,
+            changed_at: row.try_get("changed_at")?,
+        })
     })
     .transpose()
 }

@@ -23,7 +23,7 @@ const LOAD_WAIT: Duration = Duration::from_millis(250);
 /// How often it looks meanwhile.
 const LOAD_LOOK: Duration = Duration::from_millis(10);
 /// How often a read starts over because the counter was being loaded again.
-const READ_ATTEMPTS_MAX: u32 = 5;
+pub(super) const READ_ATTEMPTS_MAX: u32 = 5;
 
 static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_load.lua")));
 static GIVE_BACK: LazyLock<Script> =
@@ -71,23 +71,51 @@ impl From<sqlx::Error> for CounterError {
 /// The counters of all items.
 #[derive(Clone)]
 pub struct Counters {
-    redis: RedisClient,
+    pub(super) redis: RedisClient,
     pool: MySqlPool,
     metrics: Metrics,
     epochs: Cache<ItemId, u64>,
+    layout: Layout,
+}
+
+/// Where counters are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// The ledger's table of their epochs.
+    pub table: &'static str,
+    /// Keys over which an item's units are split.
+    pub parts: usize,
 }
 
 impl Counters {
     /// Counters in `redis`, loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(redis: RedisClient, pool: MySqlPool, metrics: Metrics) -> Self {
-        Self { redis, pool, metrics, epochs: Cache::new(REMEMBERED_MAX) }
+        Self::with_layout(redis, pool, metrics, Layout { table: "redis_counters", parts: 1 })
+    }
+
+    pub(super) fn with_layout(
+        redis: RedisClient,
+        pool: MySqlPool,
+        metrics: Metrics,
+        layout: Layout,
+    ) -> Self {
+        Self { redis, pool, metrics, epochs: Cache::new(REMEMBERED_MAX), layout }
     }
 
     /// Where an item's counter lives.
     #[must_use]
     pub fn key(&self, item: ItemId) -> String {
-        format!("{}{{item:{item}}}:stock", self.redis.prefix())
+        self.key_of(item, 0)
+    }
+
+    /// Where a part of it lives: in a slot of its own, if there are several.
+    pub(super) fn key_of(&self, item: ItemId, part: usize) -> String {
+        let prefix = self.redis.prefix();
+        match self.layout.parts {
+            1 => format!("{prefix}{{item:{item}}}:stock"),
+            _ => format!("{prefix}{{item:{item}:{part}}}:stock"),
+        }
     }
 
     /// Reads an item's counter on the shared connection, loading it first if need be.
@@ -112,19 +140,29 @@ impl Counters {
         C: redis::aio::ConnectionLike + Send,
     {
         for _ in 0..READ_ATTEMPTS_MAX {
-            let load = self.current_epoch(item);
-            let epoch =
-                self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())?;
+            let epoch = self.epoch(item).await?;
             match self.peek_on(connection, item).await? {
                 Some(counter) if counter.epoch == epoch => return Ok(counter),
                 // Emptied, older, or loaded again by another instance: ask the ledger which.
-                _ => self.epochs.invalidate(&item).await,
+                _ => self.forget_epoch(item).await,
             }
         }
         Err(CounterError::Loading)
     }
 
-    /// Reads what is there, loaded or not, current or not.
+    /// The ledger's epoch as this process remembers it, with the counter loaded under it once.
+    pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
+        let load = self.current_epoch(item);
+        self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())
+    }
+
+    /// What is there is not of the remembered epoch.
+    pub(super) async fn forget_epoch(&self, item: ItemId) {
+        self.epochs.invalidate(&item).await;
+    }
+
+    /// Reads what is there, loaded or not, current or not. Of several parts the sum, under the
+    /// oldest of their epochs; `None` if one is missing.
     ///
     /// # Errors
     /// Redis'.
@@ -140,12 +178,21 @@ impl Counters {
     where
         C: redis::aio::ConnectionLike + Send,
     {
-        let (epoch, available): (Option<u64>, Option<i64>) = redis::cmd("HMGET")
-            .arg(self.key(item))
-            .arg(&["epoch", "available"])
-            .query_async(connection)
-            .await?;
-        Ok(epoch.zip(available).map(|(epoch, available)| Counter { available, epoch }))
+        let mut sum: Option<Counter> = None;
+        for part in 0..self.layout.parts {
+            let (epoch, available): (Option<u64>, Option<i64>) = redis::cmd("HMGET")
+                .arg(self.key_of(item, part))
+                .arg(&["epoch", "available"])
+                .query_async(connection)
+                .await?;
+            let (Some(epoch), Some(available)) = (epoch, available) else { return Ok(None) };
+            let before = sum.unwrap_or(Counter { available: 0, epoch });
+            sum = Some(Counter {
+                available: before.available + available,
+                epoch: before.epoch.min(epoch),
+            });
+        }
+        Ok(sum)
     }
 
     /// Writes a computed number back, whatever stands there: the textbook's SET.
@@ -161,9 +208,18 @@ impl Counters {
     /// Adds units: after a refusal behind the gate, or when an order gave them back. Best effort:
     /// what is missed here is found by the reconciliation.
     pub async fn give_back(&self, item: ItemId, epoch: u64, units: i64) {
+        self.give_back_part(item, 0, epoch, units).await;
+    }
+
+    pub(super) async fn give_back_part(&self, item: ItemId, part: usize, epoch: u64, units: i64) {
         let mut connection = self.redis.shared();
-        let mut call = GIVE_BACK.key(self.key(item));
+        let mut call = GIVE_BACK.key(self.key_of(item, part));
         let given: Result<u8, _> = call.arg(epoch).arg(units).invoke_async(&mut connection).await;
+        self.count_given_back(item, units, given);
+    }
+
+    /// Keeps the books on giving back: 1 when the units were added.
+    pub(super) fn count_given_back(&self, item: ItemId, units: i64, given: Result<u8, RedisError>) {
         match given {
             Ok(1) => {
                 self.metrics.counters_given_back.inc_by(units.unsigned_abs());
@@ -222,11 +278,18 @@ impl Counters {
         }
     }
 
+    /// Loads the counter from the ledger again, unless somebody did since the load of `epoch`.
+    pub(super) async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
+        if let Some(next) = self.claim(item, Some(epoch), None).await? {
+            self.load(item, next).await?;
+        }
+        self.forget_epoch(item).await;
+        Ok(())
+    }
+
     async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
-        let row = sqlx::query("SELECT epoch FROM redis_counters WHERE item_id = ?")
-            .bind(item.get())
-            .fetch_optional(&self.pool)
-            .await?;
+        let statement = format!("SELECT epoch FROM {} WHERE item_id = ?", self.layout.table);
+        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool).await?;
         Ok(row.map(|row| row.try_get("epoch")).transpose()?)
     }
 
@@ -238,28 +301,51 @@ impl Counters {
         there: Option<u64>,
     ) -> Result<Option<u64>, CounterError> {
         let next = known.max(there).unwrap_or(0) + 1;
-        let query = match known {
-            None => sqlx::query("INSERT IGNORE INTO redis_counters (item_id, epoch) VALUES (?, ?)")
-                .bind(item.get())
-                .bind(next),
-            Some(known) => {
-                sqlx::query("UPDATE redis_counters SET epoch = ? WHERE item_id = ? AND epoch = ?")
-                    .bind(next)
-                    .bind(item.get())
-                    .bind(known)
-            }
+        let table = self.layout.table;
+        let statement = match known {
+            None => format!("INSERT IGNORE INTO {table} (epoch, item_id) VALUES (?, ?)"),
+            Some(_) => format!("UPDATE {table} SET epoch = ? WHERE item_id = ? AND epoch = ?"),
         };
+        let mut query = sqlx::query(&statement).bind(next).bind(item.get());
+        if let Some(known) = known {
+            query = query.bind(known);
+        }
         let done = query.execute(&self.pool).await?;
         Ok((done.rows_affected() == 1).then_some(next))
     }
 
     async fn load(&self, item: ItemId, epoch: u64) -> Result<u64, CounterError> {
         let row = stock::read(&self.pool, item).await?.ok_or(CounterError::ItemNotFound)?;
-        let mut call = LOAD.key(self.key(item));
-        call.arg(epoch).arg(row.available);
-        let _: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+        for part in 0..self.layout.parts {
+            let mut call = LOAD.key(self.key_of(item, part));
+            call.arg(epoch).arg(share(row.available, part, self.layout.parts));
+            let _: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+        }
         self.metrics.counters_rebuilt.inc();
         tracing::debug!(%item, epoch, available = row.available, "counter loaded from the ledger");
         Ok(epoch)
+    }
+}
+
+/// The share of `units` that part number `part` of `parts` gets; all shares add up to `units`.
+fn share(units: i64, part: usize, parts: usize) -> i64 {
+    let count = |number: usize| i64::try_from(number).expect("a handful of parts");
+    let (part, parts) = (count(part), count(parts));
+    units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for units in [-9, -1, 0, 1, 7, 8, 9, 1_000_003] {
+            assert_eq!(share(units, 0, 1), units);
+            let shares: Vec<i64> = (0..8).map(|part| share(units, part, 8)).collect();
+            assert_eq!(shares.iter().sum::<i64>(), units);
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{shares:?}");
+        }
     }
 }

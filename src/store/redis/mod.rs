@@ -3,14 +3,20 @@
 //! | key | type | life | what |
 //! |---|---|---|---|
 //! | `{item:ID}:stock` | hash: `available`, `epoch` | until it is loaded again | units left, as a gate counts |
+//! | `{item:ID}:takes` | hash: request -> `first` or `again` | ten minutes after the last | which requests took units |
+//! | `{item:ID:B}:stock` | hash: `available`, `epoch` | until it is loaded again | bucket B of a split counter |
 //! | `…lock…` | see `lock::redis` | a lease | locks and their fence counters |
 //! | `orders` | channel | - | changes of orders, between instances |
 //!
 //! Every key begins with the configured prefix; all keys of an item share a hash tag, so that a
-//! script touches one slot of a cluster.
+//! script touches one slot of a cluster; but each bucket has its own, to be somewhere else.
 
+pub mod buckets;
 pub mod connection;
 pub mod counters;
+pub mod takes;
 
+pub use buckets::{Buckets, Gathered};
 pub use connection::RedisClient;
 pub use counters::{Counter, CounterError, Counters};
+pub use takes::Take;

@@ -1,5 +1,9 @@
 //! What several strategies have in common.
 
+pub mod compare_and_set;
+pub mod item_mutexes;
 pub mod ledger_view;
+pub mod memory_gate;
 pub mod options;
 pub mod redis_gate;
+pub mod textbook;

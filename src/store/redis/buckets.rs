@@ -1,0 +1,131 @@
+//! The units left of an item, split over several keys that a cluster keeps on several servers.
+//!
+//! Each bucket is a counter of its own, loaded with its share of the ledger's figure, all under
+//! one epoch (`redis_buckets` in the ledger). They are not reconciled one by one: when they are
+//! empty although the ledger has units, all of them are loaded again, under the next epoch.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+use sqlx::MySqlPool;
+
+use super::RedisClient;
+use super::counters::{CounterError, Counters, Layout, READ_ATTEMPTS_MAX};
+use crate::domain::ItemId;
+use crate::metrics::Metrics;
+
+/// Keys over which an item's units are split.
+pub const BUCKETS: usize = 8;
+
+static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("bucket_take.lua")));
+
+/// The split counters of all items.
+#[derive(Clone)]
+pub struct Buckets {
+    counters: Counters,
+}
+
+/// What a purchase got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gathered {
+    /// All its units.
+    All(Parts),
+    /// Too few were left in this load; what was found went back.
+    TooFew {
+        /// The load that was asked.
+        epoch: u64,
+    },
+}
+
+/// Units, by the bucket that they came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    item: ItemId,
+    epoch: u64,
+    taken: Vec<(usize, i64)>,
+}
+
+impl Buckets {
+    /// Split counters in `redis`, loaded from the ledger behind `pool`.
+    #[must_use]
+    pub fn new(redis: RedisClient, pool: MySqlPool, metrics: Metrics) -> Self {
+        let layout = Layout { table: "redis_buckets", parts: BUCKETS };
+        Self { counters: Counters::with_layout(redis, pool, metrics, layout) }
+    }
+
+    /// Takes `units`, from bucket `first` if it has them, and otherwise from one after the other.
+    ///
+    /// # Errors
+    /// See [`CounterError`]; what was taken until then went back if Redis could be told.
+    pub async fn take(
+        &self,
+        item: ItemId,
+        units: i64,
+        first: usize,
+    ) -> Result<Gathered, CounterError> {
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let epoch = self.counters.epoch(item).await?;
+            let mut parts = Parts { item, epoch, taken: Vec::with_capacity(1) };
+            match self.gather(&mut parts, units, first).await {
+                Ok(Some(true)) => return Ok(Gathered::All(parts)),
+                Ok(Some(false)) => {
+                    self.give_back(&parts).await;
+                    return Ok(Gathered::TooFew { epoch });
+                }
+                // Loaded again meanwhile. Parts of the old load are refused when they are given
+                // back, and those of buckets that are not loaded yet are counted.
+                Ok(None) => {
+                    self.give_back(&parts).await;
+                    self.counters.forget_epoch(item).await;
+                }
+                Err(error) => {
+                    self.give_back(&parts).await;
+                    return Err(error);
+                }
+            }
+        }
+        Err(CounterError::Loading)
+    }
+
+    /// Gives units back to the buckets that they came from. Best effort: what is missed comes
+    /// back with the next load.
+    pub async fn give_back(&self, parts: &Parts) {
+        for &(bucket, units) in &parts.taken {
+            self.counters.give_back_part(parts.item, bucket, parts.epoch, units).await;
+        }
+    }
+
+    /// Loads all buckets from the ledger again, unless somebody did since the load of `epoch`.
+    ///
+    /// # Errors
+    /// See [`CounterError`].
+    pub async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
+        self.counters.load_again(item, epoch).await
+    }
+
+    /// Whether `parts` holds all units now; `None` when a bucket is not of its load.
+    async fn gather(
+        &self,
+        parts: &mut Parts,
+        units: i64,
+        first: usize,
+    ) -> Result<Option<bool>, CounterError> {
+        let mut missing = units;
+        for bucket in (0..BUCKETS).map(|step| (first + step) % BUCKETS) {
+            let mut call = TAKE.key(self.counters.key_of(parts.item, bucket));
+            call.arg(parts.epoch).arg(missing);
+            let taken: i64 = call.invoke_async(&mut self.counters.redis.shared()).await?;
+            if taken < 0 {
+                return Ok(None);
+            }
+            if taken > 0 {
+                parts.taken.push((bucket, taken));
+                missing -= taken;
+            }
+            if missing == 0 {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+}

@@ -1,0 +1,54 @@
+//! `mysql-mutex-per-request`: every request makes a mutex and takes it. A control: it must be caught.
+//!
+//! # How it works
+//! The same steps as `mysql-mutex`, but the mutex is a field of an object that is made for each
+//! request: the service is not the one instance that its author thought of. Each buyer locks a lock
+//! of his own.
+//!
+//! # What can go wrong
+//! Nobody ever waits for anybody. Two buyers read the same number and both sell it, as without any
+//! lock; and since there is a lock to be seen in the code, nobody looks there.
+//!
+//! # When to use it
+//! Never. To remember that a lock is the object, not the word.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use tokio::sync::Mutex;
+
+use super::shared::textbook;
+use super::{Breaks, Card, Entry, Gear, Request, Strategy};
+use crate::domain::Outcome;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "mysql-mutex-per-request",
+        family: "mutex",
+        store: "mysql",
+        safe: false,
+        breaks_with: Breaks::Alone,
+        summary: "Each request makes a mutex of its own and takes it around SELECT, check, UPDATE and COMMIT.",
+        breaks_when: "Always: no two requests share a mutex.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |gear| Some(Arc::new(MysqlMutexPerRequest { gear: gear.clone() })),
+};
+
+struct MysqlMutexPerRequest {
+    gear: Gear,
+}
+
+impl Strategy for MysqlMutexPerRequest {
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            let of_this_request = Mutex::new(());
+            let _held = of_this_request.lock().await;
+            textbook::on_ledger(&self.gear, request).await
+        })
+    }
+}

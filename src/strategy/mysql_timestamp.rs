@@ -1,0 +1,56 @@
+//! `mysql-timestamp`: compare-and-set on a timestamp. A control: it must be caught.
+//!
+//! # How it works
+//! As `mysql-version`, but what is compared is when the row was last written: `... AND changed_at =
+//! <the one read>`. The column is a DATETIME in whole seconds, as textbooks have it.
+//!
+//! # What can go wrong
+//! Two writes in one second leave the same timestamp, so a number that was read before the first of
+//! them still passes the comparison after it, and a unit is sold twice. Finer ticks make it rarer and
+//! not impossible; and a clock that is set back brings old timestamps back. With the arbiter on, its
+//! condition refuses what is too much.
+//!
+//! # When to use it
+//! Never. A version that counts does the same and cannot repeat.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::shared::compare_and_set::CompareAndSet;
+use super::{Breaks, Card, Entry, Request, Strategy};
+use crate::arbiter::Bare;
+use crate::domain::Outcome;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "mysql-timestamp",
+        family: "cas",
+        store: "mysql",
+        safe: false,
+        breaks_with: Breaks::Alone,
+        summary: "Compare-and-set on a timestamp in whole seconds; losers try again.",
+        breaks_when: "Two writes in one second look like none.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |gear| {
+        let on_timestamp = CompareAndSet::new(gear, |seen, available| Bare::CompareTimestamp {
+            available,
+            changed_at: seen.changed_at,
+        });
+        Some(Arc::new(MysqlTimestamp { on_timestamp }))
+    },
+};
+
+struct MysqlTimestamp {
+    on_timestamp: CompareAndSet,
+}
+
+impl Strategy for MysqlTimestamp {
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.on_timestamp.purchase(request))
+    }
+}

@@ -1,0 +1,100 @@
+//! `redis-bucket`: the counter split over eight keys, so that a hot item spreads over a cluster.
+//!
+//! # How it works
+//! Each bucket is loaded with an eighth of the stock under one epoch, in a key whose slot is its own.
+//! A buyer's id picks the bucket that is asked first; when it has too few, the others are asked in
+//! order, and several may give a part. Each bucket is asked by a script that takes what is there, up
+//! to what is missing. What does not add up goes back to where it came from, as does what the arbiter
+//! refuses.
+//!
+//! # What can go wrong
+//! * When Redis loses a bucket all are loaded again from the ledger under the next epoch; only the
+//!   arbiter then stands between the units in flight and a second sale.
+//! * Two buyers who want several units can each hold a part of the last ones, and both go away.
+//! * Sold out costs eight questions instead of one; and nobody knows the sum at any moment.
+//! * Buckets are not reconciled. With the arbiter on they are loaded again when they are empty
+//!   although the ledger is not: units that came back are sold then. With it off they are not.
+//!
+//! # When to use it
+//! When one item is more than one Redis server can bear. On a single server `redis-lua` is better.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::shared::redis_gate;
+use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
+use crate::arbiter::{Bare, Verdict, Write};
+use crate::domain::{Outcome, UserId};
+use crate::store::redis::Gathered;
+use crate::store::redis::buckets::{BUCKETS, Parts};
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "redis-bucket",
+        family: "script",
+        store: "redis",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "The counter split over eight keys; the buyer's id picks the first, the others follow.",
+        breaks_when: "Redis loses a bucket while purchases are in flight.",
+        needs: &["redis"],
+        durable_before_reply: true,
+        source: "ours",
+        takes_options: false,
+    },
+    build: |gear| Some(Arc::new(RedisBucket { gear: gear.clone() })),
+};
+
+/// How often in a row the buckets are found too empty before they are loaded again: the units that
+/// the ledger still shows are mostly on their way into an order.
+const EMPTY_MAX: u32 = 2;
+
+struct RedisBucket {
+    gear: Gear,
+}
+
+impl Strategy for RedisBucket {
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
+            let first = first_bucket(request.purchase.buyer);
+            let mut found_empty = 0;
+            loop {
+                let epoch = match self.gear.buckets.take(item, units, first).await {
+                    Ok(Gathered::All(parts)) => return self.write(request, &parts).await,
+                    Ok(Gathered::TooFew { epoch }) => epoch,
+                    Err(error) => return redis_gate::unavailable(&error),
+                };
+                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
+                    return outcome;
+                }
+                found_empty += 1;
+                if found_empty >= EMPTY_MAX
+                    && let Err(error) = self.gear.buckets.load_again(item, epoch).await
+                {
+                    return redis_gate::unavailable(&error);
+                }
+            }
+        })
+    }
+}
+
+impl RedisBucket {
+    async fn write(&self, request: &Request, parts: &Parts) -> Outcome {
+        let purchase = &request.purchase;
+        let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
+        let verdict = self.gear.arbiter.write(&write).await;
+        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
+            self.gear.buckets.give_back(parts).await;
+        }
+        outcome(verdict)
+    }
+}
+
+/// Spreads buyers evenly, also those whose ids follow a pattern: the top bits of a product with
+/// the golden ratio.
+fn first_bucket(buyer: UserId) -> usize {
+    let mixed = buyer.get().unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    usize::try_from(mixed >> 32).unwrap_or_default() % BUCKETS
+}

@@ -1,0 +1,213 @@
+//! What single gates promise beyond the conformance of all: a retry takes once, units that came
+//! back are sold, a counter that was lost comes back, and a compared timestamp is a whole second.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::{items, stock};
+use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
+use serde_json::json;
+
+use crate::support::{Shop, eventually};
+
+/// A shop with an item of five units, and its Redis as gates see it.
+struct Stage {
+    shop: Shop,
+    instance: crate::support::Instance,
+    item: ItemId,
+    redis: RedisClient,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        // No reconciliation: what the gates do is looked at alone.
+        let shop = Shop::with(|config| config.job.reconcile_period_ms = 3_600_000).await;
+        let instance = shop.start().await;
+        let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+        let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+        Self { shop, instance, item: ItemId::new(item).expect("positive"), redis }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::new(self.redis.clone(), self.shop.pool.clone(), Metrics::new())
+    }
+
+    fn buckets(&self) -> Buckets {
+        Buckets::new(self.redis.clone(), self.shop.pool.clone(), Metrics::new())
+    }
+
+    async fn left(&self) -> i64 {
+        self.counters().read(self.item).await.expect("a counter").available
+    }
+
+    async fn purchase(&self, key: &str, units: u32) -> Purchase {
+        let found = items::find(&self.shop.pool, self.item).await.expect("read").expect("an item");
+        let quantity = Quantity::new(units.into()).expect("positive");
+        let now = self.instance.clock.now();
+        Purchase {
+            order_id: OrderId::generate(),
+            amount: found.item.price.times(quantity).expect("small"),
+            item: found.item,
+            buyer: UserId::new(3).expect("positive"),
+            quantity,
+            key: RequestKey::parse(key).expect("a key"),
+            strategy: "redis-lua",
+            created_at: now,
+            expires_at: now,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
+    let stage = Stage::new().await;
+    let (one, two) = (stage.counters(), stage.counters());
+    let first = one.take_once(&stage.purchase("k", 2).await).await.expect("taken");
+    let Take::First(taken) = first else { panic!("{first:?}") };
+    assert_eq!(stage.left().await, 3);
+    one.untake(&taken).await;
+    one.untake(&taken).await;
+    assert_eq!(stage.left().await, 5, "given back once");
+
+    let first = one.take_once(&stage.purchase("k", 2).await).await.expect("taken");
+    let Take::First(taken) = first else { panic!("{first:?}") };
+    let again = two.take_once(&stage.purchase("k", 2).await).await.expect("taken");
+    assert_eq!((again, stage.left().await), (Take::Again, 3));
+    // The second try may be selling them: the first must not give them back.
+    one.untake(&taken).await;
+    assert_eq!(stage.left().await, 3);
+
+    // Another quantity or another key is another request.
+    let other = two.take_once(&stage.purchase("k", 1).await).await.expect("taken");
+    assert!(matches!(other, Take::First(_)), "{other:?}");
+    let too_many = two.take_once(&stage.purchase("l", 3).await).await.expect("asked");
+    assert_eq!((too_many, stage.left().await), (Take::NothingLeft, 2));
+}
+
+#[tokio::test]
+async fn what_was_taken_under_an_older_load_counts_for_nothing() {
+    let stage = Stage::new().await;
+    let counters = stage.counters();
+    let purchase = stage.purchase("k", 2).await;
+    let first = counters.take_once(&purchase).await.expect("taken");
+    let Take::First(taken) = first else { panic!("{first:?}") };
+    // The counter is lost and what the requests took is not: it is loaded from the ledger, which
+    // knows nothing of this purchase.
+    redis::cmd("DEL")
+        .arg(counters.key(stage.item))
+        .exec_async(&mut stage.redis.shared())
+        .await
+        .expect("deleted");
+    let again = counters.take_once(&purchase).await.expect("taken");
+    assert!(matches!(again, Take::First(_)), "{again:?}");
+    assert_eq!(stage.left().await, 3);
+    counters.untake(&taken).await;
+    assert_eq!(stage.left().await, 3, "the older load's units are in the ledger's figure");
+}
+
+#[tokio::test]
+async fn buckets_give_exactly_what_is_there() {
+    let stage = Stage::new().await;
+    let (one, two) = (stage.buckets(), stage.buckets());
+    let three = one.take(stage.item, 3, 6).await.expect("taken");
+    assert!(matches!(three, Gathered::All(_)), "{three:?}");
+    // Two are left: too few for three, and the attempt leaves them there.
+    for buckets in [&one, &two] {
+        let too_many = buckets.take(stage.item, 3, 0).await.expect("asked");
+        assert!(matches!(too_many, Gathered::TooFew { .. }), "{too_many:?}");
+    }
+    let rest = two.take(stage.item, 2, 3).await.expect("taken");
+    let Gathered::All(parts) = rest else { panic!("{rest:?}") };
+    let Ok(Gathered::TooFew { epoch }) = one.take(stage.item, 1, 0).await else {
+        panic!("a sixth unit of five");
+    };
+    two.give_back(&parts).await;
+    let back = one.take(stage.item, 2, 0).await.expect("taken");
+    assert!(matches!(back, Gathered::All(_)), "{back:?}");
+    // Of all who see the same empty load one loads again.
+    join_all((0..8).map(|_| async { two.load_again(stage.item, epoch).await.expect("loaded") }))
+        .await;
+    let all = one.take(stage.item, 5, 0).await.expect("taken");
+    assert!(matches!(all, Gathered::All(_)), "the ledger has sold none: {all:?}");
+    two.give_back(&parts).await;
+    let stale = one.take(stage.item, 1, 0).await.expect("asked");
+    assert!(matches!(stale, Gathered::TooFew { .. }), "parts of an older load: {stale:?}");
+}
+
+#[tokio::test]
+async fn units_that_came_back_are_sold_by_every_counter() {
+    let stage = Stage::new().await;
+    for strategy in ["redis-bucket", "redis-lua", "memory-mutex", "mysql-for-update"] {
+        let item = stage.instance.make_item(json!({ "stock": 1 })).await;
+        let order = stage.instance.buyer(1).buy(strategy, item).await;
+        assert_eq!(order.status, 201, "{strategy}: {}", order.text);
+        assert_eq!(stage.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
+        let id = order.json["id"].as_str().expect("an id");
+        let path = format!("/api/orders/{id}/cancellation");
+        assert_eq!(stage.instance.buyer(1).post(&path, &json!({})).await.status, 200);
+        eventually("the unit to be sold again", || async {
+            let answer = stage.instance.buyer(3).buy(strategy, item).await;
+            (answer.status == 201).then_some(())
+        })
+        .await;
+        let audit = stage.instance.audit(item).await;
+        assert_eq!((&audit["held"], &audit["oversold"]), (&json!(1), &json!(0)), "{strategy}");
+    }
+}
+
+#[tokio::test]
+async fn an_emptied_redis_sells_no_unit_twice() {
+    let stage = Stage::new().await;
+    for strategy in ["redis-bucket", "redis-lua"] {
+        let body = json!({ "stock": 9, "arbiter": "off" });
+        let item = stage.instance.make_item(body).await;
+        let mut sold = 0;
+        for id in 1..=30 {
+            if id == 5 {
+                let keys = (0..8).map(|bucket| format!("{{item:{item}:{bucket}}}:stock"));
+                let keys = keys.chain([format!("{{item:{item}}}:stock")]);
+                for key in keys {
+                    redis::cmd("DEL")
+                        .arg(format!("{}{key}", stage.redis.prefix()))
+                        .exec_async(&mut stage.redis.shared())
+                        .await
+                        .expect("deleted");
+                }
+            }
+            sold += i64::from(stage.instance.buyer(id).buy(strategy, item).await.status == 201);
+        }
+        assert_eq!(sold, 9, "{strategy}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_locked_is_waited_for_and_read_again() {
+    let stage = Stage::new().await;
+    let item = stage.instance.make_item(json!({ "stock": 1, "arbiter": "off" })).await;
+    let mut transaction = stage.shop.pool.begin().await.expect("begun");
+    sqlx::query("UPDATE stock SET available = 0 WHERE item_id = ?")
+        .bind(item)
+        .execute(&mut *transaction)
+        .await
+        .expect("written");
+    let buyer = stage.instance.buyer(1);
+    let press = tokio::spawn(async move { buyer.buy("mysql-for-update", item).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!press.is_finished(), "it did not wait for the row");
+    transaction.commit().await.expect("committed");
+    assert_eq!(press.await.expect("no panic").brief(), (409, "sold_out"));
+}
+
+#[tokio::test]
+async fn the_compared_timestamp_is_the_second_of_the_last_change() {
+    let stage = Stage::new().await;
+    let before = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    assert_eq!(before.changed_at.nanosecond(), 0);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let item = stage.item.get();
+    assert_eq!(stage.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    let after = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
+}
