@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::guard::Hold;
 use super::lease::{Token, Unanswered, ask, local_deadline};
 use super::leased::Core;
 use super::releaser::ReleaseJob;
 use super::stats::count;
-use super::waiting::{PollPause, Turn};
+use super::waiting::{Manner, Pauses, Turn};
 use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
 /// How often an acquire is sent in a row without an answer before the backend counts as down.
@@ -26,6 +26,7 @@ pub(super) struct Request {
     /// The right to ask for this process; `None` where nobody of it has to wait for another.
     pub(super) turn: Option<Turn>,
     waits: bool,
+    manner: Manner,
     /// Whether it was counted as contended already.
     contended: bool,
 }
@@ -46,34 +47,26 @@ pub(super) async fn acquire(
 ) -> Result<Guard, AcquireError> {
     options.check()?;
     let asked_at = Instant::now();
-    let (turn, contended) = match core.lines.try_enter(&name) {
-        Some(turn) => (turn, false),
-        None => {
-            count(&core.stats.contended);
-            let Wait::Until(deadline) = options.wait else {
-                return Err(AcquireError::Busy);
-            };
-            let turn = timeout_at(deadline, core.lines.enter(&name))
-                .await
-                .map_err(|_| AcquireError::TimedOut)??;
-            (turn, true)
-        }
+    let (turn, contended) = match options.wait {
+        Wait::Contend { .. } => (None, false),
+        wait => stand_in_line(core, &name, wait).await?,
     };
     let request = Request {
         name,
         token: Token::mint(),
         lease: options.lease,
         waits: options.wait != Wait::Never,
+        manner: options.wait.manner(),
         asked_at,
         contended,
-        turn: Some(turn),
+        turn,
     };
     let (deliver, delivery) = oneshot::channel();
     core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
-    let delivered = match options.wait {
-        Wait::Never => delivery.await,
+    let delivered = match options.wait.deadline() {
+        None => delivery.await,
         // Dropping the receiver tells the task that its caller has gone.
-        Wait::Until(deadline) => {
+        Some(deadline) => {
             timeout_at(deadline, delivery).await.map_err(|_| AcquireError::TimedOut)?
         }
     };
@@ -81,6 +74,22 @@ pub(super) async fn acquire(
         let why = "the task that asked was ended with its runtime";
         Err(AcquireError::Unavailable(why.to_owned()))
     })
+}
+
+/// Waits for the turn to ask, as `wait` says; tells whether somebody else had it.
+async fn stand_in_line(
+    core: &Arc<Core>,
+    name: &LockName,
+    wait: Wait,
+) -> Result<(Option<Turn>, bool), AcquireError> {
+    if let Some(turn) = core.lines.try_enter(name) {
+        return Ok((Some(turn), false));
+    }
+    count(&core.stats.contended);
+    let deadline = wait.deadline().ok_or(AcquireError::Busy)?;
+    let called = timeout_at(deadline, core.lines.enter(name)).await;
+    let turn = called.map_err(|_| AcquireError::TimedOut)??;
+    Ok((Some(turn), true))
 }
 
 /// One more hold of an owner that has the name: past the line, in which it would wait for itself.
@@ -94,6 +103,7 @@ pub(super) async fn enter_again(core: &Arc<Core>, held: &Hold) -> Result<Guard, 
         token: held.token.again(),
         lease: held.lease,
         waits: false,
+        manner: Manner::Backoff,
         asked_at: Instant::now(),
         contended: false,
         turn: None,
@@ -112,7 +122,7 @@ async fn ask_until_granted(
     mut request: Request,
     mut deliver: oneshot::Sender<Result<Guard, AcquireError>>,
 ) {
-    let mut pause = PollPause::new();
+    let mut pauses = Pauses::new(request.manner);
     let mut unanswered_in_a_row = 0;
     // So may a place in the queue, which has to be given back as well.
     let mut may_be_held = core.store.queues();
@@ -145,7 +155,7 @@ async fn ask_until_granted(
         tokio::select! {
             biased;
             () = deliver.closed() => break AcquireError::TimedOut,
-            () = sleep(pause.next()) => {}
+            () = pauses.pass() => {}
         }
     };
     if may_be_held {

@@ -55,7 +55,7 @@ pub use guard::{Fence, Guard, ReleaseOutcome};
 pub use leased::LeasedMutex;
 pub use name::{InvalidName, LockName};
 pub use stats::{Stats, StatsSnapshot};
-pub use waiting::WAITERS_MAX;
+pub use waiting::{Manner, WAITERS_MAX};
 
 /// THE LIST: every kind on every backend that is built, with what it can and cannot do.
 pub static KINDS: &[&Capabilities] = &[
@@ -135,6 +135,31 @@ pub enum Wait {
     Never,
     /// Wait in line until this instant, then answer [`AcquireError::TimedOut`].
     Until(Instant),
+    /// The same without a line: this caller asks the backend by itself, as if it were alone in its
+    /// process. Every such caller costs the backend as much as a whole process does with a line, so
+    /// this is for experiments with ways of waiting, and the caller bounds how many there are.
+    Contend {
+        /// When to give up.
+        until: Instant,
+        /// What to do between two looks.
+        manner: Manner,
+    },
+}
+
+impl Wait {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Never => None,
+            Self::Until(until) | Self::Contend { until, .. } => Some(until),
+        }
+    }
+
+    fn manner(self) -> Manner {
+        match self {
+            Self::Contend { manner, .. } => manner,
+            Self::Never | Self::Until(_) => Manner::Backoff,
+        }
+    }
 }
 
 /// Why there is no guard. Nothing is held after any of these.
