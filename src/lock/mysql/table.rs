@@ -128,7 +128,8 @@ impl LeaseStore for TableStore {
             let released =
                 sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
             let freed = released.await.map_err(unanswered)?.rows_affected() == 1;
-            if self.releases.fetch_add(1, Ordering::Relaxed) % RELEASES_PER_SWEEP == 0 {
+            let releases = self.releases.fetch_add(1, Ordering::Relaxed);
+            if releases.is_multiple_of(RELEASES_PER_SWEEP) {
                 // Tidying up can fail: the next one does it.
                 let _ = sqlx::query(SWEEP).execute(&self.pool).await;
             }

@@ -98,10 +98,22 @@ impl Options {
         for (name, value) in pairs {
             match name {
                 "store" => {
-                    set(&mut store, name, value, Store::parse, Store::ALL.iter().map(|s| s.word()))?
+                    set(
+                        &mut store,
+                        name,
+                        value,
+                        Store::parse,
+                        Store::ALL.iter().map(|s| s.word()),
+                    )?;
                 }
                 "scope" => {
-                    set(&mut scope, name, value, Scope::parse, Scope::ALL.iter().map(|s| s.word()))?
+                    set(
+                        &mut scope,
+                        name,
+                        value,
+                        Scope::parse,
+                        Scope::ALL.iter().map(|s| s.word()),
+                    )?;
                 }
                 "wait" => {
                     set(
