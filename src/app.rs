@@ -27,7 +27,10 @@ use crate::session::{Revocations, Tokens};
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
 use crate::store::redis::{Buckets, Counters, RedisClient};
-use crate::strategy::{Gear, Strategies};
+use crate::strategy::{Gear, Locks, Strategies};
+
+/// Connections of the lock table to the database.
+const LOCK_CONNECTIONS_MAX: u32 = 4;
 
 /// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
@@ -62,6 +65,7 @@ impl App {
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
         let lock_redis = lock_redis(&config, &redis)?;
+        let locks = locks(&config, &redis, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let gear = Gear {
             lanes: Lanes::new(arbiter.clone(), lifecycle.purchases().clone()),
@@ -72,6 +76,7 @@ impl App {
             buckets: Buckets::new(redis.clone(), pool.clone(), metrics.clone()),
             memory: MemoryCounters::new(pool.clone()),
             lock_redis: Arc::clone(&lock_redis),
+            locks: locks.clone(),
             lease: Duration::from_millis(config.lock.lease_ms),
         };
         let purchases = Purchases::new(purchase::Parts {
@@ -143,7 +148,17 @@ impl App {
             revocations,
             door: Door::new(config.session.hashing_max),
             board,
-            lock_stats: vec![lock_redis],
+            lock_stats: vec![
+                lock_redis,
+                locks.reentrant,
+                locks.fair,
+                locks.setnx_expire,
+                locks.setnx,
+                locks.getset,
+                locks.table,
+                locks.named,
+                locks.local,
+            ],
             metrics: metrics.clone(),
             clock: clock.clone(),
             lifecycle: lifecycle.clone(),
@@ -215,6 +230,35 @@ fn lock_redis(config: &Config, redis: &RedisClient) -> Result<Arc<dyn lock::Mute
     let mutex = lock::redis::token::mutex(redis.shared(), prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     Ok(Arc::new(mutex))
+}
+
+/// Every other kind of lock. Nothing connects before one of them is used.
+fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, String> {
+    use lock::redis::{fair, getset, reentrant, setnx, setnx_expire};
+    let (tasks, prefix) = (TaskTracker::new(), &*config.redis.prefix);
+    let shared = || redis.shared();
+    let unusable = |error| format!("redis.prefix cannot be used: {error}");
+    // Apart from the ledger's: a renewal must not wait behind writes that wait for the lock.
+    let pool = mysql::pool_of(config, LOCK_CONNECTIONS_MAX)?;
+    let session = (*pool.connect_options()).clone();
+    let namespace = session.get_database().unwrap_or_default().to_owned();
+    let clock = clock.clone();
+    let now_ms = Arc::new(move || {
+        u64::try_from(clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
+    });
+    let repair = setnx_expire::Repair::ByWaiters;
+    Ok(Locks {
+        reentrant: Arc::new(reentrant::mutex(shared(), prefix, &tasks).map_err(unusable)?),
+        fair: Arc::new(fair::mutex(shared(), prefix, &tasks).map_err(unusable)?),
+        setnx_expire: Arc::new(
+            setnx_expire::mutex(shared(), prefix, repair, &tasks).map_err(unusable)?,
+        ),
+        setnx: Arc::new(setnx::mutex(shared(), prefix, &tasks).map_err(unusable)?),
+        getset: Arc::new(getset::mutex(shared(), prefix, now_ms, &tasks).map_err(unusable)?),
+        table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
+        named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
+        local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
+    })
 }
 
 /// Listens with a queue that holds a crowd which connects in the same second: with the usual 128

@@ -1,9 +1,12 @@
-//! The lock library against a real Redis.
+//! The lock library against real servers: `kinds` walks the list of all kinds, `faults` shows what
+//! the known-bad ones do, and the others look closely at the main one, `token` on `redis`.
 //!
 //! A "process" here is a lock of its own with a connection of its own: processes share nothing but
 //! the server. Faults come from a proxy between such a process and the server.
 
 mod cancelling;
+mod faults;
+mod kinds;
 mod losing;
 mod proxy;
 mod safety;
@@ -14,7 +17,8 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use seckill::lock::{
-    AcquireError, AcquireOptions, Guard, LeasedMutex, LockName, Mutex, Wait, redis as redis_locks,
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, Wait,
+    redis as redis_locks,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -123,6 +127,11 @@ fn at_once(lease: Duration) -> AcquireOptions {
 /// Acquires what must be free soon.
 async fn acquire(process: &LeasedMutex, place: &Place, lease: Duration) -> Guard {
     process.acquire(&place.name, waiting(lease)).await.expect("the lock is granted")
+}
+
+/// The fence of a kind that has fences.
+fn fence_of(guard: &Guard) -> Fence {
+    guard.fence().expect("this kind has fences")
 }
 
 /// Waits until the guard tells that it is lost, and fails unless that is soon.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
+use super::guard::Hold;
 use super::lease::{Token, Unanswered, ask, local_deadline};
 use super::leased::Core;
 use super::releaser::ReleaseJob;
 use super::stats::count;
-use super::waiting::{PollPause, Turn};
+use super::waiting::{Manner, Pauses, Turn};
 use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
 /// How often an acquire is sent in a row without an answer before the backend counts as down.
@@ -22,15 +23,17 @@ pub(super) struct Request {
     pub(super) token: Token,
     pub(super) lease: Duration,
     pub(super) asked_at: Instant,
-    pub(super) turn: Turn,
+    /// The right to ask for this process; `None` where nobody of it has to wait for another.
+    pub(super) turn: Option<Turn>,
     waits: bool,
+    manner: Manner,
     /// Whether it was counted as contended already.
     contended: bool,
 }
 
 /// What came of asking the backend once.
 enum Reply {
-    Granted(Fence),
+    Granted(Option<Fence>),
     HeldByOther,
     Unanswered(String),
 }
@@ -44,38 +47,70 @@ pub(super) async fn acquire(
 ) -> Result<Guard, AcquireError> {
     options.check()?;
     let asked_at = Instant::now();
-    let (turn, contended) = match core.lines.try_enter(&name) {
-        Some(turn) => (turn, false),
-        None => {
-            count(&core.stats.contended);
-            let Wait::Until(deadline) = options.wait else {
-                return Err(AcquireError::Busy);
-            };
-            let turn = timeout_at(deadline, core.lines.enter(&name))
-                .await
-                .map_err(|_| AcquireError::TimedOut)??;
-            (turn, true)
-        }
+    let (turn, contended) = match options.wait {
+        Wait::Contend { .. } => (None, false),
+        wait => stand_in_line(core, &name, wait).await?,
     };
     let request = Request {
         name,
         token: Token::mint(),
         lease: options.lease,
         waits: options.wait != Wait::Never,
+        manner: options.wait.manner(),
         asked_at,
         contended,
         turn,
     };
     let (deliver, delivery) = oneshot::channel();
     core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
-    let delivered = match options.wait {
-        Wait::Never => delivery.await,
+    let delivered = match options.wait.deadline() {
+        None => delivery.await,
         // Dropping the receiver tells the task that its caller has gone.
-        Wait::Until(deadline) => {
+        Some(deadline) => {
             timeout_at(deadline, delivery).await.map_err(|_| AcquireError::TimedOut)?
         }
     };
     delivered.unwrap_or_else(|_| {
+        let why = "the task that asked was ended with its runtime";
+        Err(AcquireError::Unavailable(why.to_owned()))
+    })
+}
+
+/// Waits for the turn to ask, as `wait` says; tells whether somebody else had it.
+async fn stand_in_line(
+    core: &Arc<Core>,
+    name: &LockName,
+    wait: Wait,
+) -> Result<(Option<Turn>, bool), AcquireError> {
+    if let Some(turn) = core.lines.try_enter(name) {
+        return Ok((Some(turn), false));
+    }
+    count(&core.stats.contended);
+    let deadline = wait.deadline().ok_or(AcquireError::Busy)?;
+    let called = timeout_at(deadline, core.lines.enter(name)).await;
+    let turn = called.map_err(|_| AcquireError::TimedOut)??;
+    Ok((Some(turn), true))
+}
+
+/// One more hold of an owner that has the name: past the line, in which it would wait for itself.
+pub(super) async fn enter_again(core: &Arc<Core>, held: &Hold) -> Result<Guard, AcquireError> {
+    if !core.capabilities.reentrant {
+        let why = "this kind of lock is not re-entrant";
+        return Err(AcquireError::InvalidOptions(why.to_owned()));
+    }
+    let request = Request {
+        name: held.name.clone(),
+        token: held.token.again(),
+        lease: held.lease,
+        waits: false,
+        manner: Manner::Backoff,
+        asked_at: Instant::now(),
+        contended: false,
+        turn: None,
+    };
+    let (deliver, delivery) = oneshot::channel();
+    core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
+    delivery.await.unwrap_or_else(|_| {
         let why = "the task that asked was ended with its runtime";
         Err(AcquireError::Unavailable(why.to_owned()))
     })
@@ -87,9 +122,10 @@ async fn ask_until_granted(
     mut request: Request,
     mut deliver: oneshot::Sender<Result<Guard, AcquireError>>,
 ) {
-    let mut pause = PollPause::new();
+    let mut pauses = Pauses::new(request.manner);
     let mut unanswered_in_a_row = 0;
-    let mut may_be_held = false;
+    // So may a place in the queue, which has to be given back as well.
+    let mut may_be_held = core.store.queues();
     let refusal = loop {
         let sent_at = Instant::now();
         match ask_once(&core, &request, sent_at).await {
@@ -119,7 +155,7 @@ async fn ask_until_granted(
         tokio::select! {
             biased;
             () = deliver.closed() => break AcquireError::TimedOut,
-            () = sleep(pause.next()) => {}
+            () = pauses.pass() => {}
         }
     };
     if may_be_held {
@@ -143,7 +179,7 @@ async fn ask_once(core: &Core, request: &Request, sent_at: Instant) -> Reply {
         Ok(Some(_)) if Instant::now() >= local_deadline(sent_at, *lease) => {
             Reply::Unanswered("the grant came after its deadline".to_owned())
         }
-        Ok(Some(fence)) => Reply::Granted(fence),
+        Ok(Some(grant)) => Reply::Granted(grant.fence),
         Ok(None) => Reply::HeldByOther,
         Err(Unanswered(why)) => Reply::Unanswered(why),
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::LockName;
+use super::acquire::enter_again;
 use super::lease::Token;
 use super::leased::Core;
 use super::releaser::ReleaseJob;
 use super::stats::{add_time, count};
 use super::waiting::Turn;
+use super::{AcquireError, LockName};
 
 /// Proof of a hold. Whoever has it is the only owner of the name until [`Guard::deadline`], which
 /// moves on with every renewal.
@@ -28,8 +29,8 @@ pub struct Guard {
 
 impl Guard {
     /// The number to store with everything that is written under this hold, and to compare with
-    /// what is stored: it is above those of all earlier holders.
-    pub fn fence(&self) -> Fence {
+    /// what is stored: it is above those of all earlier holders. `None` where the kind has no fences.
+    pub fn fence(&self) -> Option<Fence> {
         self.hold.fence
     }
 
@@ -55,6 +56,15 @@ impl Guard {
     /// truth at its first look.
     pub fn is_lost(&self) -> bool {
         self.hold.lost.is_cancelled() || Instant::now() >= self.deadline()
+    }
+
+    /// Acquires the same name once more for the same owner, whose proof this guard is. The name is
+    /// free when all its guards are given back, in whatever order. Never waits.
+    ///
+    /// # Errors
+    /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
+    pub async fn enter_again(&self) -> Result<Self, AcquireError> {
+        enter_again(&self.core, &self.hold).await
     }
 
     /// Gives the name back and tells whether it was still ours.
@@ -157,7 +167,7 @@ pub(super) struct Hold {
     pub(super) id: u64,
     pub(super) name: LockName,
     pub(super) token: Token,
-    pub(super) fence: Fence,
+    pub(super) fence: Option<Fence>,
     pub(super) lease: Duration,
     pub(super) granted_at: Instant,
     pub(super) lost: CancellationToken,

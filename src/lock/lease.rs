@@ -24,14 +24,15 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(10);
 /// What a backend must be able to do with a name. Each is atomic at the backend and may be sent
 /// again without harm after an answer that did not come. Time-outs are the caller's.
 pub(super) trait LeaseStore: Send + Sync + 'static {
-    /// Grants the name to `token` for `lease` and mints a fence, unless someone else has it
-    /// (`None`). If `token` has it already, the lease starts anew and the fence is the same.
+    /// Grants the name to `token` for `lease` and mints a fence, where the kind has fences, unless
+    /// someone else has the name (`None`). If `token` has it already, the lease starts anew and the
+    /// fence is the same.
     fn acquire<'a>(
         &'a self,
         name: &'a LockName,
         token: &'a Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Fence>>;
+    ) -> StoreFuture<'a, Option<Grant>>;
 
     /// Starts the lease anew if `token` has the name; otherwise changes nothing (`false`).
     fn renew<'a>(
@@ -44,8 +45,32 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Frees the name if `token` has it; otherwise changes nothing (`false`).
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool>;
 
-    /// Makes the next fence of `name` higher than `at_least`.
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()>;
+    /// Makes the next fence of `name` higher than `at_least`. Kinds without fences have none to raise.
+    fn raise_fence<'a>(&'a self, _name: &'a LockName, _at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(async { Err(Unanswered("this kind has no fences".to_owned())) })
+    }
+
+    /// Whether an acquire that was refused leaves a place in a queue behind, which a release with
+    /// the same token takes out again.
+    fn queues(&self) -> bool {
+        false
+    }
+}
+
+/// What an acquire got.
+pub(super) struct Grant {
+    /// `None` where the kind has no fences.
+    pub(super) fence: Option<Fence>,
+}
+
+impl Grant {
+    /// A grant with a fence.
+    pub(super) fn fenced(fence: u64) -> Self {
+        Self { fence: Some(Fence(fence)) }
+    }
+
+    /// A grant of a kind that has no fences.
+    pub(super) const UNFENCED: Self = Self { fence: None };
 }
 
 /// The answer of a backend, or why there is none: then the command may or may not have run.
@@ -54,18 +79,37 @@ pub(super) type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Unanswered>>;
 /// Why a backend gave no usable answer, for people to read.
 pub(super) struct Unanswered(pub(super) String);
 
-/// The random owner of one hold, minted for each acquire: 32 hexadecimal digits.
+/// The random identity of one hold, minted for each acquire: 32 hexadecimal digits.
 #[derive(Clone)]
-pub(super) struct Token(Arc<str>);
+pub(super) struct Token {
+    hold: Arc<str>,
+    owner: Arc<str>,
+}
 
 impl Token {
     pub(super) fn mint() -> Self {
-        Self(format!("{:032x}", rand::random::<u128>()).into())
+        let hold = random();
+        Self { owner: Arc::clone(&hold), hold }
     }
 
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
+    /// One more hold of the same owner, for kinds that are re-entrant.
+    pub(super) fn again(&self) -> Self {
+        Self { hold: random(), owner: Arc::clone(&self.owner) }
     }
+
+    /// The hold's own identity.
+    pub(super) fn as_str(&self) -> &str {
+        &self.hold
+    }
+
+    /// The token of the first hold of those that belong together; its own if it is the first.
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
+    }
+}
+
+fn random() -> Arc<str> {
+    format!("{:032x}", rand::random::<u128>()).into()
 }
 
 /// Until when a lease whose command was sent at `sent_at` surely lasts, by our clock.

@@ -109,7 +109,7 @@ impl fmt::Debug for LeasedMutex {
 /// What mutex, guards and tasks of one lock share.
 pub(super) struct Core {
     pub(super) store: Arc<dyn LeaseStore>,
-    capabilities: &'static Capabilities,
+    pub(super) capabilities: &'static Capabilities,
     pub(super) lines: Arc<Lines>,
     pub(super) stats: Arc<Stats>,
     pub(super) renewals: Arc<Renewals>,
@@ -127,7 +127,7 @@ impl Core {
     pub(super) fn guard(
         self: &Arc<Self>,
         request: Request,
-        fence: Fence,
+        fence: Option<Fence>,
         sent_at: Instant,
     ) -> Guard {
         let Request { name, token, lease, .. } = request;
@@ -145,7 +145,7 @@ impl Core {
                 phase: Phase::Held,
                 deadline: local_deadline(sent_at, lease),
                 due: renew_at(sent_at, lease),
-                turn: Some(request.turn),
+                turn: request.turn,
             }),
         });
         self.renewals.watch(&hold);

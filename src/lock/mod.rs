@@ -16,6 +16,10 @@
 //!     releaser.rs    gives back what was dropped instead of released
 //!   LeaseStore (trait) lease.rs              what a backend must be able to do: four operations
 //!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
+//!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
+//!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
+//!     local.rs                               this process only: the reference for the tests
+//!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
 //! ```
 //!
 //! # What holds, whatever the backend
@@ -32,6 +36,8 @@ mod acquire;
 mod guard;
 mod lease;
 mod leased;
+pub mod local;
+pub mod mysql;
 mod name;
 pub mod redis;
 mod releaser;
@@ -49,10 +55,20 @@ pub use guard::{Fence, Guard, ReleaseOutcome};
 pub use leased::LeasedMutex;
 pub use name::{InvalidName, LockName};
 pub use stats::{Stats, StatsSnapshot};
-pub use waiting::WAITERS_MAX;
+pub use waiting::{Manner, WAITERS_MAX};
 
 /// THE LIST: every kind on every backend that is built, with what it can and cannot do.
-pub static KINDS: &[&Capabilities] = &[&redis::token::CAPABILITIES];
+pub static KINDS: &[&Capabilities] = &[
+    &redis::token::CAPABILITIES,
+    &redis::reentrant::CAPABILITIES,
+    &redis::fair::CAPABILITIES,
+    &mysql::table::CAPABILITIES,
+    &mysql::named::CAPABILITIES,
+    &local::CAPABILITIES,
+    &redis::setnx_expire::CAPABILITIES,
+    &redis::setnx::CAPABILITIES,
+    &redis::getset::CAPABILITIES,
+];
 
 /// The shortest lease that is accepted. A lease has to hold three commands that all run into their
 /// time-out, or one slow reply would already lose the lock.
@@ -119,6 +135,31 @@ pub enum Wait {
     Never,
     /// Wait in line until this instant, then answer [`AcquireError::TimedOut`].
     Until(Instant),
+    /// The same without a line: this caller asks the backend by itself, as if it were alone in its
+    /// process. Every such caller costs the backend as much as a whole process does with a line, so
+    /// this is for experiments with ways of waiting, and the caller bounds how many there are.
+    Contend {
+        /// When to give up.
+        until: Instant,
+        /// What to do between two looks.
+        manner: Manner,
+    },
+}
+
+impl Wait {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Never => None,
+            Self::Until(until) | Self::Contend { until, .. } => Some(until),
+        }
+    }
+
+    fn manner(self) -> Manner {
+        match self {
+            Self::Contend { manner, .. } => manner,
+            Self::Never | Self::Until(_) => Manner::Backoff,
+        }
+    }
 }
 
 /// Why there is no guard. Nothing is held after any of these.
@@ -178,6 +219,10 @@ pub struct Capabilities {
     pub fencing: Fencing,
     /// How the process at the head learns that the name has become free.
     pub waiting: Waiting,
+    /// Whether a hold whose process died ends by itself, at the latest with its lease.
+    pub expires: bool,
+    /// Whether it excludes other processes, too.
+    pub between_processes: bool,
     /// Whether a hold survives the death of one server without a second holder.
     pub survives_failover: bool,
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 
 use super::stats::Stats;
 use super::{AcquireError, LockName};
@@ -157,17 +159,66 @@ impl Drop for Waiter {
     }
 }
 
+/// What a contender does between two looks at the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Sleep, from 1 ms on and doubling to 25 ms, with jitter.
+    Backoff,
+    /// Look again at once for 600 ms, then yield.
+    SpinThenYield,
+    /// Yield for 600 ms, then sleep 200 ms between looks.
+    YieldThenSleep,
+    /// Sleep 200 ms.
+    Sleep200,
+    /// Sleep 2 s.
+    Sleep2000,
+    /// Let the other tasks run, then look again.
+    Yield,
+}
+
+/// For how long the two-phase manners stay in their first phase.
+const FIRST_PHASE: Duration = Duration::from_millis(600);
+
+const SHORT_SLEEP: Duration = Duration::from_millis(200);
+const LONG_SLEEP: Duration = Duration::from_secs(2);
+
+/// The pauses of one contender.
+pub(super) struct Pauses {
+    manner: Manner,
+    since: Instant,
+    backoff: PollPause,
+}
+
+impl Pauses {
+    pub(super) fn new(manner: Manner) -> Self {
+        Self { manner, since: Instant::now(), backoff: PollPause::new() }
+    }
+
+    /// Lets the time between two looks pass.
+    pub(super) async fn pass(&mut self) {
+        let in_first_phase = self.since.elapsed() < FIRST_PHASE;
+        match self.manner {
+            Manner::Backoff => sleep(self.backoff.next()).await,
+            Manner::SpinThenYield if in_first_phase => {}
+            Manner::YieldThenSleep if !in_first_phase => sleep(SHORT_SLEEP).await,
+            Manner::Sleep200 => sleep(SHORT_SLEEP).await,
+            Manner::Sleep2000 => sleep(LONG_SLEEP).await,
+            Manner::SpinThenYield | Manner::YieldThenSleep | Manner::Yield => yield_now().await,
+        }
+    }
+}
+
 /// The pauses of the one contender that polls: doubling, capped, each with jitter so that several
 /// processes do not fall into step.
-pub(super) struct PollPause(Duration);
+struct PollPause(Duration);
 
 impl PollPause {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self(POLL_PAUSE_FIRST)
     }
 
     /// How long to pause now: between half and all of the current step.
-    pub(super) fn next(&mut self) -> Duration {
+    fn next(&mut self) -> Duration {
         let step = self.0;
         self.0 = (step * 2).min(POLL_PAUSE_MAX);
         step.mul_f64(rand::random_range(0.5..=1.0))

@@ -145,7 +145,7 @@ impl Purchases {
             return Err(Outcome::Refused(Refusal::OptionsNotTaken));
         }
         // A lock on the buyer alone leaves the stock to the arbiter.
-        let safe = card.safe && wish.options.scope != Scope::User;
+        let safe = card.safe && wish.options.scope != Some(Scope::User);
         if item.kind == ItemKind::Shop && !safe {
             return Err(Outcome::Refused(Refusal::UnsafeStrategy));
         }

@@ -24,15 +24,10 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-
-use super::shared::options::{Scope, Store};
-use super::shared::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Fence, Verdict, Write};
+use super::shared::lock_body::LockBody;
+use super::shared::options::Scope;
+use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::domain::{Outcome, Refusal, Unavailable};
-use crate::lock::{AcquireError, AcquireOptions, Fence as Accepted, Guard, LockName, Wait};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -48,144 +43,13 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S0, S1, S2, S3, S4",
         takes_options: true,
     },
-    build: |gear| Some(Arc::new(LockRedis { gear: gear.clone() })),
+    build: |gear| {
+        Some(Arc::new(LockBody {
+            gear: gear.clone(),
+            mutex: Arc::clone(&gear.lock_redis),
+            fences: Some(("redis", "redis/market")),
+            scope: Scope::ItemUser,
+            dependency: Dependency::Redis,
+        }))
+    },
 };
-
-struct LockRedis {
-    gear: Gear,
-}
-
-/// The lock that guards the stock, with the name of the counter that its fence comes from.
-type Held = (Guard, &'static str);
-
-impl Strategy for LockRedis {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            loop {
-                match self.locked(request).await {
-                    Ok(Some(outcome)) | Err(outcome) => return outcome,
-                    Ok(None) => {}
-                }
-                // The counter has nothing left; the ledger decides whether that is the end.
-                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
-                    return outcome;
-                }
-            }
-        })
-    }
-}
-
-impl LockRedis {
-    /// Takes the locks of the scope in their fixed order, works, and releases them. `None` means
-    /// that the Redis counter has nothing left.
-    async fn locked(&self, request: &Request) -> Result<Option<Outcome>, Outcome> {
-        let scope = request.options.scope;
-        let buyer = match scope {
-            Scope::User | Scope::ItemUser => Some(self.try_buyer(request).await?),
-            Scope::Market | Scope::Item => None,
-        };
-        let shared = match scope {
-            Scope::User => Ok(None),
-            Scope::Item | Scope::ItemUser => {
-                let name = format!("{{item:{}}}", request.purchase.item.id);
-                self.wait_for(request, &name).await.map(|guard| Some((guard, "redis")))
-            }
-            Scope::Market => {
-                self.wait_for(request, "market").await.map(|guard| Some((guard, "redis/market")))
-            }
-        };
-        let outcome = match &shared {
-            Ok(held) => Ok(self.work(request, held.as_ref()).await),
-            Err(outcome) => Err(outcome.clone()),
-        };
-        // Both are free before the buyer is answered, so that the next click finds them so.
-        tokio::join!(release(shared.ok().flatten().map(|(guard, _)| guard)), release(buyer));
-        outcome
-    }
-
-    async fn try_buyer(&self, request: &Request) -> Result<Guard, Outcome> {
-        let name = format!("user:{}", request.purchase.buyer);
-        let in_progress = Outcome::Refused(Refusal::RequestInProgress);
-        self.acquire(&name, Wait::Never, in_progress).await
-    }
-
-    async fn wait_for(&self, request: &Request, name: &str) -> Result<Guard, Outcome> {
-        let contended = Outcome::Unavailable(Unavailable::Contended);
-        self.acquire(name, Wait::Until(request.deadline), contended).await
-    }
-
-    async fn acquire(&self, name: &str, wait: Wait, taken: Outcome) -> Result<Guard, Outcome> {
-        let name = LockName::new(name).expect("made of digits and fixed words");
-        let options = AcquireOptions { lease: self.gear.lease, wait };
-        self.gear.lock_redis.acquire(&name, options).await.map_err(|error| match error {
-            AcquireError::Busy | AcquireError::TimedOut => taken,
-            AcquireError::TooManyWaiters => Outcome::Unavailable(Unavailable::Overloaded),
-            AcquireError::Unavailable(_) | AcquireError::InvalidOptions(_) => {
-                tracing::warn!(%error, "no lock");
-                Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))
-            }
-        })
-    }
-
-    /// The textbook's read, check and write, under the lock.
-    async fn work(&self, request: &Request, held: Option<&Held>) -> Option<Outcome> {
-        match request.options.store {
-            Store::Mysql => Some(self.work_on_ledger(request, held).await),
-            Store::Redis => self.work_on_counter(request, held).await,
-        }
-    }
-
-    async fn work_on_ledger(&self, request: &Request, held: Option<&Held>) -> Outcome {
-        let purchase = &request.purchase;
-        let seen = match ledger_view::look(&self.gear.pool, purchase).await {
-            Ok(row) => row,
-            Err(outcome) => return outcome,
-        };
-        let bare = Bare::Set { available: seen.available - purchase.quantity.signed() };
-        outcome(self.write(request, held, bare).await)
-    }
-
-    async fn work_on_counter(&self, request: &Request, held: Option<&Held>) -> Option<Outcome> {
-        let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
-        let seen = match self.gear.counters.read(item).await {
-            Ok(counter) if counter.available < units => return None,
-            Ok(counter) => counter,
-            Err(error) => return Some(redis_gate::unavailable(&error)),
-        };
-        if self.gear.counters.overwrite(item, seen.available - units).await.is_err() {
-            return Some(Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis)));
-        }
-        let verdict = self.write(request, held, Bare::Record).await;
-        redis_gate::give_back_if_refused(&self.gear, request, seen.epoch, &verdict).await;
-        Some(outcome(verdict))
-    }
-
-    async fn write(&self, request: &Request, held: Option<&Held>, bare: Bare) -> Verdict {
-        if held.is_some_and(|(guard, _)| guard.is_lost()) {
-            return Verdict::Unavailable(Unavailable::Contended);
-        }
-        let fence = held.map(|(guard, backend)| Fence { backend, token: guard.fence().get() });
-        let write = Write { purchase: &request.purchase, fence, version_seen: None, bare };
-        let verdict = self.gear.arbiter.write(&write).await;
-        if let (Verdict::Fenced { accepted }, Some((guard, _))) = (&verdict, held) {
-            self.catch_up(guard, *accepted).await;
-        }
-        verdict
-    }
-
-    /// The ledger has accepted a later fence than ours: either we are late, or Redis lost its
-    /// counter and its clock is behind. Raising the counter is right in both cases.
-    async fn catch_up(&self, guard: &Guard, accepted: u64) {
-        let raised = self.gear.lock_redis.raise_fence(guard.name(), Accepted(accepted)).await;
-        if let Err(error) = raised {
-            tracing::warn!(%error, "the fence counter was not raised");
-        }
-    }
-}
-
-async fn release(guard: Option<Guard>) {
-    if let Some(guard) = guard {
-        // Lost meanwhile or not: the write is judged already, by its fence.
-        let _ = guard.release().await;
-    }
-}

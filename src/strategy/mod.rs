@@ -7,7 +7,16 @@
 //! To add one, write its file and add two lines below: the module and its place on the list. The
 //! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
 
+mod lock_local;
+mod lock_mysql_named;
+mod lock_mysql_table;
 mod lock_redis;
+mod lock_redis_fair;
+mod lock_redis_getset;
+mod lock_redis_reentrant;
+mod lock_redis_setnx;
+mod lock_redis_setnx_expire;
+mod lock_redis_token;
 mod memory_mutex;
 mod memory_naive;
 mod mysql_atomic;
@@ -39,11 +48,18 @@ use crate::lock;
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::{Buckets, Counters, RedisClient};
 
+pub use shared::built::Strategies;
+pub use shared::locks::Locks;
 pub use shared::options::{Options, OptionsError};
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[
     lock_redis::ENTRY,
+    lock_redis_token::ENTRY,
+    lock_redis_reentrant::ENTRY,
+    lock_redis_fair::ENTRY,
+    lock_mysql_table::ENTRY,
+    lock_mysql_named::ENTRY,
     mysql_atomic::ENTRY,
     mysql_batch::ENTRY,
     mysql_for_update::ENTRY,
@@ -51,6 +67,10 @@ pub static LIST: &[Entry] = &[
     redis_lua::ENTRY,
     redis_bucket::ENTRY,
     redis_watch::ENTRY,
+    lock_local::ENTRY,
+    lock_redis_setnx_expire::ENTRY,
+    lock_redis_setnx::ENTRY,
+    lock_redis_getset::ENTRY,
     mysql_mutex::ENTRY,
     redis_mutex::ENTRY,
     memory_mutex::ENTRY,
@@ -147,33 +167,10 @@ pub struct Gear {
     pub memory: MemoryCounters,
     /// The main lock.
     pub lock_redis: Arc<dyn lock::Mutex>,
+    /// The other locks, by kind.
+    pub locks: Locks,
     /// How long locks are held without a renewal.
     pub lease: Duration,
-}
-
-/// The strategies of a running service, by name.
-pub struct Strategies {
-    built: Vec<(&'static Card, Option<Arc<dyn Strategy>>)>,
-}
-
-impl Strategies {
-    /// Builds every strategy on the list.
-    #[must_use]
-    pub fn new(gear: &Gear) -> Self {
-        Self { built: LIST.iter().map(|entry| (entry.card, (entry.build)(gear))).collect() }
-    }
-
-    /// Finds a strategy: its card, and itself if its servers are configured.
-    #[must_use]
-    pub fn find(&self, name: &str) -> Option<(&'static Card, Option<&dyn Strategy>)> {
-        let (card, strategy) = self.built.iter().find(|(card, _)| card.name == name)?;
-        Some((card, strategy.as_deref()))
-    }
-
-    /// Every card, with whether the strategy is available here.
-    pub fn cards(&self) -> impl Iterator<Item = (&'static Card, bool)> {
-        self.built.iter().map(|(card, strategy)| (*card, strategy.is_some()))
-    }
 }
 
 /// The card of a name on the list.

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::proxy::{Link, Proxy};
 use super::{
-    FOREIGNER, LONG_LEASE, Place, SHORT_LEASE, acquire, at_once, until, until_lost, waiting,
+    FOREIGNER, LONG_LEASE, Place, SHORT_LEASE, acquire, at_once, fence_of, until, until_lost,
+    waiting,
 };
 
 /// M1: a counter that is read, then written a moment later, loses nothing.
@@ -39,7 +40,7 @@ async fn critical_sections_of_two_processes_never_overlap() {
                     let read: Option<u64> = redis.get(&counter_key).await.expect("GET");
                     sleep(Duration::from_millis(1)).await;
                     let () = redis.set(&counter_key, read.unwrap_or(0) + 1).await.expect("SET");
-                    fences.lock().expect("fences").push(guard.fence());
+                    fences.lock().expect("fences").push(fence_of(&guard));
                     inside.fetch_sub(1, Ordering::SeqCst);
                     assert_eq!(guard.release().await, ReleaseOutcome::Released);
                 }
@@ -63,14 +64,14 @@ async fn fences_rise_strictly_whatever_happens() {
     let mut last = Fence(0);
     for round in 0_usize..10_000 {
         let guard = acquire(&processes[round % 2], &place, LONG_LEASE).await;
-        assert!(guard.fence() > last, "{} after {last}", guard.fence());
-        last = guard.fence();
+        assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
+        last = fence_of(&guard);
         if round % 100 == 50 {
             // The next owner comes while this one still thinks that it holds the lock.
             place.delete(place.lock_key()).await;
             let next = acquire(&processes[(round + 1) % 2], &place, LONG_LEASE).await;
-            assert!(next.fence() > last);
-            last = next.fence();
+            assert!(fence_of(&next) > last);
+            last = fence_of(&next);
             assert_eq!(next.release().await, ReleaseOutcome::Released);
             assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
         } else {
@@ -91,7 +92,7 @@ async fn a_raised_fence_is_exceeded_and_never_lowered() {
     let process = place.process().await;
     let fence = async || {
         let guard = acquire(&process, &place, LONG_LEASE).await;
-        let fence = guard.fence();
+        let fence = fence_of(&guard);
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         fence
     };
@@ -143,7 +144,7 @@ async fn an_acquire_whose_answer_was_lost_is_repeated_and_is_one_hold() {
     let guard = acquire(&process, &place, LONG_LEASE).await;
     proxy.answer_lost().await;
     let fence: u64 = place.redis.clone().get(place.fence_key()).await.expect("GET");
-    assert_eq!(guard.fence(), Fence(fence), "a second fence was minted");
+    assert_eq!(fence_of(&guard), Fence(fence), "a second fence was minted");
     let held = place.value().await.expect("held");
     assert!(held.ends_with(&format!(":{fence}")), "{held}");
     // The same for the release: it ran, its answer is lost, and it is still a release.

@@ -8,13 +8,21 @@
 //! | `P` `lock-of:{N}` | the same for a name that came without a hash tag | as long as the lease |
 //! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire |
 //!
+//! The other kinds have the same below `P` and their name; what else they keep stands in their files.
+//!
 //! All names with one hash tag share one fence counter: it has to be in their slot anyway, the
 //! fences of names that guard the same data stay comparable, and thousands of short-lived names
 //! leave one key behind instead of thousands.
 
+pub mod fair;
+pub mod getset;
+pub mod reentrant;
+pub mod setnx;
+pub mod setnx_expire;
 pub mod token;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
 use ::redis::{FromRedisValue, Script};
@@ -31,6 +39,11 @@ use super::{InvalidName, LockName};
 pub trait Connection: ConnectionLike + Clone + Send + Sync + 'static {}
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {}
+
+/// How long a fence counter is kept without an acquire. One that is gone starts again from the
+/// clock, which has passed it by then, so nothing is lost; and a name that nobody uses any more
+/// leaves no key behind.
+const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where the keys of names are.
 struct Keys {
@@ -49,11 +62,21 @@ impl Keys {
         Ok(Self { prefix: prefix.into() })
     }
 
+    /// The keys of another kind under the same prefix: kinds never meet in a key.
+    fn of_kind(prefix: &str, kind: &str) -> Result<Self, InvalidName> {
+        Self::new(&format!("{prefix}{kind}:"))
+    }
+
     /// The key of the hold. A name with a tag and the same name without never meet.
     fn lock(&self, name: &LockName) -> String {
+        self.key("lock", name)
+    }
+
+    /// Something else about the name, in the same slot.
+    fn key(&self, word: &str, name: &LockName) -> String {
         match name.hash_tag() {
-            Some(_) => format!("{}lock:{name}", self.prefix),
-            None => format!("{}lock-of:{{{name}}}", self.prefix),
+            Some(_) => format!("{}{word}:{name}", self.prefix),
+            None => format!("{}{word}-of:{{{name}}}", self.prefix),
         }
     }
 
@@ -79,10 +102,13 @@ async fn run<C: Connection, T: FromRedisValue>(
         invocation.arg(*argument);
     }
     // A clone is a handle to the same connection.
-    invocation
-        .invoke_async(&mut connection.clone())
-        .await
-        .map_err(|error| Unanswered(error.to_string()))
+    invocation.invoke_async(&mut connection.clone()).await.map_err(unanswered)
+}
+
+/// What an error of the client means.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn unanswered(error: ::redis::RedisError) -> Unanswered {
+    Unanswered(error.to_string())
 }
 
 #[cfg(test)]

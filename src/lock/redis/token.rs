@@ -24,8 +24,8 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, run};
-use crate::lock::lease::{LeaseStore, StoreFuture, Token};
+use super::{Connection, FENCE_KEPT, Keys, run};
+use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Waiting};
 
@@ -43,6 +43,8 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
+    expires: true,
+    between_processes: true,
     survives_failover: false,
 };
 
@@ -67,11 +69,6 @@ pub fn mutex<C: Connection>(
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
-/// How long a fence counter is kept without an acquire. One that is gone starts again from the
-/// clock, which has passed it by then, so nothing is lost; and a name that nobody uses any more
-/// leaves no key behind.
-const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-
 struct TokenStore<C> {
     connection: C,
     keys: Keys,
@@ -91,14 +88,14 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         name: &'a LockName,
         token: &'a Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Fence>> {
+    ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let keys = [&*self.keys.lock(name), &*self.keys.fence(name)];
             let lease_ms = lease.as_millis().to_string();
             let arguments = [token.as_str(), &*lease_ms, &*FENCE_KEPT.as_millis().to_string()];
             let fence: Option<u64> =
                 run(&self.connection, &self.scripts.acquire, &keys, &arguments).await?;
-            Ok(fence.map(Fence))
+            Ok(fence.map(Grant::fenced))
         })
     }
 

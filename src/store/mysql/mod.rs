@@ -34,6 +34,14 @@ pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 /// # Errors
 /// A sentence when the URL cannot be read.
 pub fn pool(config: &Config) -> Result<MySqlPool, String> {
+    pool_of(config, config.mysql.pool_max)
+}
+
+/// The same with another number of connections.
+///
+/// # Errors
+/// A sentence when the URL cannot be read.
+pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, String> {
     let url = config.database_url.reveal();
     if url.is_empty() {
         return Err("DATABASE_URL is not set: mysql://user:password@host:port/database".to_owned());
@@ -49,7 +57,7 @@ pub fn pool(config: &Config) -> Result<MySqlPool, String> {
          SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}"
     );
     let pool = MySqlPoolOptions::new()
-        .max_connections(config.mysql.pool_max)
+        .max_connections(connections_max)
         .acquire_timeout(Duration::from_millis(config.mysql.acquire_timeout_ms))
         .idle_timeout(IDLE_TIMEOUT)
         .test_before_acquire(false)

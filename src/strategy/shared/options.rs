@@ -1,6 +1,9 @@
 //! The query parameters that refine a lock strategy.
 
+use tokio::time::Instant;
+
 use crate::domain::item::word_enum;
+use crate::lock::{Manner, Wait};
 
 word_enum! {
     /// Which counter a lock guards.
@@ -26,18 +29,55 @@ word_enum! {
     }
 }
 
+word_enum! {
+    /// How a loser waits. All but the first are for comparison: they switch the line inside the
+    /// process off, so that each request contends for itself.
+    WaitFor {
+        /// In line; the head of it looks again after growing, jittered pauses.
+        Backoff = "backoff",
+        /// Look again at once for 600 ms, then yield.
+        SpinThenYield = "spin-then-yield",
+        /// Yield for 600 ms, then sleep 200 ms.
+        YieldThenSleep = "yield-then-sleep",
+        /// Sleep 200 ms.
+        Sleep200 = "sleep-200",
+        /// Sleep 2 s.
+        Sleep2000 = "sleep-2000",
+        /// Yield.
+        Yield = "yield",
+    }
+}
+
+impl WaitFor {
+    /// The same in the words of the locks.
+    #[must_use]
+    pub fn until(self, deadline: Instant) -> Wait {
+        let contend = |manner| Wait::Contend { until: deadline, manner };
+        match self {
+            Self::Backoff => Wait::Until(deadline),
+            Self::SpinThenYield => contend(Manner::SpinThenYield),
+            Self::YieldThenSleep => contend(Manner::YieldThenSleep),
+            Self::Sleep200 => contend(Manner::Sleep200),
+            Self::Sleep2000 => contend(Manner::Sleep2000),
+            Self::Yield => contend(Manner::Yield),
+        }
+    }
+}
+
 /// The refinements of a lock strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Which counter it guards.
     pub store: Store,
-    /// What it locks.
-    pub scope: Scope,
+    /// What it locks; the strategy's own choice if it is left out.
+    pub scope: Option<Scope>,
+    /// How a loser waits.
+    pub wait: WaitFor,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { store: Store::Mysql, scope: Scope::ItemUser }
+        Self { store: Store::Mysql, scope: None, wait: WaitFor::Backoff }
     }
 }
 
@@ -54,7 +94,7 @@ impl Options {
     pub fn read<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, OptionsError> {
-        let (mut store, mut scope) = (None, None);
+        let (mut store, mut scope, mut wait) = (None, None, None);
         for (name, value) in pairs {
             match name {
                 "store" => {
@@ -75,11 +115,27 @@ impl Options {
                         Scope::ALL.iter().map(|s| s.word()),
                     )?;
                 }
-                _ => return Err(OptionsError("the parameters are store and scope".to_owned())),
+                "wait" => {
+                    set(
+                        &mut wait,
+                        name,
+                        value,
+                        WaitFor::parse,
+                        WaitFor::ALL.iter().map(|w| w.word()),
+                    )?;
+                }
+                _ => {
+                    let why = "the parameters are store, scope and wait";
+                    return Err(OptionsError(why.to_owned()));
+                }
             }
         }
         let default = Self::default();
-        Ok(Self { store: store.unwrap_or(default.store), scope: scope.unwrap_or(default.scope) })
+        Ok(Self {
+            store: store.unwrap_or(default.store),
+            scope,
+            wait: wait.unwrap_or(default.wait),
+        })
     }
 
     /// Whether these are the defaults.
@@ -112,9 +168,11 @@ mod tests {
     fn parameters_are_read_once_and_by_word() {
         let options =
             Options::read([("store", "redis"), ("scope", "market")]).expect("known words");
-        assert_eq!(options, Options { store: Store::Redis, scope: Scope::Market });
+        assert_eq!((options.store, options.scope), (Store::Redis, Some(Scope::Market)));
+        let sleeping = Options::read([("wait", "sleep-200")]).expect("a known word");
+        assert_eq!(sleeping.wait, WaitFor::Sleep200);
         assert!(Options::read([]).expect("none is fine").is_default());
-        for bad in [("store", "disk"), ("scope", ""), ("colour", "red")] {
+        for bad in [("store", "disk"), ("scope", ""), ("wait", "long"), ("colour", "red")] {
             assert!(Options::read([bad]).is_err(), "{bad:?}");
         }
         assert!(Options::read([("store", "redis"), ("store", "redis")]).is_err());

@@ -1,0 +1,156 @@
+//! `local`: names that exclude each other inside one process only. The reference for the tests.
+//!
+//! **How it works.** A table in memory plays the server, with the same rules as every other backend:
+//! owner tokens, leases that run out, fences that rise. All locks made from one [`Names`] share it.
+//!
+//! **What can go wrong.** A second process has a table of its own, so both hold the same name: with two
+//! instances of a service it guards nothing.
+//!
+//! **When to use it.** For what belongs to one process, and to tell a fault of a backend from one of
+//! the machinery that all kinds share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
+use super::leased::LeasedMutex;
+use super::{Capabilities, Fence, Fencing, LockName, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    kind: "token",
+    backend: "local",
+    summary: "a table in this process's memory",
+    breaks_when: "A second process works on the same data",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Polls,
+    expires: true,
+    between_processes: false,
+    survives_failover: false,
+};
+
+/// The names of one process. Clones share them.
+#[derive(Clone, Default)]
+pub struct Names {
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    holds: HashMap<LockName, Hold>,
+    /// The last fence of all names together.
+    last_fence: u64,
+}
+
+struct Hold {
+    owner: String,
+    until: Instant,
+    fence: u64,
+}
+
+/// Makes a lock over `names`. Its tasks run on `tasks`, as with the other kinds.
+#[must_use]
+pub fn mutex(names: &Names, tasks: &TaskTracker) -> LeasedMutex {
+    LeasedMutex::start(Arc::new(names.clone()), &CAPABILITIES, tasks)
+}
+
+impl Names {
+    fn locked(&self) -> MutexGuard<'_, Table> {
+        // Nothing in here can panic half-way through a change.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grant(
+        &self,
+        name: &LockName,
+        token: &Token,
+        lease: Duration,
+    ) -> Result<Option<u64>, Unanswered> {
+        let mut table = self.locked();
+        let now = Instant::now();
+        let until = now + lease;
+        if let Some(hold) = table.holds.get_mut(name) {
+            if hold.owner == token.as_str() {
+                hold.until = until;
+                return Ok(Some(hold.fence));
+            }
+            if hold.until > now {
+                return Ok(None);
+            }
+        }
+        let fence = mint(table.last_fence)?;
+        table.last_fence = fence;
+        table.holds.insert(name.clone(), Hold { owner: token.as_str().to_owned(), until, fence });
+        Ok(Some(fence))
+    }
+}
+
+/// Above the last one, and after a restart above those of the run before, by the wall clock.
+fn mint(last: u64) -> Result<u64, Unanswered> {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now_us = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
+    let fence = now_us.max(last + 1);
+    if fence > Fence::MAX.get() {
+        return Err(Unanswered("no fence is left".to_owned()));
+    }
+    Ok(fence)
+}
+
+impl LeaseStore for Names {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move { Ok(self.grant(name, token, lease)?.map(Grant::fenced)) })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut table = self.locked();
+            let now = Instant::now();
+            let ours = |hold: &&mut Hold| hold.owner == token.as_str() && hold.until > now;
+            let Some(hold) = table.holds.get_mut(name).filter(ours) else {
+                return Ok(false);
+            };
+            hold.until = now + lease;
+            Ok(true)
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut table = self.locked();
+            let now = Instant::now();
+            let ours = |hold: &&Hold| hold.owner == token.as_str() && hold.until > now;
+            let held = table.holds.get(name).filter(ours).is_some();
+            if held {
+                table.holds.remove(name);
+            }
+            Ok(held)
+        })
+    }
+
+    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut table = self.locked();
+            table.last_fence = table.last_fence.max(at_least.get());
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! `named` on `mysql`: the server's own `GET_LOCK`, on a session that does nothing else.
+//!
+//! **How it works.** One session per lock object holds all its names. `GET_LOCK(name, 0)` tries, and
+//! `RELEASE_LOCK` gives back; this process's own holds are kept apart in memory, since a session may
+//! take its own name twice. Names are hashed: the server takes at most 64 characters and folds case,
+//! so that different names would be one.
+//!
+//! **What can go wrong.** The holds live exactly as long as the session. When it is killed or
+//! breaks, *all* names are free at once, before any holder knows it: the next renewal tells. When the
+//! holder's machine vanishes, they stay until the server gives the session up
+//! ([`SESSION_IDLE_SECONDS`]). There is no fence, and a replica knows nothing of these locks.
+//!
+//! **When to use it.** To keep two copies of a job apart, when running twice is a waste and no harm.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{ConnectOptions, MySqlConnection};
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+use super::unanswered;
+use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use crate::lock::leased::LeasedMutex;
+use crate::lock::{Capabilities, Fencing, LockName, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    kind: "named",
+    backend: "mysql",
+    summary: "GET_LOCK on one session of its own, names hashed",
+    breaks_when: "The session breaks or is killed, or the server fails over; no fence tells",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: false,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    expires: false,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// After so many seconds without a command the server ends a session, and with it its holds. The
+/// renewal of a hold is a command.
+pub const SESSION_IDLE_SECONDS: u32 = 60;
+
+/// Makes the lock. `namespace` keeps its names apart from others on the same server, where named
+/// locks know no databases. Connects when first used.
+#[must_use]
+pub fn mutex(options: MySqlConnectOptions, namespace: &str, tasks: &TaskTracker) -> LeasedMutex {
+    let store = NamedStore { options, namespace: namespace.to_owned(), session: Mutex::default() };
+    LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
+}
+
+struct NamedStore {
+    options: MySqlConnectOptions,
+    namespace: String,
+    session: Mutex<Session>,
+}
+
+#[derive(Default)]
+struct Session {
+    /// Taken out while a command runs: one that fails or is given up half-way ends the session,
+    /// since nobody knows what it did.
+    connection: Option<MySqlConnection>,
+    /// Who has which name in this session.
+    holds: HashMap<LockName, String>,
+}
+
+impl NamedStore {
+    /// 64 characters without upper case, different for different names.
+    fn server_name(&self, name: &LockName) -> String {
+        let digest = Sha256::new().chain_update(&self.namespace).chain_update([0]);
+        let digest = digest.chain_update(name.as_str()).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
+        let mut connection = self.options.clone().connect().await?;
+        let statement = format!("SET SESSION wait_timeout = {SESSION_IDLE_SECONDS}");
+        sqlx::query(&statement).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    /// Runs one of the lock functions on the session, which must be there; 1 is yes.
+    async fn ask(
+        &self,
+        session: &mut Session,
+        function: &str,
+        name: &LockName,
+    ) -> sqlx::Result<bool> {
+        let Some(mut connection) = session.connection.take() else {
+            return Ok(false);
+        };
+        let answer: sqlx::Result<Option<i64>> = sqlx::query_scalar(function)
+            .bind(self.server_name(name))
+            .fetch_one(&mut connection)
+            .await;
+        if answer.is_ok() {
+            session.connection = Some(connection);
+        }
+        Ok(answer? == Some(1))
+    }
+}
+
+impl Session {
+    /// Whether `token` has the name, and the session in which it got it is still there.
+    fn has(&self, name: &LockName, token: &Token) -> bool {
+        let owner = self.holds.get(name).map(String::as_str);
+        self.connection.is_some() && owner == Some(token.as_str())
+    }
+}
+
+impl LeaseStore for NamedStore {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let mut session = self.session.lock().await;
+            if session.connection.is_none() {
+                session.holds.clear();
+                session.connection = Some(self.connect().await.map_err(unanswered)?);
+            }
+            if session.holds.contains_key(name) {
+                return Ok(session.has(name, token).then_some(Grant::UNFENCED));
+            }
+            let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0)", name);
+            if !asked.await.map_err(unanswered)? {
+                return Ok(None);
+            }
+            session.holds.insert(name.clone(), token.as_str().to_owned());
+            Ok(Some(Grant::UNFENCED))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut session = self.session.lock().await;
+            if !session.has(name, token) {
+                return Ok(false);
+            }
+            let question = "SELECT IS_USED_LOCK(?) = CONNECTION_ID()";
+            self.ask(&mut session, question, name).await.map_err(unanswered)
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut session = self.session.lock().await;
+            if !session.has(name, token) {
+                return Ok(false);
+            }
+            let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
+            session.holds.remove(name);
+            freed.map_err(unanswered)
+        })
+    }
+}

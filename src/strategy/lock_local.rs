@@ -1,0 +1,32 @@
+//! `lock-local`: one lock per item in this process's memory; read, check, write.
+//!
+//! # How it works
+//! The same leases, owners and fences as the other locks, in a table in memory.
+//!
+//! # What can go wrong
+//! Two instances hold the same item at once. Their fences come from two clocks, so they
+//! mean nothing to each other and are not handed on.
+//!
+//! # When to use it
+//! With a single instance; and to see what the others pay for reaching further.
+
+use super::shared::lock_body::LockBody;
+use super::{Breaks, Card, Entry};
+use crate::domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-local",
+        family: "lock",
+        store: "mysql",
+        safe: false,
+        breaks_with: Breaks::WithTwoInstances,
+        summary: "One lock per item in this process's memory; read, check, write.",
+        breaks_when: "A second instance has locks of its own.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S1",
+        takes_options: true,
+    },
+    build: |gear| Some(LockBody::per_item(gear, &gear.locks.local, None, Dependency::Mysql)),
+};

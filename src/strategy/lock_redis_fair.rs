@@ -1,0 +1,40 @@
+//! `lock-redis-fair`: one lock per item with a queue in Redis: processes are served in order; read, check, write.
+//!
+//! # How it works
+//! Before the item's lock stands a queue by the server's clock, with one contender per process; only its
+//! head may have the lock.
+//!
+//! # What can go wrong
+//! What can go wrong with `lock-redis-token`. Besides, a process that dies in the queue holds the others
+//! up for its liveness window, and each hand-over waits for the next one's look.
+//!
+//! # When to use it
+//! When instances of different speed must have the same share of a sale.
+
+use super::shared::lock_body::LockBody;
+use super::{Breaks, Card, Entry};
+use crate::domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-redis-fair",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item with a queue in Redis: processes are served in order; read, check, write.",
+        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
+        needs: &["redis"],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: true,
+    },
+    build: |gear| {
+        Some(LockBody::per_item(
+            gear,
+            &gear.locks.fair,
+            Some(("redis/fair", "redis/fair/market")),
+            Dependency::Redis,
+        ))
+    },
+};

@@ -1,0 +1,41 @@
+//! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete, polling; read, check, write.
+//!
+//! # How it works
+//! The item's lock is one Redis key with a random owner and an expiry, set by one command; nobody but
+//! its owner deletes or prolongs it. Read, check and write happen under it. It is `lock-redis` without
+//! the buyer's lock, and works on the same keys.
+//!
+//! # What can go wrong
+//! A holder that is paused beyond its lease, or a failover that forgets the key, makes two holders. The
+//! fence keeps the late write out; with the arbiter off it is let in.
+//!
+//! # When to use it
+//! When the work under the lock is more than one statement, and two clicks of one buyer may run at once.
+
+use super::shared::lock_body::LockBody;
+use super::{Breaks, Card, Entry};
+use crate::domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-redis-token",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item: SET NX PX with a random owner, compare-and-delete, polling; read, check, write.",
+        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
+        needs: &["redis"],
+        durable_before_reply: true,
+        source: "S1, S2, S4",
+        takes_options: true,
+    },
+    build: |gear| {
+        Some(LockBody::per_item(
+            gear,
+            &gear.lock_redis,
+            Some(("redis", "redis/market")),
+            Dependency::Redis,
+        ))
+    },
+};

@@ -1,0 +1,19 @@
+//! The locks that strategies work with.
+
+use std::sync::Arc;
+
+use crate::lock;
+
+/// The locks beside the main one, each a kind of the library's list.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each is named like its kind")]
+pub struct Locks {
+    pub reentrant: Arc<dyn lock::Mutex>,
+    pub fair: Arc<dyn lock::Mutex>,
+    pub setnx_expire: Arc<dyn lock::Mutex>,
+    pub setnx: Arc<dyn lock::Mutex>,
+    pub getset: Arc<dyn lock::Mutex>,
+    pub table: Arc<dyn lock::Mutex>,
+    pub named: Arc<dyn lock::Mutex>,
+    pub local: Arc<dyn lock::Mutex>,
+}

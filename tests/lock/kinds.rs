@@ -1,0 +1,413 @@
+//! Conformance: what every kind on the list has to do, on every backend. A kind that cannot do
+//! something says so in its capabilities, and only then it is left out.
+
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use futures::poll;
+use seckill::lock::{
+    AcquireError, AcquireOptions, Capabilities, Fence, Fencing, KINDS, LeasedMutex, LockName,
+    Manner, Mutex, RaiseFenceError, ReleaseOutcome, Wait, local, mysql, redis as redis_locks,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, fence_of, until, waiting};
+use crate::support::Shop;
+
+/// Where the processes of one test meet: servers for all kinds, and names that nobody else uses.
+pub struct Ground {
+    pub prefix: String,
+    names: local::Names,
+    shop: Shop,
+}
+
+impl Ground {
+    pub async fn new() -> Self {
+        let prefix = format!("{}:", crate::support::unique("kinds"));
+        Self { prefix, names: local::Names::default(), shop: Shop::new().await }
+    }
+
+    /// One more process with a lock of this kind.
+    pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
+        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
+        let redis = connect(&crate::support::redis_url().await).await;
+        let made = match (kind.backend, kind.kind) {
+            ("local", "token") => Ok(local::mutex(&self.names, tasks)),
+            ("mysql", "table") => Ok(mysql::table::mutex(self.shop.pool.clone(), tasks)),
+            ("mysql", "named") => {
+                let options = self.shop.pool.connect_options();
+                Ok(mysql::named::mutex((*options).clone(), prefix, tasks))
+            }
+            ("redis", "token") => redis_locks::token::mutex(redis, prefix, tasks),
+            ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, prefix, tasks),
+            ("redis", "fair") => redis_locks::fair::mutex(redis, prefix, tasks),
+            ("redis", "setnx") => redis_locks::setnx::mutex(redis, prefix, tasks),
+            ("redis", "setnx-expire") => {
+                let repair = redis_locks::setnx_expire::Repair::ByWaiters;
+                redis_locks::setnx_expire::mutex(redis, prefix, repair, tasks)
+            }
+            ("redis", "getset") => {
+                redis_locks::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
+            }
+            other => panic!("{other:?} is on the list, but this suite cannot make it"),
+        };
+        made.expect("a prefix")
+    }
+
+    /// The database that the MySQL kinds work in.
+    pub fn pool(&self) -> &sqlx::MySqlPool {
+        &self.shop.pool
+    }
+
+    /// The kinds that `applies` to, each with two processes.
+    async fn pairs(
+        &self,
+        applies: impl Fn(&Capabilities) -> bool,
+    ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
+        let mut pairs = Vec::new();
+        for kind in KINDS.iter().filter(|kind| applies(kind)) {
+            let label: &'static str = format!("{} on {}", kind.kind, kind.backend).leak();
+            pairs.push((label, self.process(kind).await, self.process(kind).await));
+        }
+        assert!(!pairs.is_empty(), "it applies to no kind at all");
+        pairs
+    }
+}
+
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    u64::try_from(since.as_millis()).expect("before the year 500 million")
+}
+
+pub fn name() -> LockName {
+    LockName::new("{thing:1}:write").expect("a name")
+}
+
+fn every(_: &Capabilities) -> bool {
+    true
+}
+
+fn fenced(kind: &Capabilities) -> bool {
+    kind.fencing == Fencing::Rising
+}
+
+async fn hold_and_release(label: &str, process: &LeasedMutex) {
+    let guard = process.acquire(&name(), waiting(LONG_LEASE)).await;
+    let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+}
+
+/// M1: a counter that is read, then written a moment later, loses nothing; fences rise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn m1_critical_sections_of_two_processes_never_overlap() {
+    const TASKS_PER_PROCESS: u64 = 6;
+    const ROUNDS: u64 = 6;
+    let ground = Ground::new().await;
+    for (label, first, second) in ground.pairs(every).await {
+        let (inside, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let fences = Arc::new(StdMutex::new(Vec::new()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for process in [&first, &second] {
+            for _ in 0..TASKS_PER_PROCESS {
+                let (process, inside) = (process.clone(), inside.clone());
+                let (counter, fences) = (counter.clone(), fences.clone());
+                tasks.spawn(async move {
+                    for _ in 0..ROUNDS {
+                        let wait = Wait::Until(Instant::now() + LONG_LEASE);
+                        let options = AcquireOptions { lease: LONG_LEASE, wait };
+                        let guard = process.acquire(&name(), options).await;
+                        let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
+                        let read = counter.load(Ordering::SeqCst);
+                        sleep(Duration::from_millis(1)).await;
+                        counter.store(read + 1, Ordering::SeqCst);
+                        fences.lock().expect("fences").extend(guard.fence());
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+                    }
+                });
+            }
+        }
+        tasks.join_all().await;
+        let rounds = 2 * TASKS_PER_PROCESS * ROUNDS;
+        assert_eq!(counter.load(Ordering::SeqCst), rounds, "{label}: updates were lost");
+        let fences = fences.lock().expect("fences");
+        let minted = if fenced(first.capabilities()) { rounds } else { 0 };
+        assert_eq!(fences.len() as u64, minted, "{label}");
+        assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{label}: {fences:?}");
+    }
+}
+
+/// M3: also over take-overs, and above a fence that was raised.
+#[tokio::test]
+async fn m3_fences_rise_strictly() {
+    let ground = Ground::new().await;
+    for (label, first, second) in ground.pairs(fenced).await {
+        let mut last = Fence(0);
+        for round in 0..200 {
+            let process = if round % 2 == 0 { &first } else { &second };
+            let guard = process.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+            assert!(fence_of(&guard) > last, "{label}: {} after {last}", fence_of(&guard));
+            last = fence_of(&guard);
+            if round % 100 == 50 {
+                // Blocks this runtime: the lease runs out, and the next one takes over.
+                std::thread::sleep(SHORT_LEASE);
+                assert!(guard.is_lost(), "{label}");
+            } else {
+                assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+            }
+        }
+        let raise = async |to: u64| first.raise_fence(&name(), Fence(to)).await;
+        assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
+        assert_eq!(raise(5).await, Ok(()), "{label}");
+        let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        assert_eq!(fence_of(&guard), Fence((1 << 52) + 1), "{label}");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        // The end of what can be minted is an error and not a repeated fence.
+        assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()), "{label}");
+        let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        let refused = second.acquire(&name(), at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{label}: {refused:?}");
+        assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
+    }
+}
+
+/// M4, M2: a holder that is paused beyond its lease knows it at its first look, and what it still
+/// does, releasing or dropping, leaves the next holder alone.
+#[tokio::test]
+async fn m4_a_late_release_never_frees_another_ones_lock() {
+    let ground = Ground::new().await;
+    let leased = |kind: &Capabilities| kind.expires && kind.lost_signal;
+    for (label, slow, quick) in ground.pairs(leased).await {
+        let late = slow.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+        std::thread::sleep(SHORT_LEASE + SHORT_LEASE / 10);
+        assert!(late.is_lost(), "{label}");
+        let holder = quick.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        if fenced(quick.capabilities()) {
+            assert!(fence_of(&holder) > fence_of(&late), "{label}");
+        }
+        assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost, "{label}");
+        let refused = slow.acquire(&name(), at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+        assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+        hold_and_release(label, &slow).await;
+    }
+}
+
+/// The holder is renewed for as long as it works; nobody else gets in meanwhile.
+#[tokio::test]
+async fn a_guard_keeps_the_lock_beyond_its_lease() {
+    let ground = Ground::new().await;
+    for (label, holder, other) in ground.pairs(|kind| kind.renewed || !kind.expires).await {
+        let guard = holder.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+        let since = Instant::now();
+        while since.elapsed() < SHORT_LEASE * 3 {
+            let refused = other.acquire(&name(), at_once(SHORT_LEASE)).await;
+            assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(!guard.is_lost(), "{label}");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        hold_and_release(label, &other).await;
+    }
+}
+
+/// A kind that is not renewed tells that its hold has ended before anyone else can have it.
+#[tokio::test]
+async fn a_hold_that_is_not_renewed_is_lost_in_time() {
+    let ground = Ground::new().await;
+    let unrenewed = |kind: &Capabilities| kind.expires && kind.lost_signal && !kind.renewed;
+    for (label, holder, other) in ground.pairs(unrenewed).await {
+        let guard = holder.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+        let next = tokio::spawn(async move {
+            let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            let granted_at = Instant::now();
+            let _ = next.release().await;
+            granted_at
+        });
+        timeout(PATIENCE, guard.lost().cancelled()).await.expect("lost fires");
+        let lost_at = Instant::now();
+        assert!(lost_at < next.await.expect("the other process"), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_its_deadline_and_leaves_no_trace() {
+    let ground = Ground::new().await;
+    for (label, process, other) in ground.pairs(every).await {
+        let holder = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let wait = Wait::Until(Instant::now() + Duration::from_millis(100));
+        let options = AcquireOptions { lease: LONG_LEASE, wait };
+        let first = process.acquire(&name(), options);
+        let second = process.acquire(&name(), options);
+        let (first, second) = tokio::join!(first, second);
+        assert!(matches!(first, Err(AcquireError::TimedOut)), "{label}: {first:?}");
+        assert!(matches!(second, Err(AcquireError::TimedOut)), "{label}: {second:?}");
+        assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+        hold_and_release(label, &other).await;
+        hold_and_release(label, &process).await;
+    }
+}
+
+/// C1: dropped before, while and after the command is sent, and after the grant was delivered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c1_a_dropped_acquire_or_guard_leaks_nothing() {
+    let ground = Ground::new().await;
+    for (label, process, other) in ground.pairs(every).await {
+        for _ in 0..60 {
+            let mut future = process.acquire(&name(), waiting(LONG_LEASE));
+            for _ in 0..rand::random_range(0..150) {
+                if poll!(&mut future).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            drop(future);
+        }
+        hold_and_release(label, &other).await;
+        drop(process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted"));
+        hold_and_release(label, &other).await;
+        let waiting_now = || process.stats().snapshot().waiting_now;
+        until("the line is empty", || waiting_now() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
+    const WAITERS: u64 = 20;
+    let ground = Ground::new().await;
+    for (label, process, _) in ground.pairs(|kind| kind.fair_in_process).await {
+        let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let served = Arc::new(StdMutex::new(Vec::new()));
+        let mut waiters = tokio::task::JoinSet::new();
+        for number in 0..WAITERS {
+            let (waiter, served) = (process.clone(), served.clone());
+            waiters.spawn(async move {
+                let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+                served.lock().expect("served").push(number);
+                guard.release().await
+            });
+            let in_line = || process.stats().snapshot().waiting_now;
+            until("the waiter stands in line", || in_line() == number + 1).await;
+        }
+        assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+        waiters.join_all().await;
+        let in_order: Vec<u64> = (0..WAITERS).collect();
+        assert_eq!(*served.lock().expect("served"), in_order, "{label}");
+    }
+}
+
+#[tokio::test]
+async fn processes_are_served_in_the_order_in_which_they_came() {
+    const PROCESSES: usize = 6;
+    let ground = Ground::new().await;
+    for kind in KINDS.iter().filter(|kind| kind.fair_between_processes) {
+        let first = ground.process(kind).await;
+        let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let served = Arc::new(StdMutex::new(Vec::new()));
+        let mut waiters = tokio::task::JoinSet::new();
+        for number in 0..PROCESSES {
+            let (process, served) = (ground.process(kind).await, served.clone());
+            waiters.spawn(async move {
+                let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+                served.lock().expect("served").push(number);
+                guard.release().await
+            });
+            // Longer than a first command takes.
+            sleep(Duration::from_millis(80)).await;
+        }
+        assert_eq!(holder.release().await, ReleaseOutcome::Released);
+        waiters.join_all().await;
+        let in_order: Vec<usize> = (0..PROCESSES).collect();
+        assert_eq!(*served.lock().expect("served"), in_order, "{}", kind.kind);
+    }
+}
+
+/// The owner comes in again, and the name is free with the last one out.
+#[tokio::test]
+async fn only_a_reentrant_kind_lets_its_owner_in_again() {
+    let ground = Ground::new().await;
+    for (label, process, other) in ground.pairs(every).await {
+        let outer = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let inner = outer.enter_again().await;
+        if !process.capabilities().reentrant {
+            let refused = matches!(inner, Err(AcquireError::InvalidOptions(_)));
+            assert!(refused, "{label}: {inner:?}");
+            continue;
+        }
+        let inner = inner.expect("the owner may enter again");
+        assert_eq!(inner.fence(), outer.fence(), "{label}");
+        for last in [outer, inner] {
+            let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
+            assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+            assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
+        }
+        hold_and_release(label, &other).await;
+    }
+}
+
+/// S2's ways of waiting: without a line in the process, the backend alone keeps its tasks apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_manner_of_waiting_gets_the_lock_in_turn() {
+    use Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
+    let ground = Ground::new().await;
+    for (label, process, _) in ground.pairs(|kind| kind.fencing == Fencing::Rising).await {
+        for manner in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
+            let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            let inside = Arc::new(AtomicU64::new(0));
+            let since = Instant::now();
+            let mut contenders = tokio::task::JoinSet::new();
+            for _ in 0..3 {
+                let (process, inside) = (process.clone(), inside.clone());
+                contenders.spawn(async move {
+                    let until = Instant::now() + LONG_LEASE;
+                    let wait = Wait::Contend { until, manner };
+                    let options = AcquireOptions { lease: LONG_LEASE, wait };
+                    let guard = process.acquire(&name(), options).await;
+                    let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
+                    sleep(Duration::from_millis(2)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+                });
+            }
+            sleep(Duration::from_millis(30)).await;
+            assert_eq!(process.stats().snapshot().waiting_now, 0, "{label}: nobody is in line");
+            assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+            while let Some(contender) = contenders.join_next().await {
+                contender.expect("no contender panics");
+            }
+            let shortest = match manner {
+                Sleep200 => Duration::from_millis(190),
+                Sleep2000 => Duration::from_millis(1_990),
+                _ => Duration::ZERO,
+            };
+            assert!(since.elapsed() >= shortest, "{label}: {manner:?}");
+        }
+    }
+}
+
+/// N1: names that differ in case, in their last character or in their tag are different locks.
+#[tokio::test]
+async fn n1_names_do_not_alias() {
+    let long = "x".repeat(LockName::LEN_MAX_BYTES - 1);
+    let names = ["a", "A", "{a}", "{A}", "a:b", "{a}:b", &format!("{long}y"), &format!("{long}z")];
+    let ground = Ground::new().await;
+    for (label, first, second) in ground.pairs(every).await {
+        let mut guards = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            let name = LockName::new(name).expect("a name");
+            let process = if number % 2 == 0 { &first } else { &second };
+            let guard = process.acquire(&name, at_once(LONG_LEASE)).await;
+            guards.push(guard.unwrap_or_else(|error| panic!("{label}: {name} is {error}")));
+        }
+        for guard in guards {
+            assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        }
+    }
+}
