@@ -6,6 +6,7 @@
 
 mod cancelling;
 mod faults;
+mod ground;
 mod kinds;
 mod losing;
 mod proxy;

@@ -14,7 +14,7 @@ use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::kinds::{Ground, name, now_ms};
+use super::ground::{Ground, name, now_ms};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until_lost, waiting};
 
 /// What a dead process left in the key.

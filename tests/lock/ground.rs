@@ -1,0 +1,81 @@
+//! Where processes of every kind meet: the one place that knows how each kind on the list is made.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use seckill::lock::{
+    Capabilities, KINDS, LeasedMutex, LockName, local, mysql, redis as redis_locks,
+};
+use tokio_util::task::TaskTracker;
+
+use super::connect;
+use crate::support::Shop;
+
+/// Where the processes of one test meet: servers for all kinds, and names that nobody else uses.
+pub struct Ground {
+    pub prefix: String,
+    names: local::Names,
+    shop: Shop,
+}
+
+impl Ground {
+    pub async fn new() -> Self {
+        let prefix = format!("{}:", crate::support::unique("kinds"));
+        Self { prefix, names: local::Names::default(), shop: Shop::new().await }
+    }
+
+    /// One more process with a lock of this kind.
+    pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
+        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
+        let redis = connect(&crate::support::redis_url().await).await;
+        let made = match (kind.backend, kind.kind) {
+            ("local", "token") => Ok(local::mutex(&self.names, tasks)),
+            ("mysql", "table") => Ok(mysql::table::mutex(self.shop.pool.clone(), tasks)),
+            ("mysql", "named") => {
+                let options = self.shop.pool.connect_options();
+                Ok(mysql::named::mutex((*options).clone(), prefix, tasks))
+            }
+            ("redis", "token") => redis_locks::token::mutex(redis, prefix, tasks),
+            ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, prefix, tasks),
+            ("redis", "fair") => redis_locks::fair::mutex(redis, prefix, tasks),
+            ("redis", "setnx") => redis_locks::setnx::mutex(redis, prefix, tasks),
+            ("redis", "setnx-expire") => {
+                let repair = redis_locks::setnx_expire::Repair::ByWaiters;
+                redis_locks::setnx_expire::mutex(redis, prefix, repair, tasks)
+            }
+            ("redis", "getset") => {
+                redis_locks::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
+            }
+            other => panic!("{other:?} is on the list, but this suite cannot make it"),
+        };
+        made.expect("a prefix")
+    }
+
+    /// The database that the MySQL kinds work in.
+    pub fn pool(&self) -> &sqlx::MySqlPool {
+        &self.shop.pool
+    }
+
+    /// The kinds that `applies` to, each with two processes.
+    pub async fn pairs(
+        &self,
+        applies: impl Fn(&Capabilities) -> bool,
+    ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
+        let mut pairs = Vec::new();
+        for kind in KINDS.iter().filter(|kind| applies(kind)) {
+            let label: &'static str = format!("{} on {}", kind.kind, kind.backend).leak();
+            pairs.push((label, self.process(kind).await, self.process(kind).await));
+        }
+        assert!(!pairs.is_empty(), "it applies to no kind at all");
+        pairs
+    }
+}
+
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    u64::try_from(since.as_millis()).expect("before the year 500 million")
+}
+
+pub fn name() -> LockName {
+    LockName::new("{thing:1}:write").expect("a name")
+}
