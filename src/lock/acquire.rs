@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::guard::Hold;
-use super::lease::{Token, Unanswered, ask, local_deadline};
+use super::lease::{Token, Unanswered, Wakeups, ask, local_deadline};
 use super::leased::Core;
 use super::releaser::ReleaseJob;
 use super::stats::count;
@@ -16,6 +16,9 @@ use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
 /// How often an acquire is sent in a row without an answer before the backend counts as down.
 const UNANSWERED_MAX: u32 = 3;
+
+/// How long a contender that is told of changes waits for one before it looks by itself.
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// One acquire that has its turn and may ask the backend.
 pub(super) struct Request {
@@ -123,6 +126,7 @@ async fn ask_until_granted(
     mut deliver: oneshot::Sender<Result<Guard, AcquireError>>,
 ) {
     let mut pauses = Pauses::new(request.manner);
+    let mut wakeups = None;
     let mut unanswered_in_a_row = 0;
     // So may a place in the queue, which has to be given back as well.
     let mut may_be_held = core.store.queues();
@@ -143,9 +147,18 @@ async fn ask_until_granted(
                 if !request.waits {
                     break AcquireError::Busy;
                 }
+                // A name that became free before the watch began is seen by one more look.
+                if wakeups.is_none() && request.manner == Manner::Backoff {
+                    wakeups = watch(&core, &request).await;
+                    if wakeups.is_some() {
+                        continue;
+                    }
+                }
             }
             Reply::Unanswered(why) => {
                 may_be_held = true;
+                // The link that would have told us may be the one that broke.
+                wakeups = None;
                 unanswered_in_a_row += 1;
                 if unanswered_in_a_row == UNANSWERED_MAX {
                     break AcquireError::Unavailable(why);
@@ -155,7 +168,7 @@ async fn ask_until_granted(
         tokio::select! {
             biased;
             () = deliver.closed() => break AcquireError::TimedOut,
-            () = pauses.pass() => {}
+            () = pass(&mut pauses, &mut wakeups, request.lease) => {}
         }
     };
     if may_be_held {
@@ -169,6 +182,23 @@ async fn ask_until_granted(
     }
     // Nobody listens if the caller has gone.
     drop(deliver.send(Err(refusal)));
+}
+
+/// Lets the time between two looks pass: until the backend says that it is worth it, or a pause.
+async fn pass(pauses: &mut Pauses, wakeups: &mut Option<Box<dyn Wakeups>>, lease: Duration) {
+    let Some(listening) = wakeups else { return pauses.pass().await };
+    // A message can be lost, so none is waited for without a bound.
+    let bound = LOOK_PAUSE_MAX.min(lease).mul_f64(rand::random_range(0.8..=1.0));
+    if timeout(bound, listening.next()).await == Ok(false) {
+        *wakeups = None;
+        pauses.pass().await;
+    }
+}
+
+/// Listens for the name, if its kind can and the backend answers.
+async fn watch(core: &Core, request: &Request) -> Option<Box<dyn Wakeups>> {
+    let Request { name, token, lease, .. } = request;
+    ask(*lease, core.store.watch(name, token)).await.ok().flatten()
 }
 
 /// Asks the backend once. Asking again with the same token after an answer that did not come is no

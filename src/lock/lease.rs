@@ -50,11 +50,35 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
         Box::pin(async { Err(Unanswered("this kind has no fences".to_owned())) })
     }
 
+    /// Starts to listen for the name: what happens from the answer on is not missed. `None`: this
+    /// kind cannot tell, so its contender looks again after growing pauses.
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Whether several can hold a name at the same time. Then callers of one process wait for each
+    /// other only while they ask, not while they hold.
+    fn shared(&self) -> bool {
+        false
+    }
+
     /// Whether an acquire that was refused leaves a place in a queue behind, which a release with
     /// the same token takes out again.
     fn queues(&self) -> bool {
         false
     }
+}
+
+/// Tells a contender when to look at a name again.
+pub(super) trait Wakeups: Send {
+    /// Returns `true` when the name may have become free since the watch began or since the last
+    /// return, and `false` when it cannot tell any more. What comes between two calls is kept for
+    /// the next one.
+    fn next(&mut self) -> BoxFuture<'_, bool>;
 }
 
 /// What an acquire got.

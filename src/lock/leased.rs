@@ -130,7 +130,9 @@ impl Core {
         fence: Option<Fence>,
         sent_at: Instant,
     ) -> Guard {
-        let Request { name, token, lease, .. } = request;
+        let Request { name, token, lease, turn, .. } = request;
+        // Where several can hold a name, the next one of this process may ask at once.
+        let turn = turn.filter(|_| !self.store.shared());
         count(&self.stats.acquired);
         add_time(&self.stats.wait_us, request.asked_at.elapsed());
         let hold = Arc::new(Hold {
@@ -145,7 +147,7 @@ impl Core {
                 phase: Phase::Held,
                 deadline: local_deadline(sent_at, lease),
                 due: renew_at(sent_at, lease),
-                turn: request.turn,
+                turn,
             }),
         });
         self.renewals.watch(&hold);

@@ -18,10 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
 use super::leased::LeasedMutex;
-use super::{Capabilities, Fence, Fencing, LockName, Waiting};
+use super::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "token",
     backend: "local",
     summary: "a table in this process's memory",

@@ -197,6 +197,8 @@ pub enum RaiseFenceError {
 /// What a kind of lock on a backend can and cannot do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
+    /// What it can be used as.
+    pub primitive: Primitive,
     /// The kind, such as `token`.
     pub kind: &'static str,
     /// The backend, such as `redis`.
@@ -225,6 +227,24 @@ pub struct Capabilities {
     pub between_processes: bool,
     /// Whether a hold survives the death of one server without a second holder.
     pub survives_failover: bool,
+}
+
+/// What a kind can be used as. Only what is a [`Mutex`] excludes everybody else by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Primitive {
+    /// One holder.
+    Mutex,
+    /// Many readers or one writer.
+    ReadWrite,
+    /// Up to so many holders.
+    Semaphore,
+    /// Several names at once, all or none.
+    MultiLock,
+    /// Waiters go on when a number has been counted down to zero.
+    CountdownLatch,
+    /// A number that many change without losing an update.
+    SharedCounter,
 }
 
 /// What the fences of a kind are worth.

@@ -25,10 +25,11 @@ use tokio_util::task::TaskTracker;
 use super::unanswered;
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fencing, LockName, Waiting};
+use crate::lock::{Capabilities, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "named",
     backend: "mysql",
     summary: "GET_LOCK on one session of its own, names hashed",

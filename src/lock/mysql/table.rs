@@ -21,10 +21,11 @@ use tokio_util::task::TaskTracker;
 use super::unanswered;
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fence, Fencing, LockName, Waiting};
+use crate::lock::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "table",
     backend: "mysql",
     summary: "a row per name with owner, fence and lease by the server's clock",

@@ -25,10 +25,11 @@ use tokio_util::task::TaskTracker;
 use super::{Connection, Keys, run, unanswered};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Waiting};
+use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "getset",
     backend: "redis",
     summary: "SETNX with a time as value, GETSET once it has passed",

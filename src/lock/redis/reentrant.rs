@@ -23,10 +23,11 @@ use tokio_util::task::TaskTracker;
 use super::{Connection, FENCE_KEPT, Keys, run};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Waiting};
+use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "reentrant",
     backend: "redis",
     summary: "a hash of owner and entries, changed by scripts, renewed, with a fence",

@@ -17,10 +17,11 @@ use tokio_util::task::TaskTracker;
 use super::{Connection, Keys, run, unanswered};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Waiting};
+use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "setnx",
     backend: "redis",
     summary: "SETNX with an owner and without an expiry, compare-and-delete",

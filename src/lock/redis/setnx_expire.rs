@@ -20,10 +20,11 @@ use tokio_util::task::TaskTracker;
 use super::{Connection, Keys, run, unanswered};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Waiting};
+use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "setnx-expire",
     backend: "redis",
     summary: "SETNX, then PEXPIRE as a second command, whose lack waiters repair",

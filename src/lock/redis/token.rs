@@ -27,10 +27,11 @@ use tokio_util::task::TaskTracker;
 use super::{Connection, FENCE_KEPT, Keys, run};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Waiting};
+use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
     kind: "token",
     backend: "redis",
     summary: "SET NX PX with a random owner token, compare-and-delete, renewed, with a fence",
