@@ -1,0 +1,149 @@
+//! Several names at once, all or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all, select_all};
+use tokio::time::Instant;
+
+use super::{
+    AcquireError, AcquireOptions, Capabilities, Fence, Guard, LeasedMutex, LockName, Mutex,
+    ReleaseOutcome,
+};
+
+/// How many names may be acquired together.
+pub const NAMES_MAX: usize = 64;
+
+/// Acquires several names over one lock.
+///
+/// Names that the backend can grant in one step are one group; the groups are acquired in an order
+/// that is the same for everyone, so opposite orders of two callers cannot block each other, and
+/// given back when one of them is not granted.
+#[derive(Clone, Debug)]
+pub struct MultiMutex {
+    mutex: LeasedMutex,
+    together: Together,
+}
+
+/// Which names the backend grants in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// Each name alone.
+    None,
+    /// Names with one hash tag: they live in one slot.
+    SameHashTag,
+}
+
+impl MultiMutex {
+    /// Acquires the names one by one, for backends that grant one at a time.
+    pub(super) fn one_by_one(mutex: LeasedMutex) -> Self {
+        Self { mutex, together: Together::None }
+    }
+
+    /// Acquires all names with one hash tag in one step. The store behind `mutex` is given groups:
+    /// see [`LockName::group`].
+    pub(super) fn by_hash_tag(mutex: LeasedMutex) -> Self {
+        Self { mutex, together: Together::SameHashTag }
+    }
+
+    /// What this kind promises, as data.
+    #[must_use]
+    pub fn capabilities(&self) -> &'static Capabilities {
+        self.mutex.capabilities()
+    }
+
+    /// The lock that the groups are acquired with, for its counters.
+    #[must_use]
+    pub fn mutex(&self) -> &LeasedMutex {
+        &self.mutex
+    }
+
+    /// Acquires all of `names`, 1 to [`NAMES_MAX`], in whatever order they are given; a name that
+    /// is given twice counts once. Waits as `options.wait` says, for all of them together. Dropping
+    /// the future gives back what was granted already.
+    ///
+    /// # Errors
+    /// Those of [`Mutex::acquire`]: nothing is held after any of them, though it may take the
+    /// background a moment to give back what was granted before.
+    pub async fn acquire_all(
+        &self,
+        names: &[LockName],
+        options: AcquireOptions,
+    ) -> Result<MultiGuard, AcquireError> {
+        let names: BTreeSet<&LockName> = names.iter().collect();
+        if names.is_empty() || names.len() > NAMES_MAX {
+            let why = format!("{} names, but 1 to {NAMES_MAX} can be acquired", names.len());
+            return Err(AcquireError::InvalidOptions(why));
+        }
+        let mut groups: BTreeMap<&str, Vec<LockName>> = BTreeMap::new();
+        for name in names {
+            let group = match self.together {
+                Together::None => name.as_str(),
+                Together::SameHashTag => name.hash_tag().unwrap_or(name.as_str()),
+            };
+            groups.entry(group).or_default().push(name.clone());
+        }
+        // What is held already is given back when this is dropped.
+        let mut held = MultiGuard { groups: Vec::with_capacity(groups.len()) };
+        for (_, names) in groups {
+            let guard = self.mutex.acquire(&LockName::group(&names), options).await?;
+            held.groups.push(Group { names, guard });
+        }
+        if held.is_lost() {
+            let why = "one name was lost while the others were waited for";
+            return Err(AcquireError::Unavailable(why.to_owned()));
+        }
+        Ok(held)
+    }
+}
+
+/// Proof of a hold of several names: as [`Guard`] for one.
+#[derive(Debug)]
+#[must_use = "a dropped guard gives the locks back"]
+pub struct MultiGuard {
+    groups: Vec<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    names: Vec<LockName>,
+    guard: Guard,
+}
+
+impl MultiGuard {
+    /// The number to store with what is written under this name, as [`Guard::fence`]. `None` for
+    /// names that are not held, and where the kind has no fences.
+    #[must_use]
+    pub fn fence(&self, name: &LockName) -> Option<Fence> {
+        self.groups.iter().find(|group| group.names.contains(name))?.guard.fence()
+    }
+
+    /// Until when nobody else can hold any of the names, as [`Guard::deadline`].
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        let deadlines = self.groups.iter().map(|group| group.guard.deadline());
+        deadlines.min().expect("at least one name is held")
+    }
+
+    /// Ends when the hold of any name is over without having been released, as [`Guard::lost`].
+    #[must_use]
+    pub fn lost(&self) -> BoxFuture<'static, ()> {
+        let lost = self.groups.iter().map(|group| group.guard.lost().cancelled_owned().boxed());
+        select_all(lost).map(|_| ()).boxed()
+    }
+
+    /// Whether the hold of any name is over.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.groups.iter().any(|group| group.guard.is_lost())
+    }
+
+    /// Gives all names back, and tells whether all of them were still ours. As [`Guard::release`].
+    pub async fn release(self) -> ReleaseOutcome {
+        let outcomes = join_all(self.groups.into_iter().map(|group| group.guard.release())).await;
+        if outcomes.contains(&ReleaseOutcome::AlreadyLost) {
+            return ReleaseOutcome::AlreadyLost;
+        }
+        ReleaseOutcome::Released
+    }
+}
