@@ -17,6 +17,7 @@ use crate::http::route::session::Door;
 use crate::http::server::{self, ServerOptions};
 use crate::http::{self, Web};
 use crate::job::{self, Board, Expire, Job, Reconcile, RefreshRevocations};
+use crate::lab::{self, Lab};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Watch};
 use crate::lock;
@@ -98,6 +99,14 @@ impl App {
             metrics.clone(),
             clock.clone(),
         );
+        let lab = Lab::new(lab::Parts {
+            purchases: purchases.clone(),
+            pool: pool.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            tasks: lifecycle.purchases().clone(),
+            stopping: lifecycle.stopping(),
+        });
         let revocations = Revocations::new(pool.clone());
         let board = Board::default();
 
@@ -143,6 +152,7 @@ impl App {
             redis,
             counters,
             hub,
+            lab,
             watch,
             tokens: Tokens::new(&config.secret, &config.secret_previous),
             revocations,

@@ -21,7 +21,7 @@
 //!
 //! # Modules, in reading order
 //! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`order`], [`job`],
-//! [`live`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
+//! [`live`], [`lab`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
 //! [`metrics`], [`app`], [`dev`].
 
 pub mod app;
@@ -31,6 +31,7 @@ pub mod dev;
 pub mod domain;
 pub mod http;
 pub mod job;
+pub mod lab;
 pub mod lifecycle;
 pub mod live;
 pub mod lock;

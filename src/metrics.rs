@@ -170,6 +170,12 @@ impl Metrics {
         self.arbiter_refusals_by_reason.get_or_create(&RefusalLabels { strategy, reason }).inc();
     }
 
+    /// What the arbiter refused of a strategy so far.
+    #[must_use]
+    pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
+        self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
+    }
+
     /// A request was answered.
     pub fn request_answered(&self, method: &'static str, status: u16) {
         self.requests.get_or_create(&RequestLabels { method, status }).inc();

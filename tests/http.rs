@@ -4,7 +4,7 @@ mod access;
 mod bad_bodies;
 mod bad_requests;
 mod documented;
-mod events;
+pub mod events;
 mod items;
 mod keys;
 mod ledger;

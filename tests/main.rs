@@ -8,6 +8,7 @@ mod commit;
 mod docs;
 mod gates;
 mod http;
+mod lab;
 mod ledger;
 mod lock;
 mod process;

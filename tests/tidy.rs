@@ -23,10 +23,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("purchase", &["domain", "store", "arbiter", "strategy", "live", "metrics"]),
     ("session", &["domain", "config", "store"]),
     ("job", &["domain", "store", "order", "purchase", "session", "metrics"]),
+    ("lab", &["domain", "store", "strategy", "purchase", "metrics"]),
     (
         "http",
         &[
             "domain",
+            "lab",
             "store",
             "order",
             "purchase",

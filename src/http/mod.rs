@@ -29,6 +29,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::domain::Clock;
 use crate::job::Board;
+use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, Watch};
 use crate::metrics::Metrics;
@@ -53,6 +54,7 @@ pub struct Parts {
     pub redis: RedisClient,
     pub counters: Counters,
     pub hub: Hub,
+    pub lab: Lab,
     pub watch: Watch,
     pub tokens: Tokens,
     pub revocations: Revocations,
@@ -131,6 +133,9 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::admin::create))
         .routes(routes!(route::admin::edit))
         .routes(routes!(route::audit::find))
+        .routes(routes!(route::lab::create, route::lab::list))
+        .routes(routes!(route::lab::find, route::lab::cancel))
+        .routes(routes!(route::lab::events))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
         .routes(routes!(route::operator::metrics))

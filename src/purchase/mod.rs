@@ -25,8 +25,7 @@ use crate::domain::{
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::mysql::orders;
-use crate::strategy::shared::options::Scope;
-use crate::strategy::{Card, Options, Request, Strategies};
+use crate::strategy::{Breaks, Card, Options, Request, Strategies};
 
 pub use admission::Admission;
 pub use items::Items;
@@ -144,8 +143,7 @@ impl Purchases {
         if !wish.options.is_default() && !card.takes_options {
             return Err(Outcome::Refused(Refusal::OptionsNotTaken));
         }
-        // A lock on the buyer alone leaves the stock to the arbiter.
-        let safe = card.safe && wish.options.scope != Some(Scope::User);
+        let safe = card.breaks_with_options(&wish.options) == Breaks::Never;
         if item.kind == ItemKind::Shop && !safe {
             return Err(Outcome::Refused(Refusal::UnsafeStrategy));
         }

@@ -49,6 +49,7 @@ use crate::store::memory::MemoryCounters;
 use crate::store::redis::{Buckets, Counters, RedisClient};
 
 pub use shared::built::Strategies;
+pub use shared::card::{Breaks, Card};
 pub use shared::locks::Locks;
 pub use shared::options::{Options, OptionsError};
 
@@ -89,45 +90,6 @@ pub struct Entry {
     pub card: &'static Card,
     /// Makes it; `None` when its servers are not configured.
     pub build: fn(&Gear) -> Option<Arc<dyn Strategy>>,
-}
-
-/// What is said about a strategy, as data that pages, documents and tests read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Card {
-    /// Its name in the route.
-    pub name: &'static str,
-    /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `watch`, `mutex`, `naive`.
-    pub family: &'static str,
-    /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
-    pub store: &'static str,
-    /// Whether the gate alone, with the arbiter off and several instances, never oversells.
-    pub safe: bool,
-    /// How many instances it takes to break the gate; `Never` exactly when it is safe.
-    pub breaks_with: Breaks,
-    /// How it decides, in one sentence.
-    pub summary: &'static str,
-    /// What breaks it, in one sentence.
-    pub breaks_when: &'static str,
-    /// The servers that it needs beside MySQL.
-    pub needs: &'static [&'static str],
-    /// Whether an accepted answer means a durable order.
-    pub durable_before_reply: bool,
-    /// Where it comes from: `S0` to `S4`, or `ours`.
-    pub source: &'static str,
-    /// Whether it takes the options of [`Options`].
-    pub takes_options: bool,
-}
-
-/// How many instances of the service it takes until the gate alone, with the arbiter off,
-/// oversells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breaks {
-    /// It does not oversell, however many there are.
-    Never,
-    /// One is enough.
-    Alone,
-    /// One alone does not oversell; two do.
-    WithTwoInstances,
 }
 
 /// A way of deciding who gets stock.

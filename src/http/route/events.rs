@@ -29,8 +29,8 @@ const BUFFERED_MAX: usize = 8;
 /// The longest sleep until a sale begins or ends; then it is looked at again.
 const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);
 
-type Events = Sse<axum::response::sse::KeepAliveStream<Stoppable>>;
-type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
+pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<Stoppable>>;
+pub(super) type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
 /// The stock and the state of an item, now and whenever they change.
 #[utoipa::path(
@@ -118,7 +118,7 @@ pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Even
     }))
 }
 
-fn open(web: &Web) -> Result<live::Stream, Problem> {
+pub(super) fn open(web: &Web) -> Result<live::Stream, Problem> {
     web.hub.open_stream().ok_or_else(|| {
         let detail = "Too many live streams are open; ask for the item instead.";
         Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
@@ -126,7 +126,7 @@ fn open(web: &Web) -> Result<live::Stream, Problem> {
 }
 
 /// Runs `work` beside the connection until either ends or the service stops.
-fn events<F, W>(web: Web, stream: live::Stream, work: W) -> Events
+pub(super) fn events<F, W>(web: Web, stream: live::Stream, work: W) -> Events
 where
     F: Future<Output = ()> + Send + 'static,
     W: FnOnce(Web, mpsc::Sender<Event>) -> F,

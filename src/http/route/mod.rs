@@ -4,6 +4,7 @@ pub mod admin;
 pub mod audit;
 pub mod events;
 pub mod items;
+pub mod lab;
 pub mod lists;
 pub mod operator;
 pub mod orders;

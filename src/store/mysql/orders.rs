@@ -74,6 +74,40 @@ pub async fn list(
     rows.iter().map(read).collect()
 }
 
+/// What an audit needs of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The order.
+    pub id: OrderId,
+    /// The key of the request that made it.
+    pub request_key: String,
+    /// Where it stands.
+    pub status: OrderStatus,
+}
+
+/// All orders of an item, in no order.
+///
+/// # Errors
+/// The database's.
+pub async fn of_item(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<Recorded>> {
+    let rows = sqlx::query("SELECT id, request_key, status FROM orders WHERE item_id = ?")
+        .bind(item.get())
+        .fetch_all(executor)
+        .await?;
+    let record = |row: &MySqlRow| {
+        Ok(Recorded {
+            id: parsed("id", OrderId::parse(row.try_get("id")?))?,
+            // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
+            request_key: row.try_get_unchecked("request_key")?,
+            status: parsed("status", OrderStatus::parse(row.try_get("status")?))?,
+        })
+    };
+    rows.iter().map(record).collect()
+}
+
 /// Reads a row that has [`COLUMNS`].
 ///
 /// # Errors

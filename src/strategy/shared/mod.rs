@@ -1,6 +1,7 @@
 //! What several strategies have in common.
 
 pub mod built;
+pub mod card;
 pub mod compare_and_set;
 pub mod item_mutexes;
 pub mod ledger_view;

@@ -1,0 +1,272 @@
+//! `/api/lab/runs`: comparisons of strategies inside the service, for operators.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::sse::Event as Sent;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::ToSchema;
+
+use super::events::{self, Events};
+use crate::http::Web;
+use crate::http::body::{Integer, JsonBody};
+use crate::http::extract::Admin;
+use crate::http::problem::{Problem, ProblemBody};
+use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
+
+/// A comparison to run.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRunBody {
+    /// Names of `/api/strategies`; a lock strategy may carry its options, as in
+    /// `lock-redis?scope=market&store=redis`.
+    strategies: Vec<String>,
+    /// Units of each lane's item.
+    #[serde(default)]
+    #[schema(value_type = i64, minimum = 1, maximum = 10000)]
+    stock: Integer,
+    /// Buyers who take turns.
+    #[serde(default)]
+    #[schema(value_type = u32, minimum = 1, maximum = 10000)]
+    buyers: Integer,
+    /// Purchases of each lane; as many as buyers if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100000)]
+    requests: Integer,
+    /// Purchases that run at once.
+    #[serde(default)]
+    #[schema(value_type = u32, minimum = 1, maximum = 1000)]
+    concurrency: Integer,
+    /// `off` (if it is left out), `on` or `both`.
+    #[serde(default)]
+    arbiter: Option<String>,
+    /// How often everything is run; once if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 5)]
+    rounds: Integer,
+    /// Units of each purchase; 1 if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 10)]
+    quantity: Integer,
+    /// Seconds after which a lane sends no further purchase; 30 if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 120)]
+    seconds_max: Integer,
+}
+
+/// The last runs.
+#[derive(Serialize, ToSchema)]
+pub struct RunsBody {
+    /// Newest first.
+    runs: Vec<Run>,
+}
+
+/// Compare strategies.
+#[utoipa::path(
+    post,
+    path = "/api/lab/runs",
+    tag = "lab",
+    request_body = CreateRunBody,
+    responses(
+        (status = 202, description = "The run, which goes on by itself", body = Run),
+        (status = "4XX", description = "Not an operator, a field is not acceptable, or another run is at it", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn create(
+    State(web): State<Web>,
+    Admin(claims): Admin,
+    JsonBody(body): JsonBody<CreateRunBody>,
+) -> Result<Response, Problem> {
+    let plan = plan(body)?;
+    let run = web.lab.start(&plan, claims.user).map_err(|Busy| {
+        let detail = "Another run is at it; wait for its end, or end it.";
+        Problem::new(409, "lab_busy", "The lab is busy", detail).retry_after(5)
+    })?;
+    tracing::info!(run = run.id, operator = %claims.user, "a run of the lab began");
+    let location = [("location", format!("/api/lab/runs/{}", run.id))];
+    Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
+}
+
+/// The last runs.
+#[utoipa::path(
+    get,
+    path = "/api/lab/runs",
+    tag = "lab",
+    responses(
+        (status = 200, description = "The last 20, newest first", body = RunsBody),
+        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn list(State(web): State<Web>, Admin(_operator): Admin) -> Json<RunsBody> {
+    Json(RunsBody { runs: web.lab.list() })
+}
+
+/// One run.
+#[utoipa::path(
+    get,
+    path = "/api/lab/runs/{id}",
+    tag = "lab",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "The run as it stands", body = Run),
+        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn find(
+    State(web): State<Web>,
+    Admin(_operator): Admin,
+    Path(id): Path<String>,
+) -> Result<Json<Run>, Problem> {
+    web.lab.find(&id).map(Json).ok_or_else(not_found)
+}
+
+/// End a run. One that has ended stays as it is.
+#[utoipa::path(
+    delete,
+    path = "/api/lab/runs/{id}",
+    tag = "lab",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "The run, which ends in a moment", body = Run),
+        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn cancel(
+    State(web): State<Web>,
+    Admin(claims): Admin,
+    Path(id): Path<String>,
+) -> Result<Json<Run>, Problem> {
+    let run = web.lab.cancel(&id).ok_or_else(not_found)?;
+    tracing::info!(run = run.id, operator = %claims.user, "a run of the lab is ended");
+    Ok(Json(run))
+}
+
+/// What happens to a run: `run` at first, `progress` and `lane` meanwhile, `done` at the end.
+#[utoipa::path(
+    get,
+    path = "/api/lab/runs/{id}/events",
+    tag = "lab",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn events(
+    State(web): State<Web>,
+    Admin(_operator): Admin,
+    Path(id): Path<String>,
+) -> Result<Events, Problem> {
+    let (first, mut changes) = web.lab.watch(&id).ok_or_else(not_found)?;
+    let stream = events::open(&web)?;
+    Ok(events::events(web, stream, move |web, out| async move {
+        let mut ended = first.state != RunState::Running;
+        if out.send(event("run", &first)).await.is_err() {
+            return;
+        }
+        while !ended {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = out.closed() => return,
+            };
+            let sent = match change {
+                Ok(Event::Progress(progress)) => event("progress", &progress),
+                Ok(Event::Lane(lane)) => event("lane", &lane),
+                Ok(Event::Done) | Err(RecvError::Closed) => {
+                    ended = true;
+                    continue;
+                }
+                // Too slow: shown where it stands now.
+                Err(RecvError::Lagged(_)) => {
+                    let Some(now) = web.lab.find(&id) else { return };
+                    event("run", &now)
+                }
+            };
+            if out.send(sent).await.is_err() {
+                return;
+            }
+        }
+        let last = web.lab.find(&id).unwrap_or(first);
+        let _ = out.send(event("done", &last)).await;
+    }))
+}
+
+fn event(name: &str, data: &impl Serialize) -> Sent {
+    Sent::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
+}
+
+fn not_found() -> Problem {
+    Problem::new(404, "run_not_found", "No such run", "The lab remembers no such run.")
+}
+
+/// Understands what is asked for.
+fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
+    let chosen: Result<Vec<Chosen>, ChosenError> =
+        body.strategies.iter().map(|text| Chosen::parse(text)).collect();
+    let chosen = chosen.map_err(|error| {
+        let code = match error {
+            ChosenError::Unknown(_) => "unknown_strategy",
+            ChosenError::Options(_) => "invalid_options",
+        };
+        Problem::new(422, code, "No such strategy", error.to_string())
+    })?;
+    let arbiter = match body.arbiter.as_deref() {
+        None | Some("off") => Arbiters::Off,
+        Some("on") => Arbiters::On,
+        Some("both") => Arbiters::Both,
+        Some(_) => {
+            let detail = "arbiter is off, on or both.";
+            return Err(Problem::new(422, "invalid_type", "No such word", detail));
+        }
+    };
+    let buyers = number(body.buyers, None, lab::BUYERS_MAX, "buyers")?;
+    let wanted = Wanted {
+        strategies: body.strategies,
+        stock: number(body.stock, None, lab::STOCK_MAX, "stock")?,
+        buyers,
+        requests: number(body.requests, Some(buyers), lab::REQUESTS_MAX, "requests")?,
+        concurrency: number(body.concurrency, None, lab::CONCURRENCY_MAX, "concurrency")?,
+        arbiter,
+        rounds: number(body.rounds, Some(1), lab::ROUNDS_MAX, "rounds")?,
+        quantity: number(body.quantity, Some(1), lab::QUANTITY_MAX, "quantity")?,
+        seconds_max: number(
+            body.seconds_max,
+            Some(lab::SECONDS_DEFAULT),
+            lab::SECONDS_MAX,
+            "seconds_max",
+        )?,
+    };
+    let plan = Plan { wanted, chosen };
+    if !(1..=lab::LANES_MAX).contains(&plan.lanes().len()) {
+        let detail = format!("A run has 1 to {} lanes.", lab::LANES_MAX);
+        return Err(Problem::new(422, "lanes_out_of_range", "Not a run", detail));
+    }
+    Ok(plan)
+}
+
+/// A number from 1 to `most`.
+fn number<T: TryFrom<i128> + Into<i128> + Copy>(
+    given: Integer,
+    default: Option<T>,
+    most: T,
+    field: &str,
+) -> Result<T, Problem> {
+    let code = match field {
+        "stock" => "stock_out_of_range",
+        "quantity" => "quantity_out_of_range",
+        _ => "out_of_range",
+    };
+    let valid = |number| (1..=most.into()).contains(&number).then(|| T::try_from(number).ok())?;
+    given.or(default, valid, || {
+        let detail = format!("{field} is 1 to {}.", most.into());
+        Problem::new(422, code, "Out of range", detail)
+    })
+}

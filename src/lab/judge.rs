@@ -1,0 +1,359 @@
+//! A lane's verdict: its record of every answer against the ledger, and the ledger against itself.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::crowd::{Answer, Said, key};
+use super::report::{Lane, Verdict};
+use crate::domain::audit::Report;
+use crate::domain::{ArbiterMode, OrderStatus};
+use crate::store::mysql::orders::Recorded;
+use crate::strategy::Breaks;
+
+/// Violations that are told by name; the rest is counted.
+const EXAMPLES_MAX: usize = 3;
+
+/// What a lane is judged by.
+pub struct Evidence<'a> {
+    /// Every answer.
+    pub answers: &'a [Answer],
+    /// Every order of the item.
+    pub orders: &'a [Recorded],
+    /// The audit of the item, from the ledger alone.
+    pub report: &'a Report,
+    /// Units of each purchase.
+    pub quantity: i64,
+    /// What it takes to break the gate.
+    pub breaks_with: Breaks,
+}
+
+/// Writes into the lane what the evidence shows.
+pub fn judge(lane: &mut Lane, evidence: &Evidence<'_>) {
+    let facts = &evidence.report.facts;
+    lane.refused_by = refused_by(evidence.answers);
+    lane.sold = facts.units_sold + facts.units_held;
+    lane.available = facts.available;
+    lane.oversold = evidence.report.units_oversold();
+    lane.undersold = undersold(lane, evidence);
+    let mut violations = Vec::new();
+    if lane.oversold > 0 {
+        violations.push(format!("{} units were sold of {}.", lane.sold, facts.total));
+    }
+    if lane.undersold > 0 {
+        violations.push(format!(
+            "{} units were left while buyers were told that it is sold out.",
+            lane.undersold
+        ));
+    }
+    lane.lost = told(&mut violations, lost(evidence));
+    lane.phantom = told(&mut violations, phantoms(evidence));
+    lane.duplicates = told(&mut violations, duplicates(evidence));
+    let broken = evidence.report.findings.iter().filter(|finding| finding.holds == Some(false));
+    violations.extend(broken.map(|finding| {
+        format!("{} is broken ({}): {}.", finding.invariant, finding.claim, finding.detail)
+    }));
+    let verdict = verdict(lane, !violations.is_empty());
+    lane.violations = violations;
+    lane.verdict = Some(verdict);
+    lane.as_declared = as_declared(facts.arbiter, evidence.breaks_with, verdict);
+    if lane.as_declared.is_none() && verdict == Verdict::Clean {
+        note(lane, "The gate is known to break; this time nobody met another.");
+    }
+    let turned_away = lane.unavailable + lane.unknown;
+    if turned_away > 0 && lane.available >= evidence.quantity {
+        note(lane, &format!("{turned_away} purchases were not served while units were left."));
+    }
+}
+
+/// Adds a sentence.
+pub fn note(lane: &mut Lane, sentence: &str) {
+    if !lane.note.is_empty() {
+        lane.note.push(' ');
+    }
+    lane.note.push_str(sentence);
+}
+
+fn refused_by(answers: &[Answer]) -> BTreeMap<&'static str, u64> {
+    let mut codes = BTreeMap::new();
+    for answer in answers {
+        if let Said::Refused(code) = answer.said {
+            *codes.entry(code).or_default() += 1;
+        }
+    }
+    codes
+}
+
+/// Units left, by the orders, that whole purchases which were told "sold out" could have had.
+fn undersold(lane: &Lane, evidence: &Evidence<'_>) -> i64 {
+    let left = (evidence.report.facts.total - lane.sold).max(0);
+    let told = lane.refused_by.get("sold_out").copied().unwrap_or(0);
+    let wanted = i64::try_from(told).unwrap_or(i64::MAX).saturating_mul(evidence.quantity);
+    (left - left % evidence.quantity).min(wanted)
+}
+
+/// Keeps a few sentences, and counts.
+fn told(violations: &mut Vec<String>, found: Vec<String>) -> u64 {
+    let count = found.len();
+    violations.extend(found.into_iter().take(EXAMPLES_MAX));
+    if count > EXAMPLES_MAX {
+        violations.push(format!("And {} more of these.", count - EXAMPLES_MAX));
+    }
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Accepted answers without their order.
+fn lost(evidence: &Evidence<'_>) -> Vec<String> {
+    let ledger: HashMap<_, _> =
+        evidence.orders.iter().map(|order| (order.id, order.status)).collect();
+    let missing = evidence.answers.iter().filter_map(|answer| match answer.said {
+        Said::Accepted { order, queued } => match ledger.get(&order) {
+            None => Some(format!("Order {order} was accepted and is not in the ledger.")),
+            // What was queued may still be rejected; what was sold may not.
+            Some(OrderStatus::Rejected) if !queued => {
+                Some(format!("Order {order} was sold and then rejected."))
+            }
+            Some(OrderStatus::Queued) => Some(format!("Order {order} is still queued.")),
+            Some(_) => None,
+        },
+        _ => None,
+    });
+    missing.collect()
+}
+
+/// Orders that no request was answered with and none may have made.
+fn phantoms(evidence: &Evidence<'_>) -> Vec<String> {
+    let answers: HashMap<String, Said> = evidence
+        .answers
+        .iter()
+        .map(|answer| (key(answer.request).as_str().to_owned(), answer.said))
+        .collect();
+    let phantoms = evidence.orders.iter().filter_map(|order| {
+        let why = match answers.get(&order.request_key) {
+            None => "belongs to no request",
+            Some(Said::Refused(_) | Said::Unavailable) => "belongs to a request that was refused",
+            Some(Said::Accepted { order: told, .. }) if *told != order.id => {
+                "is not the one that its request was told of"
+            }
+            Some(Said::Accepted { .. } | Said::Unknown) => return None,
+        };
+        Some(format!("Order {} {why}.", order.id))
+    });
+    phantoms.collect()
+}
+
+/// Second orders of one request, and second requests that were told of one order.
+fn duplicates(evidence: &Evidence<'_>) -> Vec<String> {
+    let (mut keys, mut told) = (HashSet::new(), HashSet::new());
+    let second_orders = evidence
+        .orders
+        .iter()
+        .filter(|order| !keys.insert(order.request_key.as_str()))
+        .map(|order| format!("Order {} is a second one of its request.", order.id));
+    let mut found: Vec<String> = second_orders.collect();
+    for answer in evidence.answers {
+        if let Said::Accepted { order, .. } = answer.said
+            && !told.insert(order)
+        {
+            found.push(format!("Order {order} was given to two requests."));
+        }
+    }
+    found
+}
+
+fn verdict(lane: &Lane, violated: bool) -> Verdict {
+    let sold_out = lane.refused_by.get("sold_out").copied().unwrap_or(0);
+    if lane.oversold > 0 {
+        Verdict::Oversold
+    } else if lane.lost > 0 {
+        Verdict::Lost
+    } else if lane.undersold > 0 {
+        Verdict::Undersold
+    } else if violated {
+        Verdict::Inconsistent
+    } else if lane.accepted + lane.unknown + sold_out == 0 {
+        Verdict::NothingRan
+    } else {
+        Verdict::Clean
+    }
+}
+
+/// Whether one process saw what the card says. A gate that breaks need not do so every time.
+fn as_declared(arbiter: ArbiterMode, breaks_with: Breaks, verdict: Verdict) -> Option<bool> {
+    let clean = verdict == Verdict::Clean;
+    match (arbiter, breaks_with) {
+        _ if verdict == Verdict::NothingRan => None,
+        (ArbiterMode::On, _) | (ArbiterMode::Off, Breaks::Never | Breaks::WithTwoInstances) => {
+            Some(clean)
+        }
+        (ArbiterMode::Off, Breaks::Alone) => (!clean).then_some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::audit::{self, Facts};
+    use crate::domain::{ItemId, OrderId};
+    use crate::lab::plan::{Chosen, Plan};
+    use crate::lab::report::{Arbiters, Wanted};
+
+    struct Case {
+        answers: Vec<Answer>,
+        orders: Vec<Recorded>,
+        arbiter: ArbiterMode,
+        breaks_with: Breaks,
+    }
+
+    impl Case {
+        /// Two units, both sold, and one buyer who came too late.
+        fn fine() -> Self {
+            let ids = [OrderId::generate(), OrderId::generate()];
+            let orders = ids.iter().zip(0..).map(|(&id, request)| Recorded {
+                id,
+                request_key: key(request).as_str().to_owned(),
+                status: OrderStatus::Pending,
+            });
+            let accepted =
+                ids.map(|order| Said::Accepted { order, queued: false }).into_iter().zip(0..);
+            let late = (Said::Refused("sold_out"), 2);
+            let answers = accepted.chain([late]);
+            Self {
+                answers: answers
+                    .map(|(said, request)| Answer { request, said, micros: 1 })
+                    .collect(),
+                orders: orders.collect(),
+                arbiter: ArbiterMode::Off,
+                breaks_with: Breaks::Never,
+            }
+        }
+
+        fn judged(&self) -> Lane {
+            let live = self.orders.iter().filter(|order| order.status.holds_stock()).count();
+            let held = i64::try_from(live).expect("a few");
+            let facts = Facts {
+                item_id: ItemId::new(1).expect("positive"),
+                arbiter: self.arbiter,
+                total: 2,
+                available: 2 - held,
+                units_sold: 0,
+                units_held: held,
+                orders: held,
+                buyers_over_limit: 0,
+                buyers_miscounted: 0,
+                movements_sum: -held,
+                orders_without_their_movements: 0,
+                movements_without_order: 0,
+                give_backs_wrong: 0,
+                fences_above_accepted: 0,
+                redis_available: None,
+            };
+            let wanted = Wanted {
+                strategies: vec!["mysql-atomic".to_owned()],
+                stock: 2,
+                buyers: 3,
+                requests: 3,
+                concurrency: 3,
+                arbiter: Arbiters::Off,
+                rounds: 1,
+                quantity: 1,
+                seconds_max: 1,
+            };
+            let chosen = vec![Chosen::parse("mysql-atomic").expect("known")];
+            let (mut lane, _) = Plan { wanted, chosen }.lanes().remove(0);
+            for answer in &self.answers {
+                match answer.said {
+                    Said::Accepted { .. } => lane.accepted += 1,
+                    Said::Refused(_) => lane.refused += 1,
+                    Said::Unavailable => lane.unavailable += 1,
+                    Said::Unknown => lane.unknown += 1,
+                }
+            }
+            let evidence = Evidence {
+                answers: &self.answers,
+                orders: &self.orders,
+                report: &audit::judge(facts),
+                quantity: 1,
+                breaks_with: self.breaks_with,
+            };
+            judge(&mut lane, &evidence);
+            lane
+        }
+
+        fn verdict(&self) -> Verdict {
+            self.judged().verdict.expect("judged")
+        }
+    }
+
+    fn one_more(orders: &[Recorded], request: u32) -> Recorded {
+        let request_key = key(request).as_str().to_owned();
+        Recorded { id: OrderId::generate(), request_key, ..orders[0].clone() }
+    }
+
+    #[test]
+    fn a_sale_that_went_well_is_clean() {
+        let lane = Case::fine().judged();
+        assert_eq!((lane.verdict, lane.as_declared), (Some(Verdict::Clean), Some(true)));
+        assert!(lane.violations.is_empty(), "{:?}", lane.violations);
+    }
+
+    #[test]
+    fn each_planted_fault_is_named() {
+        let mut oversold = Case::fine();
+        oversold.orders.push(one_more(&oversold.orders, 2));
+        let lane = oversold.judged();
+        assert_eq!((lane.oversold, lane.verdict), (1, Some(Verdict::Oversold)));
+        assert_eq!((lane.phantom, lane.as_declared), (1, Some(false)), "it was refused");
+
+        let mut lost = Case::fine();
+        lost.orders.pop();
+        assert_eq!((lost.judged().lost, lost.verdict()), (1, Verdict::Lost));
+
+        let mut undersold = Case::fine();
+        undersold.orders.pop();
+        undersold.answers.remove(1);
+        assert_eq!((undersold.judged().undersold, undersold.verdict()), (1, Verdict::Undersold));
+
+        let mut swapped = Case::fine();
+        swapped.orders[1] = one_more(&swapped.orders, 9);
+        swapped.answers.remove(1);
+        assert_eq!((swapped.judged().phantom, swapped.verdict()), (1, Verdict::Inconsistent));
+
+        let mut twice = Case::fine();
+        twice.answers[1].said = twice.answers[0].said;
+        assert_eq!(twice.judged().duplicates, 1);
+    }
+
+    #[test]
+    fn nothing_that_ran_is_never_clean() {
+        let mut nothing = Case::fine();
+        nothing.orders.clear();
+        nothing.answers.clear();
+        assert_eq!((nothing.verdict(), nothing.judged().as_declared), (Verdict::NothingRan, None));
+        nothing.answers = vec![Answer { request: 0, said: Said::Unavailable, micros: 1 }];
+        assert_eq!(nothing.verdict(), Verdict::NothingRan);
+    }
+
+    #[test]
+    fn a_queued_order_may_be_rejected_and_a_sold_one_may_not() {
+        let mut rejected = Case::fine();
+        rejected.orders[1].status = OrderStatus::Rejected;
+        rejected.answers.truncate(2);
+        assert_eq!(rejected.verdict(), Verdict::Lost);
+        if let Said::Accepted { queued, .. } = &mut rejected.answers[1].said {
+            *queued = true;
+        }
+        assert_eq!(rejected.verdict(), Verdict::Clean);
+        rejected.orders[1].status = OrderStatus::Queued;
+        assert_eq!(rejected.verdict(), Verdict::Lost);
+    }
+
+    #[test]
+    fn a_broken_gate_need_not_break_and_the_arbiter_excuses_nothing() {
+        let mut lucky = Case::fine();
+        lucky.breaks_with = Breaks::Alone;
+        assert_eq!(lucky.judged().as_declared, None);
+        lucky.orders.push(one_more(&lucky.orders, 2));
+        assert_eq!(lucky.judged().as_declared, Some(true));
+        lucky.arbiter = ArbiterMode::On;
+        assert_eq!(lucky.judged().as_declared, Some(false));
+    }
+}

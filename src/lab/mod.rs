@@ -1,0 +1,203 @@
+//! The lab: compares strategies inside the service, one run at a time, for the lab's page.
+//!
+//! A run has a lane for each strategy, arbiter and round: a fresh lab item, a crowd that buys it
+//! through `purchase` as everyone does (only HTTP is left out), and an audit of the ledger against
+//! the record of every answer. It goes on when its creator disconnects, ends when the service
+//! stops, and ends its items' sales. It shares the service with real sales: its purchases pass the
+//! same admission and the same pool. One process is all it sees, so a gate that breaks with two
+//! instances is clean here; `loadtest` can send a crowd to several.
+
+mod crowd;
+mod judge;
+mod plan;
+mod report;
+mod run;
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use sqlx::MySqlPool;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::domain::{Clock, OrderId, UserId};
+use crate::metrics::Metrics;
+use crate::purchase::Purchases;
+
+pub use plan::{
+    BUYERS_MAX, CONCURRENCY_MAX, Chosen, ChosenError, LANES_MAX, Plan, QUANTITY_MAX, REQUESTS_MAX,
+    ROUNDS_MAX, SECONDS_DEFAULT, SECONDS_MAX, STOCK_MAX,
+};
+pub use report::{Arbiters, Event, Lane, LaneState, Progress, Run, RunState, Verdict, Wanted};
+
+/// Runs that are remembered.
+const RUNS_MAX: usize = 20;
+/// Events that wait for a slow watcher; one that misses some is shown the run again.
+const EVENTS_MAX: usize = 256;
+
+/// What the lab works with.
+pub struct Parts {
+    /// Where its crowds buy.
+    pub purchases: Purchases,
+    /// The ledger.
+    pub pool: MySqlPool,
+    /// Where the arbiter's refusals are counted.
+    pub metrics: Metrics,
+    /// The wall clock.
+    pub clock: Clock,
+    /// Where runs run; a stop waits for them.
+    pub tasks: TaskTracker,
+    /// Fires when the service begins to stop.
+    pub stopping: CancellationToken,
+}
+
+/// The lab. Clones share it.
+#[derive(Clone)]
+pub struct Lab {
+    parts: Arc<Parts>,
+    /// Newest first.
+    runs: Arc<Mutex<VecDeque<Arc<Running>>>>,
+}
+
+/// Another run is at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// A run, while it runs and afterwards.
+pub(crate) struct Running {
+    wanted: Wanted,
+    operator: UserId,
+    run: Mutex<Run>,
+    events: broadcast::Sender<Event>,
+    cancelled: CancellationToken,
+    clock: Clock,
+}
+
+impl Lab {
+    /// A lab in which nothing runs.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts: Arc::new(parts), runs: Arc::default() }
+    }
+
+    /// Starts a run for an operator; it goes on by itself.
+    ///
+    /// # Errors
+    /// When another one runs.
+    pub fn start(&self, plan: &Plan, operator: UserId) -> Result<Run, Busy> {
+        let (lanes, chosen): (Vec<_>, Vec<_>) = plan.lanes().into_iter().unzip();
+        let mut runs = self.runs();
+        if runs.front().is_some_and(|newest| newest.is_running()) {
+            return Err(Busy);
+        }
+        let run = Run {
+            id: OrderId::generate().to_string(),
+            state: RunState::Running,
+            created_at: self.parts.clock.now(),
+            finished_at: None,
+            request: plan.wanted.clone(),
+            lanes,
+        };
+        let running = Arc::new(Running {
+            wanted: plan.wanted.clone(),
+            operator,
+            run: Mutex::new(run.clone()),
+            events: broadcast::channel(EVENTS_MAX).0,
+            cancelled: self.parts.stopping.child_token(),
+            clock: self.parts.clock.clone(),
+        });
+        runs.push_front(Arc::clone(&running));
+        runs.truncate(RUNS_MAX);
+        let parts = Arc::clone(&self.parts);
+        self.parts.tasks.spawn(async move {
+            let work = AssertUnwindSafe(run::run(&parts, &running, chosen)).catch_unwind();
+            if work.await.is_err() {
+                tracing::error!(run = running.snapshot().id, "a run of the lab panicked");
+                running.finish(RunState::Failed);
+            }
+        });
+        Ok(run)
+    }
+
+    /// The last runs, newest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<Run> {
+        self.runs().iter().map(|running| running.snapshot()).collect()
+    }
+
+    /// A run by its id.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<Run> {
+        self.running(id).map(|running| running.snapshot())
+    }
+
+    /// Ends a run; one that has ended stays as it is. Purchases under way finish by themselves.
+    #[must_use]
+    pub fn cancel(&self, id: &str) -> Option<Run> {
+        let running = self.running(id)?;
+        running.cancelled.cancel();
+        Some(running.snapshot())
+    }
+
+    /// A run as it stands, and what happens to it from then on.
+    #[must_use]
+    pub fn watch(&self, id: &str) -> Option<(Run, broadcast::Receiver<Event>)> {
+        let running = self.running(id)?;
+        // Under one lock with the changes, so that none falls in between.
+        let run = running.run();
+        Some((run.clone(), running.events.subscribe()))
+    }
+
+    fn running(&self, id: &str) -> Option<Arc<Running>> {
+        self.runs().iter().find(|running| running.run().id == id).cloned()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<Running>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn snapshot(&self) -> Run {
+        self.run().clone()
+    }
+
+    fn is_running(&self) -> bool {
+        self.run().state == RunState::Running
+    }
+
+    fn lane(&self, index: usize) -> Lane {
+        self.run().lanes[index].clone()
+    }
+
+    fn lanes(&self) -> Vec<Lane> {
+        self.run().lanes.clone()
+    }
+
+    /// Keeps a lane and tells the watchers.
+    fn show(&self, lane: Lane) {
+        let mut run = self.run();
+        let index = lane.index;
+        run.lanes[index] = lane.clone();
+        self.tell(Event::Lane(Box::new(lane)));
+    }
+
+    /// Tells the watchers; without any it goes nowhere.
+    fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
+    fn finish(&self, state: RunState) {
+        let mut run = self.run();
+        run.state = state;
+        run.finished_at = Some(self.clock.now());
+        self.tell(Event::Done);
+    }
+
+    fn run(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,183 @@
+//! What is asked of a run, understood and within its bounds.
+
+use super::report::{Arbiters, Lane, LaneState, Latency, Wanted};
+use crate::domain::ArbiterMode;
+use crate::strategy::{self, Breaks, Card, Options};
+
+/// Units of a lane's item.
+pub const STOCK_MAX: i64 = 10_000;
+/// Buyers of a lane.
+pub const BUYERS_MAX: u32 = 10_000;
+/// Purchases of a lane.
+pub const REQUESTS_MAX: u32 = 100_000;
+/// Purchases that run at once.
+pub const CONCURRENCY_MAX: u32 = 1_000;
+/// How often everything is run.
+pub const ROUNDS_MAX: u32 = 5;
+/// Units of a purchase.
+pub const QUANTITY_MAX: u32 = 10;
+/// Seconds that a lane sends purchases.
+pub const SECONDS_MAX: u32 = 120;
+/// The same, unless the request says otherwise.
+pub const SECONDS_DEFAULT: u32 = 30;
+/// Lanes of a run: every strategy on the list, both ways, in every round.
+pub const LANES_MAX: usize = 500;
+
+/// A strategy with its options, as a run asks for it.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// As it was asked for.
+    pub text: String,
+    /// The strategy.
+    pub card: &'static Card,
+    /// Its options.
+    pub options: Options,
+}
+
+/// Why a name cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChosenError {
+    /// No such strategy.
+    #[error("there is no strategy {0:?}; see /api/strategies")]
+    Unknown(String),
+    /// Its options were not understood.
+    #[error("{0}")]
+    Options(String),
+}
+
+impl Chosen {
+    /// Reads `name` or `name?option=value&...`.
+    ///
+    /// # Errors
+    /// Names what is not understood.
+    pub fn parse(text: &str) -> Result<Self, ChosenError> {
+        let (name, query) = text.split_once('?').unwrap_or((text, ""));
+        let card = strategy::card(name).ok_or_else(|| ChosenError::Unknown(name.to_owned()))?;
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let options =
+            Options::read(pairs).map_err(|error| ChosenError::Options(error.to_string()))?;
+        if !options.is_default() && !card.takes_options {
+            return Err(ChosenError::Options(format!("{name} takes no options")));
+        }
+        Ok(Self { text: text.to_owned(), card, options })
+    }
+
+    /// How many instances it takes to break the gate with these options.
+    #[must_use]
+    pub fn breaks_with(&self) -> Breaks {
+        self.card.breaks_with_options(&self.options)
+    }
+}
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// The strategies in it.
+    pub chosen: Vec<Chosen>,
+}
+
+impl Plan {
+    /// The lanes, in the order in which they run, with the strategy of each.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<(Lane, Chosen)> {
+        let arbiters: &[ArbiterMode] = match self.wanted.arbiter {
+            Arbiters::Off => &[ArbiterMode::Off],
+            Arbiters::On => &[ArbiterMode::On],
+            Arbiters::Both => &[ArbiterMode::Off, ArbiterMode::On],
+        };
+        let mut lanes = Vec::new();
+        for round in 1..=self.wanted.rounds {
+            let mut once: Vec<_> = self
+                .chosen
+                .iter()
+                .flat_map(|chosen| arbiters.iter().map(move |&arbiter| (chosen, arbiter)))
+                .collect();
+            // Whoever comes first finds a cold service: nobody is first in every round.
+            if round % 2 == 0 {
+                once.reverse();
+            }
+            for (chosen, arbiter) in once {
+                lanes.push((self.lane(lanes.len(), round, chosen, arbiter), chosen.clone()));
+            }
+        }
+        lanes
+    }
+
+    fn lane(&self, index: usize, round: u32, chosen: &Chosen, arbiter: ArbiterMode) -> Lane {
+        Lane {
+            index,
+            strategy: chosen.text.clone(),
+            arbiter: arbiter.word(),
+            round,
+            safe: chosen.breaks_with() == Breaks::Never,
+            item_id: None,
+            state: LaneState::Waiting,
+            elapsed_ms: 0,
+            stock: self.wanted.stock,
+            requests_done: 0,
+            accepted: 0,
+            refused: 0,
+            refused_by: std::collections::BTreeMap::new(),
+            unavailable: 0,
+            unknown: 0,
+            sold: 0,
+            available: self.wanted.stock,
+            oversold: 0,
+            undersold: 0,
+            lost: 0,
+            phantom: 0,
+            duplicates: 0,
+            accepted_per_second: 0.0,
+            refused_per_second: 0.0,
+            latency_ms: Latency::default(),
+            arbiter_refusals: 0,
+            verdict: None,
+            as_declared: None,
+            violations: Vec::new(),
+            note: String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_carry_options() {
+        let chosen = Chosen::parse("lock-redis?scope=user&store=redis").expect("known");
+        assert_eq!((chosen.card.name, chosen.breaks_with()), ("lock-redis", Breaks::Alone));
+        let plain = Chosen::parse("mysql-atomic").expect("known");
+        assert_eq!(plain.breaks_with(), Breaks::Never);
+        for bad in ["", "nothing", "mysql-atomic?scope=item", "lock-redis?scope", "lock-redis?x=y"]
+        {
+            assert!(Chosen::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn every_other_round_runs_in_reverse() {
+        let chosen = ["mysql-atomic", "redis-lua"].map(|name| Chosen::parse(name).expect("known"));
+        let wanted = Wanted {
+            strategies: chosen.iter().map(|chosen| chosen.text.clone()).collect(),
+            stock: 1,
+            buyers: 1,
+            requests: 1,
+            concurrency: 1,
+            arbiter: Arbiters::Both,
+            rounds: 2,
+            quantity: 1,
+            seconds_max: 1,
+        };
+        let lanes = Plan { wanted, chosen: chosen.to_vec() }.lanes();
+        let names: Vec<_> =
+            lanes.iter().map(|(lane, _)| format!("{} {}", lane.strategy, lane.arbiter)).collect();
+        let (first, second) = names.split_at(4);
+        assert_eq!(first[..2], ["mysql-atomic off", "mysql-atomic on"]);
+        assert!(first.iter().eq(second.iter().rev()), "{names:?}");
+        assert!(lanes.iter().enumerate().all(|(index, (lane, _))| lane.index == index));
+    }
+}

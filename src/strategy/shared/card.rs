@@ -1,0 +1,51 @@
+//! What is said about a strategy: one line of the list, as data.
+
+use super::options::{Options, Scope};
+
+/// What is said about a strategy, as data that pages, documents and tests read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Its name in the route.
+    pub name: &'static str,
+    /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `watch`, `mutex`, `naive`.
+    pub family: &'static str,
+    /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
+    pub store: &'static str,
+    /// Whether the gate alone, with the arbiter off and several instances, never oversells.
+    pub safe: bool,
+    /// How many instances it takes to break the gate; `Never` exactly when it is safe.
+    pub breaks_with: Breaks,
+    /// How it decides, in one sentence.
+    pub summary: &'static str,
+    /// What breaks it, in one sentence.
+    pub breaks_when: &'static str,
+    /// The servers that it needs beside MySQL.
+    pub needs: &'static [&'static str],
+    /// Whether an accepted answer means a durable order.
+    pub durable_before_reply: bool,
+    /// Where it comes from: `S0` to `S4`, or `ours`.
+    pub source: &'static str,
+    /// Whether it takes the options of [`Options`].
+    pub takes_options: bool,
+}
+
+impl Card {
+    /// The same as `breaks_with`, for the strategy with these options: a lock on the buyer alone
+    /// leaves the stock to the arbiter.
+    #[must_use]
+    pub fn breaks_with_options(&self, options: &Options) -> Breaks {
+        if options.scope == Some(Scope::User) { Breaks::Alone } else { self.breaks_with }
+    }
+}
+
+/// How many instances of the service it takes until the gate alone, with the arbiter off,
+/// oversells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breaks {
+    /// It does not oversell, however many there are.
+    Never,
+    /// One is enough.
+    Alone,
+    /// One alone does not oversell; two do.
+    WithTwoInstances,
+}
