@@ -13,7 +13,7 @@ use seckill::session::{Role, password};
 use seckill::store::mysql::{self, users};
 use time::OffsetDateTime;
 
-use super::{Ended, seed, serve};
+use super::{Ended, seed, serve, with};
 
 /// The demo accounts. They are marked in the database, and nothing but this command lets them
 /// sign in.
@@ -34,12 +34,17 @@ pub async fn run(file: Option<&Path>) -> Ended {
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
     }
+    let wanted = with::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
     let servers = start_servers(&mut config, &dir).await?;
-    let served = serve_shop(config, &dir, servers.as_ref()).await;
-    if let Some(servers) = servers {
-        // The addresses in it are gone.
-        let _ = fs::remove_file(dir.join("env"));
+    let extra = with::Extra::start(&wanted, &mut config, &dir).await?;
+    let served = serve_shop(config, &dir, servers.as_ref(), &extra).await;
+    // The addresses in it are gone.
+    let _ = fs::remove_file(dir.join("env"));
+    if servers.is_some() || extra.is_some() {
         say("stopping the private servers");
+    }
+    extra.stop().await;
+    if let Some(servers) = servers {
         servers.stop().await;
     }
     served
@@ -65,7 +70,12 @@ async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers
     }
 }
 
-async fn serve_shop(mut config: Config, dir: &Path, servers: Option<&Servers>) -> Ended {
+async fn serve_shop(
+    mut config: Config,
+    dir: &Path,
+    servers: Option<&Servers>,
+    extra: &with::Extra,
+) -> Ended {
     let pool = mysql::pool(&config)?;
     mysql::migrate(&config, &pool).await?;
     // Their passwords are known to everyone, so they work for this machine alone.
@@ -81,15 +91,20 @@ async fn serve_shop(mut config: Config, dir: &Path, servers: Option<&Servers>) -
     let url = format!("http://{}", app.addr());
     write_env(&dir.join("env"), &url, &config)?;
     greet(&url, &config);
-    let Some(servers) = servers else { return serve::until_stopped(app).await };
     let lifecycle = app.lifecycle();
-    tokio::select! {
-        ended = serve::until_stopped(app) => ended,
-        error = servers.ended() => {
-            lifecycle.stop();
-            Err(error.to_string())
+    let a_server_ended = async {
+        match servers {
+            Some(servers) => servers.ended().await,
+            None => std::future::pending().await,
         }
-    }
+    };
+    let error = tokio::select! {
+        ended = serve::until_stopped(app) => return ended,
+        error = a_server_ended => error,
+        error = extra.ended() => error,
+    };
+    lifecycle.stop();
+    Err(error.to_string())
 }
 
 async fn make_demo_accounts(pool: &sqlx::MySqlPool) -> Result<(), String> {
@@ -131,7 +146,7 @@ fn short(version: &str) -> String {
         .join(" ")
 }
 
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     println!("seckill: {line}");
 }
 
@@ -153,12 +168,17 @@ fn secret(path: &Path) -> Result<String, String> {
 
 /// What a second terminal needs, one `KEY=value` a line.
 fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
-    let text = format!(
+    let mut text = format!(
         "SECKILL_URL={url}\nDATABASE_URL={}\nREDIS_URL={}\nSECKILL_SECRET={}\n",
         config.database_url.reveal(),
         config.redis_url.reveal(),
         config.secret.reveal()
     );
+    for (key, value) in with::addresses(config) {
+        if !value.is_empty() {
+            text.push_str(&format!("{key}={value}\n"));
+        }
+    }
     write_private(path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 

@@ -6,6 +6,7 @@ pub mod migrate;
 pub mod seed;
 pub mod serve;
 pub mod token;
+mod with;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

@@ -76,8 +76,13 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Variables with our prefix that are no settings: they speak to `make` and the tests.
-const OTHER_VARIABLES: [&str; 4] =
-    ["SECKILL_WITH", "SECKILL_URL", "SECKILL_MYSQLD", "SECKILL_REDIS_SERVER"];
+const OTHER_VARIABLES: &[&str] = &[
+    "SECKILL_WITH",
+    "SECKILL_URL",
+    "SECKILL_MYSQLD",
+    "SECKILL_REDIS_SERVER",
+    "SECKILL_ZOOKEEPER_CLASSPATH",
+];
 
 fn overlay_variable(
     table: &mut Table,

@@ -114,6 +114,7 @@ sections! {
     }
     Lock {
         lease_ms: u64,
+        zookeeper_hosts: String,
     }
     Job {
         expire_period_ms: u64,

@@ -56,6 +56,17 @@ fn is_free(port: u16) -> bool {
     port != 0 && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
+/// So many different free ports.
+///
+/// # Errors
+/// Not so many are free.
+pub(super) fn several_free(count: usize) -> std::io::Result<Vec<u16>> {
+    // All are held until all are known, so that none is given out twice.
+    let listeners = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
 fn free() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
