@@ -5,11 +5,15 @@
 //! the server. Faults come from a proxy between such a process and the server.
 
 mod cancelling;
+mod dying;
+mod failover;
 mod faults;
 mod ground;
 mod kinds;
 mod losing;
+mod primitives;
 mod proxy;
+mod redlock;
 mod safety;
 mod waiting;
 

@@ -59,7 +59,7 @@ pub(super) async fn acquire(
         token: Token::mint(),
         lease: options.lease,
         waits: options.wait != Wait::Never,
-        manner: options.wait.manner(),
+        manner: options.wait.manner().unwrap_or_else(|| core.store.manner()),
         asked_at,
         contended,
         turn,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
-use super::{Fence, LockName};
+use super::{Fence, LockName, Manner};
 
 /// The longest that any command to the backend may take.
 const COMMAND_TIMEOUT_MAX: Duration = Duration::from_millis(500);
@@ -58,6 +58,11 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
         _token: &'a Token,
     ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// How a contender of this kind lets time pass that is not told of changes.
+    fn manner(&self) -> Manner {
+        Manner::Backoff
     }
 
     /// Whether several can hold a name at the same time. Then callers of one process wait for each

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
 use super::leased::LeasedMutex;
-use super::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+use super::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -37,6 +37,14 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     expires: true,
     between_processes: false,
     survives_failover: false,
+};
+
+/// What several names at once can and cannot do.
+pub static MULTI_CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::MultiLock,
+    kind: "multi",
+    summary: "one name after the other in a fixed order, in this process's memory",
+    ..CAPABILITIES
 };
 
 /// The names of one process. Clones share them.
@@ -62,6 +70,12 @@ struct Hold {
 #[must_use]
 pub fn mutex(names: &Names, tasks: &TaskTracker) -> LeasedMutex {
     LeasedMutex::start(Arc::new(names.clone()), &CAPABILITIES, tasks)
+}
+
+/// Makes a lock for several of `names` at once, which excludes those who hold one of them alone.
+#[must_use]
+pub fn multi(names: &Names, tasks: &TaskTracker) -> MultiMutex {
+    MultiMutex::one_by_one(LeasedMutex::start(Arc::new(names.clone()), &MULTI_CAPABILITIES, tasks))
 }
 
 impl Names {

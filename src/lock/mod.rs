@@ -20,6 +20,9 @@
 //!   LeaseStore (trait) lease.rs              what a backend must be able to do: four operations
 //!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
 //!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
+//!     redis/spin.rs, redis/redlock.rs        a key that is only polled; a majority of servers
+//!     redis/read_write.rs, redis/multi.rs    readers and a writer; several names in one script
+//!     redis/semaphore.rs, expiring_semaphore.rs    so many holders; a lease for each
 //!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
 //!     local.rs                               this process only: the reference for the tests
 //!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
@@ -36,7 +39,6 @@
 //!   holders: that is what the fence is for.
 
 mod acquire;
-#[allow(dead_code, reason = "its first user is the next kind")]
 mod command;
 mod counter;
 mod guard;
@@ -44,7 +46,6 @@ mod latch;
 mod lease;
 mod leased;
 pub mod local;
-#[allow(dead_code, reason = "its first user is the next kind")]
 mod multi;
 pub mod mysql;
 mod name;
@@ -77,12 +78,21 @@ pub static KINDS: &[&Capabilities] = &[
     &redis::token::CAPABILITIES,
     &redis::reentrant::CAPABILITIES,
     &redis::fair::CAPABILITIES,
+    &redis::spin::CAPABILITIES,
+    &redis::redlock::CAPABILITIES,
     &mysql::table::CAPABILITIES,
     &mysql::named::CAPABILITIES,
     &local::CAPABILITIES,
     &redis::setnx_expire::CAPABILITIES,
     &redis::setnx::CAPABILITIES,
     &redis::getset::CAPABILITIES,
+    &redis::read_write::CAPABILITIES,
+    &redis::expiring_semaphore::CAPABILITIES,
+    &redis::semaphore::CAPABILITIES,
+    &redis::multi::CAPABILITIES,
+    &local::MULTI_CAPABILITIES,
+    &redis::countdown_latch::CAPABILITIES,
+    &redis::counter::CAPABILITIES,
 ];
 
 /// The shortest lease that is accepted. A lease has to hold three commands that all run into their
@@ -169,10 +179,11 @@ impl Wait {
         }
     }
 
-    fn manner(self) -> Manner {
+    /// `None`: as the kind does.
+    fn manner(self) -> Option<Manner> {
         match self {
-            Self::Contend { manner, .. } => manner,
-            Self::Never | Self::Until(_) => Manner::Backoff,
+            Self::Contend { manner, .. } => Some(manner),
+            Self::Never | Self::Until(_) => None,
         }
     }
 }

@@ -47,7 +47,6 @@ impl LockName {
     }
 
     /// The names of a group.
-    #[allow(dead_code, reason = "its first user is the next kind")]
     pub(super) fn parts(&self) -> impl Iterator<Item = Self> {
         self.0.split(' ').map(|part| Self(part.into()))
     }

@@ -25,6 +25,9 @@ const POLL_PAUSE_FIRST: Duration = Duration::from_millis(1);
 /// Its longest pause: how late a process may notice at worst that another one has released.
 const POLL_PAUSE_MAX: Duration = Duration::from_millis(25);
 
+/// The longest pause of [`Manner::Spin`].
+const SPIN_PAUSE_MAX: Duration = Duration::from_millis(128);
+
 /// All lines of one lock.
 pub(super) struct Lines {
     state: Mutex<State>,
@@ -164,6 +167,8 @@ impl Drop for Waiter {
 pub enum Manner {
     /// Sleep, from 1 ms on and doubling to 25 ms, with jitter.
     Backoff,
+    /// Sleep, from 1 ms on and doubling to 128 ms, with jitter; never listen for changes.
+    Spin,
     /// Look again at once for 600 ms, then yield.
     SpinThenYield,
     /// Yield for 600 ms, then sleep 200 ms between looks.
@@ -198,7 +203,8 @@ impl Pauses {
     pub(super) async fn pass(&mut self) {
         let in_first_phase = self.since.elapsed() < FIRST_PHASE;
         match self.manner {
-            Manner::Backoff => sleep(self.backoff.next()).await,
+            Manner::Backoff => sleep(self.backoff.next(POLL_PAUSE_MAX)).await,
+            Manner::Spin => sleep(self.backoff.next(SPIN_PAUSE_MAX)).await,
             Manner::SpinThenYield if in_first_phase => {}
             Manner::YieldThenSleep if !in_first_phase => sleep(SHORT_SLEEP).await,
             Manner::Sleep200 => sleep(SHORT_SLEEP).await,
@@ -218,9 +224,9 @@ impl PollPause {
     }
 
     /// How long to pause now: between half and all of the current step.
-    fn next(&mut self) -> Duration {
+    fn next(&mut self, max: Duration) -> Duration {
         let step = self.0;
-        self.0 = (step * 2).min(POLL_PAUSE_MAX);
+        self.0 = (step * 2).min(max);
         step.mul_f64(rand::random_range(0.5..=1.0))
     }
 }

@@ -1,4 +1,5 @@
-//! The known-bad kinds fail as their files say, and the good ones next to them do not.
+//! The known-bad kinds fail as their files say, every time, and the good ones next to them do not.
+//! `SECKILL_TEST_ROUNDS=100` repeats each failure a hundred times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,12 @@ use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::dying::{Child, Role, Row};
 use super::ground::{Ground, name, now_ms};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until_lost, waiting};
+use crate::support::rounds;
 
-/// What a dead process left in the key.
+/// A waiter that is gone.
 const DEAD: &str = "ffffffffffffffffffffffffffffffff";
 
 async fn bare_redis() -> ConnectionManager {
@@ -40,49 +43,159 @@ async fn is_blocked(process: &LeasedMutex) -> bool {
     matches!(answer, Err(AcquireError::TimedOut))
 }
 
-#[tokio::test]
-async fn setnx_blocks_for_ever_after_its_holder_died() {
-    let ground = Ground::new().await;
-    let process = ground.process(listed("redis", "setnx")).await;
-    let () = bare_redis().await.set(key(&ground, "setnx"), DEAD).await.expect("SET");
-    assert!(is_blocked(&process).await);
-    let left_ms: i64 = bare_redis().await.pttl(key(&ground, "setnx")).await.expect("PTTL");
-    assert_eq!(left_ms, -1, "it would end some time");
+/// Whoever had the key in it is dead.
+async fn never_expires(key: &str) -> bool {
+    let left_ms: i64 = bare_redis().await.pttl(key).await.expect("PTTL");
+    left_ms == -1
 }
 
 #[tokio::test]
-async fn setnx_expire_blocks_when_its_holder_died_between_the_commands_and_nobody_repairs() {
+async fn setnx_blocks_for_ever_after_its_holder_was_killed() {
+    let all = rounds(1);
+    let mut blocked = 0;
     let ground = Ground::new().await;
-    let process = async |repair| {
-        let tasks = TaskTracker::new();
-        redis_locks::setnx_expire::mutex(bare_redis().await, &ground.prefix, repair, &tasks)
-            .expect("a prefix")
-    };
-    // SETNX was the dead one's last command.
-    let () = bare_redis().await.set(key(&ground, "setnx-expire"), DEAD).await.expect("SET");
-    assert!(is_blocked(&process(Repair::Never).await).await);
-    let repairing = process(Repair::ByWaiters).await;
-    let since = Instant::now();
-    let guard = repairing.acquire(&name(), waiting(SHORT_LEASE)).await.expect("repaired");
-    assert!(since.elapsed() >= SHORT_LEASE, "a repaired lock still has a whole lease");
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    for _ in 0..all {
+        let ground = ground.elsewhere();
+        let process = ground.process(listed("redis", "setnx")).await;
+        let mut child = Child::start(&ground, Role::HoldsSetnx).await;
+        child.says("held").await;
+        child.kill().await;
+        let for_ever = never_expires(&key(&ground, "setnx")).await;
+        blocked += u32::from(is_blocked(&process).await && for_ever);
+    }
+    assert_eq!(blocked, all, "hangs after a killed holder");
+}
+
+#[tokio::test]
+async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and_nobody_repairs() {
+    let all = rounds(1);
+    let mut blocked = 0;
+    let ground = Ground::new().await;
+    for _ in 0..all {
+        let ground = ground.elsewhere();
+        let process = async |repair| {
+            let tasks = TaskTracker::new();
+            redis_locks::setnx_expire::mutex(bare_redis().await, &ground.prefix, repair, &tasks)
+                .expect("a prefix")
+        };
+        let mut child = Child::start(&ground, Role::BetweenSetnxAndExpire).await;
+        child.says("held").await;
+        child.kill().await;
+        let hangs = is_blocked(&process(Repair::Never).await).await;
+        blocked += u32::from(hangs && never_expires(&key(&ground, "setnx-expire")).await);
+        let repairing = process(Repair::ByWaiters).await;
+        let since = Instant::now();
+        let guard = repairing.acquire(&name(), waiting(SHORT_LEASE)).await.expect("repaired");
+        assert!(since.elapsed() >= SHORT_LEASE, "a repaired lock still has a whole lease");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    }
+    assert_eq!(blocked, all, "hangs without a repair");
 }
 
 /// The loser is played by hand, so that it looks before and writes after the winner.
 #[tokio::test]
 async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_lock() {
+    let all = rounds(5);
+    let mut lost_its_own = 0;
     let ground = Ground::new().await;
-    let winner = ground.process(listed("redis", "getset")).await;
-    let (mut redis, key) = (bare_redis().await, key(&ground, "getset"));
-    let expired = now_ms() - 1_000;
-    let () = redis.set(&key, expired).await.expect("SET");
-    let seen: u64 = redis.get(&key).await.expect("GET");
-    assert_eq!(seen, expired);
-    let guard = winner.acquire(&name(), waiting(LONG_LEASE)).await.expect("taken over");
-    let covered: u64 = redis.getset(&key, now_ms() + 60_000).await.expect("GETSET");
-    assert_ne!(covered, seen, "the loser has lost, and has covered the winner's time");
-    assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost, "the lock is recognised");
-    assert!(is_blocked(&winner).await, "everyone waits for the loser's time to pass");
+    for round in 0..all {
+        let ground = ground.elsewhere();
+        let winner = ground.process(listed("redis", "getset")).await;
+        let (mut redis, key) = (bare_redis().await, key(&ground, "getset"));
+        let expired = now_ms() - 1_000;
+        let () = redis.set(&key, expired).await.expect("SET");
+        let seen: u64 = redis.get(&key).await.expect("GET");
+        assert_eq!(seen, expired);
+        let guard = winner.acquire(&name(), waiting(LONG_LEASE)).await.expect("taken over");
+        let covered: u64 = redis.getset(&key, now_ms() + 60_000).await.expect("GETSET");
+        assert_ne!(covered, seen, "the loser has lost, and has covered the winner's time");
+        assert!(!guard.is_lost(), "the winner holds it, and nobody else");
+        lost_its_own += u32::from(guard.release().await == ReleaseOutcome::AlreadyLost);
+        if round == 0 {
+            assert!(is_blocked(&winner).await, "everyone waits for the loser's time to pass");
+        }
+    }
+    assert_eq!(lost_its_own, all, "the holder loses its own lock");
+}
+
+/// The textbook's release played by hand, beside the one that compares.
+#[tokio::test]
+async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
+    let all = rounds(10);
+    let (mut freed_by_delete, mut freed_by_compare) = (0, 0);
+    let ground = Ground::new().await;
+    let mut redis = bare_redis().await;
+    let compare = redis::Script::new(include_str!("../../src/lock/redis/value_release.lua"));
+    let key = format!("{}textbook", ground.prefix);
+    let mut set = async |owner: &str, lease_ms: u64| -> bool {
+        let mut set = redis::cmd("SET");
+        set.arg(&key).arg(owner).arg("NX").arg("PX").arg(lease_ms);
+        let set: Option<String> = set.query_async(&mut redis).await.expect("SET");
+        set.is_some()
+    };
+    let mut other = bare_redis().await;
+    for round in 0..all * 2 {
+        // The slow one works longer than its lease.
+        assert!(set("slow", 5).await);
+        let since = Instant::now();
+        while !set("next", 60_000).await {
+            assert!(since.elapsed() < PATIENCE, "the lease does not end");
+        }
+        let compares = round % 2 == 1;
+        if compares {
+            let () = compare.key(&key).arg("slow").invoke_async(&mut other).await.expect("run");
+        } else {
+            let () = other.del(&key).await.expect("DEL");
+        }
+        let third_is_in = set("third", 60_000).await;
+        *(if compares { &mut freed_by_compare } else { &mut freed_by_delete }) +=
+            u32::from(third_is_in);
+        let () = other.del(&key).await.expect("DEL");
+    }
+    assert_eq!(freed_by_delete, all, "DEL frees another's lock");
+    assert_eq!(freed_by_compare, 0, "a comparison does not");
+}
+
+/// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. Answers how
+/// often the late write came through.
+async fn late_writes(role: Role, all: u32) -> u32 {
+    let ground = Ground::new().await;
+    let row = Row::make(ground.pool()).await;
+    let next = ground.process(listed("redis", "token")).await;
+    let mut child = Child::start(&ground, role).await;
+    let mut late = 0;
+    for round in 0..all {
+        child.says("held").await;
+        child.stop().await;
+        // Heard when it goes on, and by then its lease is over.
+        child.go_on().await;
+        let guard = next.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted in time");
+        let fence = guard.fence().expect("a fence").get();
+        match role {
+            Role::WritesFenced => assert!(row.write_fenced("next", fence).await, "round {round}"),
+            _ => row.write_bare("next").await,
+        }
+        child.resume().await;
+        let word = if role == Role::WritesFenced { "refused" } else { "wrote" };
+        child.says(word).await;
+        late += u32::from(row.writer().await == "late");
+        assert!(!guard.is_lost(), "round {round}: the next holder still holds it");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        child.go_on().await;
+    }
+    late
+}
+
+#[tokio::test]
+async fn a_stopped_holder_writes_after_the_next_one_without_a_fence() {
+    let all = rounds(3);
+    assert_eq!(late_writes(Role::WritesBare, all).await, all, "late writes that came through");
+}
+
+#[tokio::test]
+async fn a_stopped_holder_is_refused_with_a_fence() {
+    let all = rounds(3);
+    assert_eq!(late_writes(Role::WritesFenced, all).await, 0, "late writes that came through");
 }
 
 /// A process whose clock runs ahead takes every hold for expired.

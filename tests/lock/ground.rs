@@ -1,10 +1,12 @@
 //! Where processes of every kind meet: the one place that knows how each kind on the list is made.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use seckill::lock::{
-    Capabilities, KINDS, LeasedMutex, LockName, local, mysql, redis as redis_locks,
+    Capabilities, CountdownLatch, KINDS, LeasedMutex, LockName, MultiMutex, Primitive, ReadWrite,
+    SharedCounter, local, mysql, redis as redis_locks,
 };
 use tokio_util::task::TaskTracker;
 
@@ -15,13 +17,25 @@ use crate::support::Shop;
 pub struct Ground {
     pub prefix: String,
     names: local::Names,
-    shop: Shop,
+    shop: Arc<Shop>,
 }
 
 impl Ground {
     pub async fn new() -> Self {
         let prefix = format!("{}:", crate::support::unique("kinds"));
-        Self { prefix, names: local::Names::default(), shop: Shop::new().await }
+        Self { prefix, names: local::Names::default(), shop: Arc::new(Shop::new().await) }
+    }
+
+    /// The same ground, for somebody who outlives this value or dies before it.
+    pub fn again(&self) -> Self {
+        let (prefix, names) = (self.prefix.clone(), self.names.clone());
+        Self { prefix, names, shop: Arc::clone(&self.shop) }
+    }
+
+    /// The same servers with names that nobody has used yet.
+    pub fn elsewhere(&self) -> Self {
+        let prefix = format!("{}:", crate::support::unique("kinds"));
+        Self { prefix, names: local::Names::default(), shop: Arc::clone(&self.shop) }
     }
 
     /// One more process with a lock of this kind.
@@ -38,6 +52,13 @@ impl Ground {
             ("redis", "token") => redis_locks::token::mutex(redis, prefix, tasks),
             ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, prefix, tasks),
             ("redis", "fair") => redis_locks::fair::mutex(redis, prefix, tasks),
+            ("redis", "spin") => redis_locks::spin::mutex(redis, prefix, tasks),
+            ("redis", "redlock") => {
+                let servers = crate::support::independent_redis().await;
+                let connections = servers.iter().map(|server| lazily(&server.url())).collect();
+                let made = redis_locks::redlock::mutex(connections, prefix, tasks);
+                Ok(made.expect("five servers and a prefix"))
+            }
             ("redis", "setnx") => redis_locks::setnx::mutex(redis, prefix, tasks),
             ("redis", "setnx-expire") => {
                 let repair = redis_locks::setnx_expire::Repair::ByWaiters;
@@ -46,9 +67,74 @@ impl Ground {
             ("redis", "getset") => {
                 redis_locks::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
             }
-            other => panic!("{other:?} is on the list, but this suite cannot make it"),
+            other => unknown(other),
         };
         made.expect("a prefix")
+    }
+
+    /// One more process with a read/write lock of this kind.
+    pub async fn read_write(&self, kind: &Capabilities) -> ReadWrite {
+        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
+        let redis = connect(&crate::support::redis_url().await).await;
+        match (kind.backend, kind.kind) {
+            ("redis", "read-write") => {
+                redis_locks::read_write::read_write(redis, prefix, tasks).expect("a prefix")
+            }
+            other => unknown(other),
+        }
+    }
+
+    /// One more process with a semaphore of this kind.
+    pub async fn semaphore(&self, kind: &Capabilities, permits_max: u32) -> LeasedMutex {
+        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
+        let redis = connect(&crate::support::redis_url().await).await;
+        let made = match (kind.backend, kind.kind) {
+            ("redis", "semaphore") => {
+                redis_locks::semaphore::mutex(redis, prefix, permits_max, tasks)
+            }
+            ("redis", "expiring-semaphore") => {
+                redis_locks::expiring_semaphore::mutex(redis, prefix, permits_max, tasks)
+            }
+            other => unknown(other),
+        };
+        made.expect("a prefix")
+    }
+
+    /// One more process with a multi-lock of this kind.
+    pub async fn multi(&self, kind: &Capabilities) -> MultiMutex {
+        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
+        match (kind.backend, kind.kind) {
+            ("redis", "multi") => {
+                let redis = connect(&crate::support::redis_url().await).await;
+                redis_locks::multi::mutex(redis, prefix, tasks).expect("a prefix")
+            }
+            ("local", "multi") => local::multi(&self.names, tasks),
+            other => unknown(other),
+        }
+    }
+
+    /// One more process with a countdown latch of this kind.
+    pub async fn latch(&self, kind: &Capabilities) -> Box<dyn CountdownLatch> {
+        let redis = connect(&crate::support::redis_url().await).await;
+        match (kind.backend, kind.kind) {
+            ("redis", "countdown-latch") => {
+                let latch = redis_locks::countdown_latch::RedisLatch::new(redis, &self.prefix);
+                Box::new(latch.expect("a prefix"))
+            }
+            other => unknown(other),
+        }
+    }
+
+    /// One more process with a shared counter of this kind.
+    pub async fn counter(&self, kind: &Capabilities) -> Box<dyn SharedCounter> {
+        let redis = connect(&crate::support::redis_url().await).await;
+        match (kind.backend, kind.kind) {
+            ("redis", "counter") => {
+                let counter = redis_locks::counter::RedisCounter::new(redis, &self.prefix);
+                Box::new(counter.expect("a prefix"))
+            }
+            other => unknown(other),
+        }
     }
 
     /// The database that the MySQL kinds work in.
@@ -56,19 +142,47 @@ impl Ground {
         &self.shop.pool
     }
 
-    /// The kinds that `applies` to, each with two processes.
+    /// Where a process of its own finds that database.
+    pub fn database_url(&self) -> &str {
+        self.shop.config.database_url.reveal()
+    }
+
+    /// The mutexes that `applies` to, each with two processes.
     pub async fn pairs(
         &self,
         applies: impl Fn(&Capabilities) -> bool,
     ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
         let mut pairs = Vec::new();
-        for kind in KINDS.iter().filter(|kind| applies(kind)) {
-            let label: &'static str = format!("{} on {}", kind.kind, kind.backend).leak();
-            pairs.push((label, self.process(kind).await, self.process(kind).await));
+        for kind in every(Primitive::Mutex).filter(|kind| applies(kind)) {
+            pairs.push((label(kind), self.process(kind).await, self.process(kind).await));
         }
         assert!(!pairs.is_empty(), "it applies to no kind at all");
         pairs
     }
+}
+
+fn unknown<T>(kind: (&str, &str)) -> T {
+    panic!("{kind:?} is on the list, but this suite cannot make it")
+}
+
+/// The kinds on the list that can be used as this.
+pub fn every(primitive: Primitive) -> impl Iterator<Item = &'static Capabilities> {
+    KINDS.iter().copied().filter(move |kind| kind.primitive == primitive)
+}
+
+/// How failures call a kind.
+pub fn label(kind: &Capabilities) -> &'static str {
+    format!("{} on {}", kind.kind, kind.backend).leak()
+}
+
+/// A connection that is made when it is used, since its server may be down.
+pub fn lazily(url: &str) -> ConnectionManager {
+    let client = redis::Client::open(url).expect("a Redis URL");
+    let config = ConnectionManagerConfig::new()
+        .set_number_of_retries(1)
+        .set_min_delay(Duration::from_millis(5))
+        .set_connection_timeout(Some(Duration::from_millis(500)));
+    ConnectionManager::new_lazy_with_config(client, config).expect("a connection")
 }
 
 pub fn now_ms() -> u64 {

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::dev::Servers;
+use futures::future::join_all;
+use seckill::dev::{RedisOptions, RedisServer, Servers};
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
@@ -33,6 +34,30 @@ pub async fn servers() -> &'static Servers {
             started.expect("no panic").expect("the private servers start")
         })
         .await
+}
+
+/// Five more Redis servers that know nothing of each other, started when the first test asks.
+pub async fn independent_redis() -> &'static [RedisServer] {
+    static FIVE: OnceCell<Vec<RedisServer>> = OnceCell::const_new();
+    FIVE.get_or_init(|| own_redis(5, &[])).await
+}
+
+/// Redis servers of a test's own, with further lines for their configuration.
+pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
+    let start = (0..count).map(|_| {
+        let mut options = RedisOptions::temporary();
+        options.extra_lines = extra_lines.iter().map(|line| (*line).to_owned()).collect();
+        RUNTIME.spawn(RedisServer::start(options))
+    });
+    let started = join_all(start).await.into_iter();
+    started.map(|server| server.expect("no panic").expect("the private Redis starts")).collect()
+}
+
+/// How often a test repeats what must come out the same every time: `SECKILL_TEST_ROUNDS`, else a
+/// few times.
+pub fn rounds(few: u32) -> u32 {
+    let asked = std::env::var("SECKILL_TEST_ROUNDS").ok();
+    asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
 }
 
 /// The TCP address of the run's Redis, which a proxy can stand in front of.

@@ -14,21 +14,29 @@
 //! fences of names that guard the same data stay comparable, and thousands of short-lived names
 //! leave one key behind instead of thousands.
 
+pub mod countdown_latch;
+pub mod counter;
+pub mod expiring_semaphore;
 pub mod fair;
 pub mod getset;
+pub mod multi;
+pub mod read_write;
+pub mod redlock;
 pub mod reentrant;
+pub mod semaphore;
 pub mod setnx;
 pub mod setnx_expire;
+pub mod spin;
 pub mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
-use ::redis::{FromRedisValue, Script};
+use ::redis::{ErrorKind, FromRedisValue, Script};
 
 use super::lease::Unanswered;
-use super::{InvalidName, LockName};
+use super::{CommandError, InvalidName, LockName};
 
 /// A connection that can be cloned and used by many tasks at once, such as
 /// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).
@@ -103,6 +111,28 @@ async fn run<C: Connection, T: FromRedisValue>(
     }
     // A clone is a handle to the same connection.
     invocation.invoke_async(&mut connection.clone()).await.map_err(unanswered)
+}
+
+/// The same for a primitive that holds nothing.
+async fn run_command<C: Connection, T: FromRedisValue>(
+    connection: &C,
+    script: &Script,
+    keys: &[&str],
+    arguments: &[&str],
+) -> Result<T, CommandError> {
+    let mut invocation = script.prepare_invoke();
+    invocation.key(keys).arg(arguments);
+    invocation.invoke_async(&mut connection.clone()).await.map_err(refused_or_unanswered)
+}
+
+/// What an error means to one whose command is a single step: either the server says that it did
+/// not do it, or nobody knows.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn refused_or_unanswered(error: ::redis::RedisError) -> CommandError {
+    match error.kind() {
+        ErrorKind::Server(_) | ErrorKind::Extension => CommandError::Refused(error.to_string()),
+        _ => CommandError::Unanswered(error.to_string()),
+    }
 }
 
 /// What an error of the client means.

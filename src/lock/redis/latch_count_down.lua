@@ -1,0 +1,16 @@
+-- Counts down by one; at zero the key is deleted, and it stays at zero.
+-- KEYS[1]  what is left, also the name of the channel
+-- ARGV[1]  how long it is kept without a change, in milliseconds
+-- Answers  what is left
+
+local left = redis.call('GET', KEYS[1])
+if not left then
+  return 0
+end
+if tonumber(left) <= 1 then
+  redis.call('DEL', KEYS[1])
+  redis.call('PUBLISH', KEYS[1], 'free')
+  return 0
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return redis.call('DECR', KEYS[1])

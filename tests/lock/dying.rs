@@ -1,0 +1,218 @@
+//! Processes that die or stop, with whatever they hold.
+//!
+//! [`dying`] is a process whose runtime ends in the middle of everything: nothing is released,
+//! renewed or given back any more. [`Child`] is a process of its own, this very program started
+//! again, which can be killed and stopped by signals.
+
+use std::process::Stdio;
+
+use redis::AsyncCommands;
+use seckill::lock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
+use sqlx::MySqlPool;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::ground::{Ground, name};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect};
+
+/// Runs `work` on a runtime of its own that ends when it is done, and returns what `work` answered.
+/// What it holds by then is left as a dead process leaves it.
+pub async fn dying<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let answer = runtime.block_on(work);
+        runtime.shutdown_background();
+        // Guards in it are dropped after their releaser has ended.
+        let _ = tell.send(answer);
+    });
+    told.await.expect("the process does not panic before it dies")
+}
+
+/// What a child is to do. It speaks lines: `held` with its fence, then waits for a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Holds `setnx`.
+    HoldsSetnx,
+    /// SETNX by hand; the expiry would be its next command.
+    BetweenSetnxAndExpire,
+    /// Holds `token`, sees that it does, and writes when it is told to, come what may.
+    WritesBare,
+    /// The same with its fence.
+    WritesFenced,
+}
+
+/// A child process.
+pub struct Child {
+    process: Process,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+/// The guarded store: one row, the value of the last write and its fence.
+pub struct Row(pub MySqlPool);
+
+impl Row {
+    pub async fn make(pool: &MySqlPool) -> Self {
+        let table = "CREATE TABLE guarded (writer TEXT NOT NULL, fence BIGINT UNSIGNED NOT NULL)";
+        sqlx::query(table).execute(pool).await.expect("CREATE");
+        sqlx::query("INSERT INTO guarded VALUES ('nobody', 0)")
+            .execute(pool)
+            .await
+            .expect("INSERT");
+        Self(pool.clone())
+    }
+
+    /// Writes unless a later holder has written; whether it did.
+    pub async fn write_fenced(&self, writer: &str, fence: u64) -> bool {
+        let written = sqlx::query("UPDATE guarded SET writer = ?, fence = ? WHERE fence <= ?")
+            .bind(writer)
+            .bind(fence)
+            .bind(fence)
+            .execute(&self.0)
+            .await;
+        written.expect("UPDATE").rows_affected() == 1
+    }
+
+    /// Writes in any case.
+    pub async fn write_bare(&self, writer: &str) {
+        let update = sqlx::query("UPDATE guarded SET writer = ?").bind(writer);
+        update.execute(&self.0).await.expect("UPDATE");
+    }
+
+    pub async fn writer(&self) -> String {
+        let query = sqlx::query_scalar("SELECT writer FROM guarded");
+        query.fetch_one(&self.0).await.expect("SELECT")
+    }
+}
+
+impl Child {
+    /// Starts a child that works where `ground` does.
+    pub async fn start(ground: &Ground, role: Role) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut process = Command::new(program)
+            .args(["--exact", "lock::dying::plays_a_process_when_asked", "--nocapture"])
+            .env("SECKILL_TEST_CHILD_ROLE", format!("{role:?}"))
+            .env("SECKILL_TEST_CHILD_PREFIX", &ground.prefix)
+            .env("SECKILL_TEST_CHILD_REDIS", crate::support::redis_url().await)
+            .env("SECKILL_TEST_CHILD_MYSQL", ground.database_url())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("started");
+        let orders = process.stdin.take().expect("a pipe");
+        let answers = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        Self { process, orders, answers }
+    }
+
+    /// Waits for a line that begins with `word`, and answers the rest of it.
+    pub async fn says(&mut self, word: &str) -> String {
+        let answer = timeout(PATIENCE * 2, async {
+            while let Some(line) = self.answers.next_line().await.expect("a line") {
+                // The test harness speaks as well, and on the same line.
+                if let Some((_, rest)) = line.split_once(&format!("child:{word}")) {
+                    return rest.trim().to_owned();
+                }
+            }
+            panic!("the child ended without saying {word}")
+        });
+        answer.await.unwrap_or_else(|_| panic!("the child does not say {word}"))
+    }
+
+    /// Lets it go on.
+    pub async fn go_on(&mut self) {
+        self.orders.write_all(b"go on\n").await.expect("told");
+    }
+
+    /// `kill -9`, and gone when this returns.
+    pub async fn kill(mut self) {
+        self.process.kill().await.expect("killed");
+    }
+
+    /// SIGSTOP: it does nothing until SIGCONT, and does not know that time passes.
+    pub async fn stop(&self) {
+        self.signal("STOP").await;
+    }
+
+    /// SIGCONT.
+    pub async fn resume(&self) {
+        self.signal("CONT").await;
+    }
+
+    async fn signal(&self, signal: &str) {
+        let pid = self.process.id().expect("it runs");
+        // The shell's own kill: a bare machine has no program of that name.
+        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
+        assert!(sent.await.expect("a shell runs").success());
+    }
+}
+
+/// No test but the child's side; without a role there is nothing to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plays_a_process_when_asked() {
+    let Ok(role) = std::env::var("SECKILL_TEST_CHILD_ROLE") else { return };
+    let given = |what: &str| std::env::var(format!("SECKILL_TEST_CHILD_{what}")).expect("given");
+    let (prefix, tasks) = (given("PREFIX"), TaskTracker::new());
+    let mut redis = connect(&given("REDIS")).await;
+    let options =
+        || AcquireOptions { lease: SHORT_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) };
+    match &*role {
+        "HoldsSetnx" => {
+            let mutex = redis_locks::setnx::mutex(redis, &prefix, &tasks).expect("a prefix");
+            let _guard = mutex.acquire(&name(), options()).await.expect("granted");
+            say("held");
+            told_to_go_on().await;
+        }
+        "BetweenSetnxAndExpire" => {
+            let key = format!("{prefix}setnx-expire:lock:{}", name());
+            let set: bool = redis.set_nx(&key, "the child").await.expect("SETNX");
+            assert!(set);
+            say("held");
+            told_to_go_on().await;
+            let _: bool = redis.pexpire(&key, 300).await.expect("PEXPIRE");
+        }
+        "WritesBare" | "WritesFenced" => {
+            let pool = MySqlPool::connect(&given("MYSQL")).await.expect("connected");
+            let row = Row(pool);
+            let mutex = redis_locks::token::mutex(redis, &prefix, &tasks).expect("a prefix");
+            loop {
+                let guard = mutex.acquire(&name(), options()).await.expect("granted");
+                // The connection is warm, so that the write is one command.
+                let _ = row.writer().await;
+                assert!(!guard.is_lost(), "it looks before it writes");
+                say("held");
+                // What stops it comes between its look and its write.
+                if !told_to_go_on().await {
+                    return;
+                }
+                if role == "WritesBare" {
+                    row.write_bare("late").await;
+                    say("wrote");
+                } else {
+                    let fence = guard.fence().expect("a fence").get();
+                    let wrote = row.write_fenced("late", fence).await;
+                    say(if wrote { "wrote" } else { "refused" });
+                }
+                drop(guard);
+                if !told_to_go_on().await {
+                    return;
+                }
+            }
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+fn say(word: &str) {
+    println!("child:{word}");
+}
+
+/// `false` when the parent is gone.
+async fn told_to_go_on() -> bool {
+    let listen = || std::io::stdin().read_line(&mut String::new()).expect("a line") > 0;
+    tokio::task::spawn_blocking(listen).await.expect("no panic")
+}

@@ -1,0 +1,101 @@
+//! M11: a Redis master is killed before the replica that takes over has heard of the lock.
+
+use redis::aio::ConnectionManager;
+use redis::{AsyncCommands, IntoConnectionInfo};
+use seckill::dev::RedisServer;
+use seckill::lock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
+use tokio_util::task::TaskTracker;
+
+use super::dying::Row;
+use super::ground::{Ground, lazily, name};
+use super::proxy::{Link, Proxy};
+use super::{LONG_LEASE, fence_of, waiting};
+use crate::support::{eventually, own_redis, rounds};
+
+async fn follow(replica: &RedisServer, master: &RedisServer, port: u16) {
+    let info = master.tcp_url().into_connection_info().expect("a URL");
+    let password = info.redis_settings().password().expect("a password").to_owned();
+    let mut redis = lazily(&replica.url());
+    for command in [
+        redis::cmd("CONFIG").arg("SET").arg("masterauth").arg(password),
+        redis::cmd("REPLICAOF").arg("127.0.0.1").arg(port),
+    ] {
+        let () = command.query_async(&mut redis).await.expect("it follows");
+    }
+    eventually("the replica to have caught up", || async {
+        let info: String =
+            redis::cmd("INFO").arg("replication").query_async(&mut redis.clone()).await.ok()?;
+        info.contains("master_link_status:up").then_some(())
+    })
+    .await;
+}
+
+/// How many replicas have the last write.
+async fn have_it(master: &mut ConnectionManager, wanted: u32) -> u32 {
+    redis::cmd("WAIT").arg(wanted).arg(1_000).query_async(master).await.expect("WAIT")
+}
+
+fn process(server: &RedisServer) -> LeasedMutex {
+    redis_locks::token::mutex(lazily(&server.url()), "own:", &TaskTracker::new()).expect("a prefix")
+}
+
+/// One failover. The replica that takes over is cut off when the lock is acquired; `acknowledging`
+/// others have it. Answers both holders.
+async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
+    let replicas = usize::try_from(acknowledging).expect("a few") + 1;
+    let servers =
+        own_redis(1 + replicas, &["repl-diskless-sync yes", "repl-diskless-sync-delay 0"]).await;
+    let (master, replicas) = servers.split_first().expect("a master");
+    let (heir, others) = replicas.split_first().expect("a replica");
+    let link = Proxy::start(&master.tcp_url()).await;
+    let link_port = link.url().into_connection_info().expect("a URL");
+    let redis::ConnectionAddr::Tcp(_, link_port) = *link_port.addr() else { panic!("not TCP") };
+    follow(heir, master, link_port).await;
+    for other in others {
+        follow(other, master, master.port()).await;
+    }
+    let mut writer = lazily(&master.url());
+    let () = writer.set("before", "the cut").await.expect("SET");
+    let all = acknowledging + 1;
+    assert_eq!(have_it(&mut writer, all).await, all, "all of them follow");
+
+    link.set(Link::Refuses);
+    let first = process(master).acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    if acknowledging > 0 {
+        let () = writer.set("after", "the lock").await.expect("SET");
+        assert_eq!(have_it(&mut writer, acknowledging).await, acknowledging, "WAIT is content");
+    }
+    master.kill_hard().await;
+    let mut promoted = lazily(&heir.url());
+    let before: Option<String> = promoted.get("before").await.expect("GET");
+    assert_eq!(before.as_deref(), Some("the cut"), "it is a replica of that master");
+    let () = redis::cmd("REPLICAOF")
+        .arg("NO")
+        .arg("ONE")
+        .query_async(&mut promoted)
+        .await
+        .expect("promoted");
+    let second = process(heir).acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    (first, second, servers)
+}
+
+/// Two holders each time, also when another replica had acknowledged the lock, and the store that
+/// checks fences keeps the later one's value each time.
+#[tokio::test]
+async fn m11_a_failover_makes_two_holders_and_the_fence_keeps_the_store_right() {
+    let ground = Ground::new().await;
+    let row = Row::make(ground.pool()).await;
+    let mut two_holders = 0;
+    let all = rounds(1) * 2;
+    for round in 0..all {
+        let (first, second, _servers) = fail_over(round % 2).await;
+        if !first.is_lost() && !second.is_lost() {
+            two_holders += 1;
+        }
+        assert!(fence_of(&second) > fence_of(&first), "{second:?} after {first:?}");
+        assert!(row.write_fenced("second", fence_of(&second).get()).await);
+        assert!(!row.write_fenced("first", fence_of(&first).get()).await, "round {round}");
+        assert_eq!(row.writer().await, "second", "round {round}");
+    }
+    assert_eq!(two_holders, all, "failovers with two holders");
+}
