@@ -5,13 +5,14 @@
 //! again, which can be killed and stopped by signals.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use redis::AsyncCommands;
 use seckill::lock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
 use sqlx::MySqlPool;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::ground::{Ground, name};
@@ -136,6 +137,13 @@ impl Child {
     /// SIGSTOP: it does nothing until SIGCONT, and does not know that time passes.
     pub async fn stop(&self) {
         self.signal("STOP").await;
+        let stat = format!("/proc/{}/task", self.process.id().expect("it runs"));
+        // The signal was sent; each of its threads stops a moment later.
+        let since = Instant::now();
+        while !all_stopped(&stat) {
+            assert!(since.elapsed() < PATIENCE, "it does not stop");
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// SIGCONT.
@@ -149,6 +157,16 @@ impl Child {
         let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
         assert!(sent.await.expect("a shell runs").success());
     }
+}
+
+/// Whether all threads under `/proc/PID/task` are stopped.
+fn all_stopped(tasks: &str) -> bool {
+    let mut threads = std::fs::read_dir(tasks).expect("/proc");
+    threads.all(|thread| {
+        let stat = std::fs::read_to_string(thread.expect("a thread").path().join("stat"));
+        // The state follows the name, which stands in parentheses.
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+    })
 }
 
 /// No test but the child's side; without a role there is nothing to do.
