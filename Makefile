@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql loadtest lint fmt
+.PHONY: help run test test-mysql faults loadtest lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,10 @@ test: ## format, lints and every test on real servers
 
 test-mysql: ## every test on a real MySQL server instead of MariaDB
 	@mysqld=$$(scripts/mysql-sid) && SECKILL_MYSQLD=$$mysqld exec scripts/test
+
+faults: ## the faults of the locks a hundred times over; some ten minutes
+	@scripts/install-packages build run
+	@SECKILL_TEST_ROUNDS=100 cargo test --package seckill --test integration -- lock::faults lock::failover
 
 loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
 	@exec scripts/loadtest $(ARGS)

@@ -27,7 +27,7 @@ use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
 use crate::session::{Revocations, Tokens};
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
-use crate::store::redis::{Buckets, Counters, RedisClient};
+use crate::store::redis::{Buckets, Counters, RedisClient, connect_when_used};
 use crate::strategy::{Gear, Locks, Strategies};
 
 /// Connections of the lock table to the database.
@@ -145,6 +145,18 @@ impl App {
         let listener =
             listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let mut lock_stats = vec![
+            lock_redis,
+            locks.reentrant,
+            locks.fair,
+            locks.setnx_expire,
+            locks.setnx,
+            locks.getset,
+            locks.table,
+            locks.named,
+            locks.local,
+        ];
+        lock_stats.extend(locks.redlock);
         let web = Web::new(http::Parts {
             purchases,
             orders,
@@ -158,17 +170,7 @@ impl App {
             revocations,
             door: Door::new(config.session.hashing_max),
             board,
-            lock_stats: vec![
-                lock_redis,
-                locks.reentrant,
-                locks.fair,
-                locks.setnx_expire,
-                locks.setnx,
-                locks.getset,
-                locks.table,
-                locks.named,
-                locks.local,
-            ],
+            lock_stats,
             metrics: metrics.clone(),
             clock: clock.clone(),
             lifecycle: lifecycle.clone(),
@@ -267,8 +269,26 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
         getset: Arc::new(getset::mutex(shared(), prefix, now_ms, &tasks).map_err(unusable)?),
         table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
         named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
+        redlock: redlock(config)?,
         local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
     })
+}
+
+/// The lock on a majority of servers, if they are configured.
+fn redlock(config: &Config) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
+    let urls = config.lock.redlock_urls.reveal();
+    let urls: Vec<&str> = urls.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
+    if urls.is_empty() {
+        return Ok(None);
+    }
+    let unusable = |why: &dyn std::fmt::Display| format!("lock.redlock_urls cannot be used: {why}");
+    let connections: Result<Vec<_>, _> =
+        urls.iter().map(|url| connect_when_used(url, config)).collect();
+    let connections = connections.map_err(|error| unusable(&error))?;
+    let prefix = &config.redis.prefix;
+    let mutex = lock::redis::redlock::mutex(connections, prefix, &TaskTracker::new())
+        .map_err(|error| unusable(&error))?;
+    Ok(Some(Arc::new(mutex)))
 }
 
 /// Listens with a queue that holds a crowd which connects in the same second: with the usual 128

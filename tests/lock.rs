@@ -1,5 +1,6 @@
-//! The lock library against real servers: `kinds` walks the list of all kinds, `faults` shows what
-//! the known-bad ones do, and the others look closely at the main one, `token` on `redis`.
+//! The lock library against real servers: `kinds` and `primitives` walk the list of all kinds,
+//! `faults`, `failover` and `redlock` show what goes wrong and what does not, and the others look
+//! closely at the main one, `token` on `redis`.
 //!
 //! A "process" here is a lock of its own with a connection of its own: processes share nothing but
 //! the server. Faults come from a proxy between such a process and the server.

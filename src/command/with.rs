@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use futures::future;
-use seckill::config::Config;
-use seckill::dev::{StartError, ZookeeperOptions, ZookeeperServer};
+use seckill::config::{Config, Secret};
+use seckill::dev::{
+    AppendFsync, RedisOptions, RedisServer, StartError, ZookeeperOptions, ZookeeperServer,
+};
 
 use super::dev::say;
 
@@ -13,6 +15,8 @@ use super::dev::say;
 pub enum With {
     /// One ZooKeeper server.
     Zookeeper,
+    /// The five Redis servers of Redlock.
+    Redlock,
 }
 
 /// Reads `SECKILL_WITH`: words with commas between them.
@@ -24,9 +28,8 @@ pub fn wanted(text: &str) -> Result<Vec<With>, String> {
     words
         .map(|word| match word {
             "zookeeper" => Ok(With::Zookeeper),
-            "etcd" | "redlock" => {
-                Err(format!("SECKILL_WITH has {word:?}, which cannot be started yet"))
-            }
+            "redlock" => Ok(With::Redlock),
+            "etcd" => Err(format!("SECKILL_WITH has {word:?}, which cannot be started yet")),
             other => Err(format!(
                 "SECKILL_WITH has {other:?}, but it may only name zookeeper, etcd and redlock"
             )),
@@ -36,13 +39,17 @@ pub fn wanted(text: &str) -> Result<Vec<With>, String> {
 
 /// The settings that say where those servers are, for a second terminal: variable and value.
 pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
-    vec![("SECKILL_LOCK_ZOOKEEPER_HOSTS", &*config.lock.zookeeper_hosts)]
+    vec![
+        ("SECKILL_LOCK_ZOOKEEPER_HOSTS", &*config.lock.zookeeper_hosts),
+        ("SECKILL_LOCK_REDLOCK_URLS", config.lock.redlock_urls.reveal()),
+    ]
 }
 
 /// The further servers that were started.
 #[derive(Default)]
 pub struct Extra {
     zookeeper: Option<ZookeeperServer>,
+    redlock: Vec<RedisServer>,
 }
 
 impl Extra {
@@ -66,6 +73,15 @@ impl Extra {
                     config.lock.zookeeper_hosts = server.hosts();
                     extra.zookeeper = Some(server);
                 }
+                With::Redlock if !config.lock.redlock_urls.is_empty() => {
+                    say("using SECKILL_LOCK_REDLOCK_URLS; no Redis is started for Redlock");
+                }
+                With::Redlock => {
+                    extra.redlock = start_redlock(dir).await.map_err(|error| error.to_string())?;
+                    say("five independent Redis servers for Redlock");
+                    let urls: Vec<String> = extra.redlock.iter().map(RedisServer::url).collect();
+                    config.lock.redlock_urls = Secret::new(urls.join(","));
+                }
             }
         }
         Ok(extra)
@@ -73,23 +89,41 @@ impl Extra {
 
     /// Whether any was started.
     pub fn is_some(&self) -> bool {
-        self.zookeeper.is_some()
+        self.zookeeper.is_some() || !self.redlock.is_empty()
     }
 
     /// Stops them all and returns when they have ended.
     pub async fn stop(&self) {
-        if let Some(server) = &self.zookeeper {
-            server.stop().await;
-        }
+        let zookeeper = async {
+            if let Some(server) = &self.zookeeper {
+                server.stop().await;
+            }
+        };
+        tokio::join!(zookeeper, future::join_all(self.redlock.iter().map(RedisServer::stop)));
     }
 
-    /// Waits until one of them has ended; pending while all run.
+    /// Waits until one of them has ended; pending while all run. Those of Redlock may end, for that
+    /// is what it is for.
     pub async fn ended(&self) -> StartError {
         match &self.zookeeper {
             Some(server) => server.ended().await,
             None => future::pending().await,
         }
     }
+}
+
+/// How many servers Redlock has: two of them may be missing.
+const REDLOCK_SERVERS: usize = 5;
+
+/// A server that forgets what it granted would help a second holder to a majority, so each writes
+/// it down before it answers.
+async fn start_redlock(dir: &Path) -> Result<Vec<RedisServer>, StartError> {
+    let servers = (1..=REDLOCK_SERVERS).map(|number| {
+        let mut options = RedisOptions::new(dir.join(format!("redlock-{number}")));
+        options.append_fsync = AppendFsync::Always;
+        RedisServer::start(options)
+    });
+    future::try_join_all(servers).await
 }
 
 #[cfg(test)]
@@ -100,6 +134,7 @@ mod tests {
     fn words_are_read_and_others_are_named() {
         assert_eq!(wanted(""), Ok(Vec::new()));
         assert_eq!(wanted(" zookeeper, "), Ok(vec![With::Zookeeper]));
+        assert_eq!(wanted("redlock,zookeeper"), Ok(vec![With::Redlock, With::Zookeeper]));
         let refused = wanted("zookeeper,consul").expect_err("no such word");
         assert!(refused.contains("consul") && refused.contains("zookeeper"), "{refused}");
     }

@@ -17,6 +17,7 @@ mod lock_redis_reentrant;
 mod lock_redis_setnx;
 mod lock_redis_setnx_expire;
 mod lock_redis_token;
+mod lock_redlock;
 mod memory_mutex;
 mod memory_naive;
 mod mysql_atomic;
@@ -59,6 +60,7 @@ pub static LIST: &[Entry] = &[
     lock_redis_token::ENTRY,
     lock_redis_reentrant::ENTRY,
     lock_redis_fair::ENTRY,
+    lock_redlock::ENTRY,
     lock_mysql_table::ENTRY,
     lock_mysql_named::ENTRY,
     mysql_atomic::ENTRY,

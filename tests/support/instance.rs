@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use seckill::app::App;
 use seckill::config::{Config, Secret};
+use seckill::dev::RedisServer;
 use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
 use seckill::session::{Role, Tokens};
@@ -14,7 +15,7 @@ use sqlx::MySqlPool;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::{Client, servers, unique};
+use super::{Client, independent_redis, servers, unique};
 
 /// One database, one key prefix, one secret.
 pub struct Shop {
@@ -50,6 +51,8 @@ impl Shop {
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
         config.database_url = Secret::new(servers.mysql.url_of(&name));
         config.redis_url = Secret::new(servers.redis.url());
+        let redlock: Vec<String> = independent_redis().await.iter().map(RedisServer::url).collect();
+        config.lock.redlock_urls = Secret::new(redlock.join(","));
         config.redis.prefix = format!("{name}:");
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;

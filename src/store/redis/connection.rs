@@ -50,16 +50,9 @@ impl RedisClient {
             return Err("REDIS_URL is not set: redis://host:port".to_owned());
         }
         let unreadable = |error| format!("REDIS_URL cannot be read: {error}");
-        let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-        let info = url.into_connection_info().map_err(unreadable)?.set_tcp_settings(settings);
-        let client = Client::open(info).map_err(unreadable)?;
+        let client = client(url).map_err(unreadable)?;
         let command_timeout = Duration::from_millis(config.redis.command_timeout_ms);
-        let manager_config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(command_timeout))
-            .set_number_of_retries(1);
-        let manager = ConnectionManager::new_lazy_with_config(client.clone(), manager_config)
-            .map_err(unreadable)?;
+        let manager = manager(client.clone(), command_timeout).map_err(unreadable)?;
         let own = Arc::new(OwnConnections {
             permits: Arc::new(Semaphore::new(OWN_CONNECTIONS_MAX)),
             idle: Mutex::default(),
@@ -115,6 +108,28 @@ impl RedisClient {
     pub async fn ping(&self) -> RedisResult<()> {
         redis::cmd("PING").exec_async(&mut self.shared()).await
     }
+}
+
+/// A connection of its own to another server, as [`RedisClient::shared`] is: made when first used,
+/// and again after a loss.
+///
+/// # Errors
+/// When the URL cannot be read.
+pub fn connect_when_used(url: &str, config: &Config) -> RedisResult<ConnectionManager> {
+    manager(client(url)?, Duration::from_millis(config.redis.command_timeout_ms))
+}
+
+fn client(url: &str) -> RedisResult<Client> {
+    let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    Client::open(url.into_connection_info()?.set_tcp_settings(settings))
+}
+
+fn manager(client: Client, command_timeout: Duration) -> RedisResult<ConnectionManager> {
+    let config = ConnectionManagerConfig::new()
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(Some(command_timeout))
+        .set_number_of_retries(1);
+    ConnectionManager::new_lazy_with_config(client, config)
 }
 
 impl OwnConnections {

@@ -17,6 +17,6 @@ pub mod counters;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
-pub use connection::RedisClient;
+pub use connection::{RedisClient, connect_when_used};
 pub use counters::{Counter, CounterError, Counters};
 pub use takes::Take;

@@ -15,5 +15,7 @@ pub struct Locks {
     pub getset: Arc<dyn lock::Mutex>,
     pub table: Arc<dyn lock::Mutex>,
     pub named: Arc<dyn lock::Mutex>,
+    /// `None` where its servers are not configured.
+    pub redlock: Option<Arc<dyn lock::Mutex>>,
     pub local: Arc<dyn lock::Mutex>,
 }

@@ -1,0 +1,37 @@
+//! `lock-redlock`: one lock per item on a majority of independent Redis servers; read, check, write.
+//!
+//! # How it works
+//! The item's lock has to be granted by more than half of several Redis servers that know nothing of
+//! each other, so it outlives the death of the others. Read, check and write happen under it.
+//!
+//! # What can go wrong
+//! A server that restarts without its data helps a second holder to a majority; a holder that is
+//! paused beyond its lease writes late. Redlock has no fence, so no store can tell the late write
+//! from a good one by a number: the arbiter keeps it out, and with the arbiter off it is let in.
+//!
+//! # When to use it
+//! To compare it. Where locks must outlive a server, etcd and ZooKeeper do it with a fence.
+
+use super::shared::lock_body::LockBody;
+use super::{Breaks, Card, Entry};
+use crate::domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-redlock",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item on a majority of independent Redis servers; read, check, write.",
+        breaks_when: "A holder is paused beyond its lease, or a server restarts without its data; there is no fence, the arbiter saves it.",
+        needs: &["redlock"],
+        durable_before_reply: true,
+        source: "S1, S2",
+        takes_options: true,
+    },
+    build: |gear| {
+        let redlock = gear.locks.redlock.as_ref()?;
+        Some(LockBody::per_item(gear, redlock, None, Dependency::Redis))
+    },
+};
