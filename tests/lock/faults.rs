@@ -36,10 +36,11 @@ fn key(ground: &Ground, kind: &str) -> String {
     format!("{}{kind}:lock:{}", ground.prefix, name())
 }
 
-/// Tries for three leases.
+/// Tries for three short leases. With a long one of its own, so that commands may take
+/// their time.
 async fn is_blocked(process: &LeasedMutex) -> bool {
     let wait = Wait::Until(Instant::now() + SHORT_LEASE * 3);
-    let answer = process.acquire(&name(), AcquireOptions { lease: SHORT_LEASE, wait }).await;
+    let answer = process.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
     matches!(answer, Err(AcquireError::TimedOut))
 }
 
