@@ -78,7 +78,7 @@ impl Ground {
         let redis = connect(&crate::support::redis_url().await).await;
         match (kind.backend, kind.kind) {
             ("redis", "read-write") => {
-                redis_locks::read_write::read_write(redis, prefix, tasks).expect("a prefix")
+                redis_locks::read_write::read_write(&redis, prefix, tasks).expect("a prefix")
             }
             other => unknown(other),
         }

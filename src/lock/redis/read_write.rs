@@ -56,7 +56,7 @@ pub const ALIVE: Duration = Duration::from_millis(1_500);
 /// # Errors
 /// When the prefix is not one.
 pub fn read_write<C: Connection>(
-    connection: C,
+    connection: &C,
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
