@@ -158,7 +158,7 @@ impl App {
             revocations,
             door: Door::new(config.session.hashing_max),
             board,
-            lock_stats: vec![
+            lock_stats: [
                 lock_redis,
                 locks.reentrant,
                 locks.fair,
@@ -168,7 +168,10 @@ impl App {
                 locks.table,
                 locks.named,
                 locks.local,
-            ],
+            ]
+            .into_iter()
+            .chain(locks.etcd)
+            .collect(),
             metrics: metrics.clone(),
             clock: clock.clone(),
             lifecycle: lifecycle.clone(),
@@ -267,8 +270,26 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
         getset: Arc::new(getset::mutex(shared(), prefix, now_ms, &tasks).map_err(unusable)?),
         table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
         named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
+        etcd: lock_etcd(config, &tasks)?,
         local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
     })
+}
+
+/// The lock on etcd, if there is one. Connects when first used.
+fn lock_etcd(
+    config: &Config,
+    tasks: &TaskTracker,
+) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
+    use lock::etcd::{Client, mutex};
+    let (endpoints, prefix) = (&config.lock.etcd_endpoints, &*config.redis.prefix);
+    if endpoints.is_empty() {
+        return Ok(None);
+    }
+    let client = Client::new(endpoints)
+        .map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))?;
+    let mutex = mutex::mutex(client, prefix, tasks)
+        .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
+    Ok(Some(Arc::new(mutex)))
 }
 
 /// Listens with a queue that holds a crowd which connects in the same second: with the usual 128

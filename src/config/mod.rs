@@ -115,6 +115,7 @@ sections! {
     Lock {
         lease_ms: u64,
         zookeeper_hosts: String,
+        etcd_endpoints: String,
     }
     Job {
         expire_period_ms: u64,

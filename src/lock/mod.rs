@@ -21,6 +21,7 @@
 //!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
 //!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
 //!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
+//!     etcd/mutex.rs, etcd/read_write.rs, etcd/semaphore.rs   a queue by create revision
 //!     local.rs                               this process only: the reference for the tests
 //!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
 //! ```
@@ -39,6 +40,7 @@ mod acquire;
 #[allow(dead_code, reason = "its first user is the next kind")]
 mod command;
 mod counter;
+pub mod etcd;
 mod guard;
 mod latch;
 mod lease;
@@ -79,6 +81,9 @@ pub static KINDS: &[&Capabilities] = &[
     &redis::fair::CAPABILITIES,
     &mysql::table::CAPABILITIES,
     &mysql::named::CAPABILITIES,
+    &etcd::mutex::CAPABILITIES,
+    &etcd::read_write::CAPABILITIES,
+    &etcd::semaphore::CAPABILITIES,
     &local::CAPABILITIES,
     &redis::setnx_expire::CAPABILITIES,
     &redis::setnx::CAPABILITIES,

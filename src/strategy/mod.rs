@@ -7,6 +7,7 @@
 //! To add one, write its file and add two lines below: the module and its place on the list. The
 //! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
 
+mod lock_etcd;
 mod lock_local;
 mod lock_mysql_named;
 mod lock_mysql_table;
@@ -61,6 +62,7 @@ pub static LIST: &[Entry] = &[
     lock_redis_fair::ENTRY,
     lock_mysql_table::ENTRY,
     lock_mysql_named::ENTRY,
+    lock_etcd::ENTRY,
     mysql_atomic::ENTRY,
     mysql_batch::ENTRY,
     mysql_for_update::ENTRY,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use seckill::lock::{
-    Capabilities, KINDS, LeasedMutex, LockName, local, mysql, redis as redis_locks,
+    Capabilities, KINDS, LeasedMutex, LockName, etcd, local, mysql, redis as redis_locks,
 };
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +28,7 @@ impl Ground {
     pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let redis = connect(&crate::support::redis_url().await).await;
+        let etcd = etcd::Client::new(&crate::support::etcd_url().await).expect("an address");
         let made = match (kind.backend, kind.kind) {
             ("local", "token") => Ok(local::mutex(&self.names, tasks)),
             ("mysql", "table") => Ok(mysql::table::mutex(self.shop.pool.clone(), tasks)),
@@ -35,6 +36,12 @@ impl Ground {
                 let options = self.shop.pool.connect_options();
                 Ok(mysql::named::mutex((*options).clone(), prefix, tasks))
             }
+            ("etcd", "mutex") => etcd::mutex::mutex(etcd, prefix, tasks),
+            // Used as if it were a mutex: nobody else may hold what a writer holds.
+            ("etcd", "read-write") => {
+                etcd::read_write::lock(&etcd, prefix, tasks).map(|lock| lock.write)
+            }
+            ("etcd", "semaphore") => etcd::semaphore::semaphore(etcd, prefix, 1, tasks),
             ("redis", "token") => redis_locks::token::mutex(redis, prefix, tasks),
             ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, prefix, tasks),
             ("redis", "fair") => redis_locks::fair::mutex(redis, prefix, tasks),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::poll;
 use seckill::lock::{
     AcquireError, AcquireOptions, Capabilities, Fence, Fencing, KINDS, LeasedMutex, LockName,
-    Manner, Mutex, RaiseFenceError, ReleaseOutcome, Wait,
+    Manner, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -94,13 +94,21 @@ async fn m3_fences_rise_strictly() {
         assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
         assert_eq!(raise(5).await, Ok(()), "{label}");
         let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        assert_eq!(fence_of(&guard), Fence((1 << 52) + 1), "{label}");
+        // A backend may leave some out, as etcd does, whose revisions count what others do, too.
+        let raised = (1 << 52) + 1..(1 << 52) + 100_000;
+        assert!(raised.contains(&fence_of(&guard).get()), "{label}: {}", fence_of(&guard));
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
         // The end of what can be minted is an error and not a repeated fence.
         assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()), "{label}");
-        let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        match second.acquire(&name(), waiting(LONG_LEASE)).await {
+            Ok(guard) => {
+                assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
+                assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+            }
+            // It was left out, too.
+            Err(AcquireError::Unavailable(_)) => {}
+            Err(error) => panic!("{label}: {error}"),
+        }
         let refused = second.acquire(&name(), at_once(LONG_LEASE)).await;
         assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{label}: {refused:?}");
         assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
@@ -211,7 +219,11 @@ async fn c1_a_dropped_acquire_or_guard_leaks_nothing() {
 async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
     const WAITERS: u64 = 20;
     let ground = Ground::new().await;
-    for (label, process, _) in ground.pairs(|kind| kind.fair_in_process).await {
+    // Where several can hold, nobody of a process waits behind one that holds.
+    let in_line = |kind: &Capabilities| {
+        kind.fair_in_process && kind.primitive != Primitive::Semaphore
+    };
+    for (label, process, _) in ground.pairs(in_line).await {
         let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let served = Arc::new(StdMutex::new(Vec::new()));
         let mut waiters = tokio::task::JoinSet::new();
@@ -243,13 +255,14 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
         let mut waiters = tokio::task::JoinSet::new();
         for number in 0..PROCESSES {
             let (process, served) = (ground.process(kind).await, served.clone());
+            let waiter = process.clone();
             waiters.spawn(async move {
-                let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+                let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
                 served.lock().expect("served").push(number);
                 guard.release().await
             });
-            // Longer than a first command takes.
-            sleep(Duration::from_millis(80)).await;
+            // It has been refused once, so it has its place.
+            until("it waits", || process.stats().snapshot().contended == 1).await;
         }
         assert_eq!(holder.release().await, ReleaseOutcome::Released);
         waiters.join_all().await;

@@ -14,7 +14,7 @@ use sqlx::MySqlPool;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::{Client, servers, unique};
+use super::{Client, etcd_url, servers, unique};
 
 /// One database, one key prefix, one secret.
 pub struct Shop {
@@ -44,13 +44,14 @@ impl Shop {
 
     /// The same with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let servers = servers().await;
+        let (servers, etcd_url) = tokio::join!(servers(), etcd_url());
         let name = unique("seckill");
         let mut config = Config::defaults();
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
         config.database_url = Secret::new(servers.mysql.url_of(&name));
         config.redis_url = Secret::new(servers.redis.url());
         config.redis.prefix = format!("{name}:");
+        config.lock.etcd_endpoints = etcd_url;
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
         change(&mut config);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::dev::Servers;
+use seckill::dev::{EtcdOptions, EtcdServer, Servers};
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
@@ -33,6 +33,17 @@ pub async fn servers() -> &'static Servers {
             started.expect("no panic").expect("the private servers start")
         })
         .await
+}
+
+static ETCD: OnceCell<EtcdServer> = OnceCell::const_new();
+
+/// The address of the run's etcd, started when the first test asks.
+pub async fn etcd_url() -> String {
+    let server = ETCD.get_or_init(|| async {
+        let started = RUNTIME.spawn(EtcdServer::start(EtcdOptions::temporary())).await;
+        started.expect("no panic").expect("the private etcd starts")
+    });
+    server.await.url()
 }
 
 /// The TCP address of the run's Redis, which a proxy can stand in front of.

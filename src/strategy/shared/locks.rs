@@ -16,4 +16,6 @@ pub struct Locks {
     pub table: Arc<dyn lock::Mutex>,
     pub named: Arc<dyn lock::Mutex>,
     pub local: Arc<dyn lock::Mutex>,
+    /// `None` when no etcd is configured.
+    pub etcd: Option<Arc<dyn lock::Mutex>>,
 }
