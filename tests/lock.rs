@@ -5,6 +5,7 @@
 //! the server. Faults come from a proxy between such a process and the server.
 
 mod cancelling;
+mod etcd;
 mod faults;
 mod ground;
 mod kinds;
