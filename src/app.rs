@@ -276,10 +276,7 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
 }
 
 /// The lock on etcd, if there is one. Connects when first used.
-fn lock_etcd(
-    config: &Config,
-    tasks: &TaskTracker,
-) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
+fn lock_etcd(config: &Config, tasks: &TaskTracker) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
     use lock::etcd::{Client, mutex};
     let (endpoints, prefix) = (&config.lock.etcd_endpoints, &*config.redis.prefix);
     if endpoints.is_empty() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use futures::future;
 use seckill::config::Config;
-use seckill::dev::{StartError, ZookeeperOptions, ZookeeperServer};
+use seckill::dev::{EtcdOptions, EtcdServer, StartError, ZookeeperOptions, ZookeeperServer};
 
 use super::dev::say;
 
@@ -13,6 +13,8 @@ use super::dev::say;
 pub enum With {
     /// One ZooKeeper server.
     Zookeeper,
+    /// One etcd server.
+    Etcd,
 }
 
 /// Reads `SECKILL_WITH`: words with commas between them.
@@ -24,9 +26,8 @@ pub fn wanted(text: &str) -> Result<Vec<With>, String> {
     words
         .map(|word| match word {
             "zookeeper" => Ok(With::Zookeeper),
-            "etcd" | "redlock" => {
-                Err(format!("SECKILL_WITH has {word:?}, which cannot be started yet"))
-            }
+            "etcd" => Ok(With::Etcd),
+            "redlock" => Err(format!("SECKILL_WITH has {word:?}, which cannot be started yet")),
             other => Err(format!(
                 "SECKILL_WITH has {other:?}, but it may only name zookeeper, etcd and redlock"
             )),
@@ -36,13 +37,17 @@ pub fn wanted(text: &str) -> Result<Vec<With>, String> {
 
 /// The settings that say where those servers are, for a second terminal: variable and value.
 pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
-    vec![("SECKILL_LOCK_ZOOKEEPER_HOSTS", &*config.lock.zookeeper_hosts)]
+    vec![
+        ("SECKILL_LOCK_ZOOKEEPER_HOSTS", &*config.lock.zookeeper_hosts),
+        ("SECKILL_LOCK_ETCD_ENDPOINTS", &*config.lock.etcd_endpoints),
+    ]
 }
 
 /// The further servers that were started.
 #[derive(Default)]
 pub struct Extra {
     zookeeper: Option<ZookeeperServer>,
+    etcd: Option<EtcdServer>,
 }
 
 impl Extra {
@@ -66,6 +71,16 @@ impl Extra {
                     config.lock.zookeeper_hosts = server.hosts();
                     extra.zookeeper = Some(server);
                 }
+                With::Etcd if !config.lock.etcd_endpoints.is_empty() => {
+                    say("using SECKILL_LOCK_ETCD_ENDPOINTS; no etcd is started");
+                }
+                With::Etcd => {
+                    let server = EtcdServer::start(EtcdOptions::new(dir.join("etcd"))).await;
+                    let server = server.map_err(|error| error.to_string())?;
+                    say(server.version());
+                    config.lock.etcd_endpoints = server.url();
+                    extra.etcd = Some(server);
+                }
             }
         }
         Ok(extra)
@@ -73,7 +88,7 @@ impl Extra {
 
     /// Whether any was started.
     pub fn is_some(&self) -> bool {
-        self.zookeeper.is_some()
+        self.zookeeper.is_some() || self.etcd.is_some()
     }
 
     /// Stops them all and returns when they have ended.
@@ -81,13 +96,28 @@ impl Extra {
         if let Some(server) = &self.zookeeper {
             server.stop().await;
         }
+        if let Some(server) = &self.etcd {
+            server.stop().await;
+        }
     }
 
     /// Waits until one of them has ended; pending while all run.
     pub async fn ended(&self) -> StartError {
-        match &self.zookeeper {
-            Some(server) => server.ended().await,
-            None => future::pending().await,
+        let zookeeper = async {
+            match &self.zookeeper {
+                Some(server) => server.ended().await,
+                None => future::pending().await,
+            }
+        };
+        let etcd = async {
+            match &self.etcd {
+                Some(server) => server.ended().await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            error = zookeeper => error,
+            error = etcd => error,
         }
     }
 }
@@ -100,6 +130,7 @@ mod tests {
     fn words_are_read_and_others_are_named() {
         assert_eq!(wanted(""), Ok(Vec::new()));
         assert_eq!(wanted(" zookeeper, "), Ok(vec![With::Zookeeper]));
+        assert_eq!(wanted("etcd,zookeeper"), Ok(vec![With::Etcd, With::Zookeeper]));
         let refused = wanted("zookeeper,consul").expect_err("no such word");
         assert!(refused.contains("consul") && refused.contains("zookeeper"), "{refused}");
     }

@@ -89,7 +89,8 @@ async fn queued(process: &LeasedMutex, lease: Duration) -> tokio::task::JoinHand
 fn die_holding(make: impl FnOnce() -> LeasedMutex + Send + 'static) {
     let process = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let guard = runtime.expect("a runtime").block_on(async { granted(&make(), SHORT_LEASE).await });
+        let guard =
+            runtime.expect("a runtime").block_on(async { granted(&make(), SHORT_LEASE).await });
         std::mem::forget(guard);
     });
     process.join().expect("it holds");
@@ -210,7 +211,8 @@ async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
     let late = queued(&next, LONG_LEASE).await;
     release(held).await;
     // Behind the sleeper, so this shows that the sleeper's place has expired.
-    let late = timeout(PATIENCE, late).await.expect("the sleeper's place expires").expect("granted");
+    let late =
+        timeout(PATIENCE, late).await.expect("the sleeper's place expires").expect("granted");
     wakes.send(()).expect("it sleeps");
     let mut grant = grant;
     let early = timeout(SHORT_LEASE * 2, &mut grant).await;

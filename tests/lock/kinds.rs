@@ -220,9 +220,8 @@ async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
     const WAITERS: u64 = 20;
     let ground = Ground::new().await;
     // Where several can hold, nobody of a process waits behind one that holds.
-    let in_line = |kind: &Capabilities| {
-        kind.fair_in_process && kind.primitive != Primitive::Semaphore
-    };
+    let in_line =
+        |kind: &Capabilities| kind.fair_in_process && kind.primitive != Primitive::Semaphore;
     for (label, process, _) in ground.pairs(in_line).await {
         let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let served = Arc::new(StdMutex::new(Vec::new()));

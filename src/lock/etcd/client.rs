@@ -160,8 +160,7 @@ impl Member<'_> {
     fn judge<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
         const REFUSALS: [Code; 3] =
             [Code::NotFound, Code::FailedPrecondition, Code::InvalidArgument];
-        self.unanswered =
-            answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
+        self.unanswered = answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
         answer
     }
 }

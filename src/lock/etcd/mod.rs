@@ -15,9 +15,9 @@
 //! **Fences** are create revisions, above a floor. Revisions start again when a cluster loses its
 //! data, so the floor is made from the clock, in microseconds: it has passed what was minted before.
 //!
-//! **Leases** of etcd are whole seconds and never shorter than asked, so our own deadline, which
-//! counts from before the command was sent, is always the earlier one. After a holder has died the
-//! name is free up to two seconds after the lease that was asked for.
+//! **Leases** of etcd are whole seconds, at least two here, and never shorter than asked, so our own
+//! deadline, which counts from before the command was sent, is always the earlier one. After a holder
+//! has died the name is free some two seconds later than the lease that was asked for would say.
 //!
 //! **Change of leader.** A member that does not know yet that it has lost the leadership renews
 //! leases which the others let run out (etcd#15247). So a renewal counts only when a quorum confirms

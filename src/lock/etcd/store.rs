@@ -19,6 +19,10 @@ use crate::lock::{Fence, LockName};
 
 type Asked<T> = Result<T, Unanswered>;
 
+/// The shortest lease of a place. One that waits renews its own at each look, and may let a second
+/// pass between two.
+const PLACE_SECONDS_MIN: i64 = 2;
+
 /// How often a floor is raised against others who change it at the same time.
 const RAISES_MAX: u32 = 5;
 
@@ -297,7 +301,8 @@ fn lease_id(token: &Token) -> i64 {
 }
 
 fn whole_seconds(lease: Duration) -> i64 {
-    i64::try_from(lease.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX)
+    let seconds = i64::try_from(lease.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
+    seconds.max(PLACE_SECONDS_MIN)
 }
 
 fn unsigned(revision: i64) -> u64 {
