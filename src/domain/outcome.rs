@@ -138,6 +138,8 @@ pub enum Dependency {
     Mysql,
     /// The gates' counters and locks.
     Redis,
+    /// The locks on ZooKeeper.
+    Zookeeper,
 }
 
 impl Dependency {
@@ -147,6 +149,7 @@ impl Dependency {
         match self {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Zookeeper => "zookeeper",
         }
     }
 }

@@ -21,6 +21,7 @@
 //!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
 //!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
 //!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
+//!     zookeeper/queue.rs, zookeeper/fixed.rs ephemeral nodes in a line, or one at the name
 //!     local.rs                               this process only: the reference for the tests
 //!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
 //! ```
@@ -36,7 +37,6 @@
 //!   holders: that is what the fence is for.
 
 mod acquire;
-#[allow(dead_code, reason = "its first user is the next kind")]
 mod command;
 mod counter;
 mod guard;
@@ -54,6 +54,7 @@ mod releaser;
 mod renewal;
 mod stats;
 mod waiting;
+pub mod zookeeper;
 
 use std::time::Duration;
 
@@ -79,6 +80,13 @@ pub static KINDS: &[&Capabilities] = &[
     &redis::fair::CAPABILITIES,
     &mysql::table::CAPABILITIES,
     &mysql::named::CAPABILITIES,
+    &zookeeper::sequential::CAPABILITIES,
+    &zookeeper::spin::CAPABILITIES,
+    &zookeeper::reentrant::CAPABILITIES,
+    &zookeeper::read_write::CAPABILITIES,
+    &zookeeper::semaphore::CAPABILITIES,
+    &zookeeper::multi::CAPABILITIES,
+    &zookeeper::counter::CAPABILITIES,
     &local::CAPABILITIES,
     &redis::setnx_expire::CAPABILITIES,
     &redis::setnx::CAPABILITIES,
@@ -269,6 +277,9 @@ pub enum Fencing {
     /// Every acquire gets a higher fence than all before it, also after the backend lost its data,
     /// provided that the backend's clock has not been set back.
     Rising,
+    /// Every acquire gets a higher fence than all before it for as long as the backend keeps its
+    /// data. One that lost them starts again from below: then the fence has to be raised.
+    RisingWhileKept,
     /// There are no fences.
     None,
 }

@@ -17,6 +17,8 @@ mod lock_redis_reentrant;
 mod lock_redis_setnx;
 mod lock_redis_setnx_expire;
 mod lock_redis_token;
+mod lock_zookeeper;
+mod lock_zookeeper_spin;
 mod memory_mutex;
 mod memory_naive;
 mod mysql_atomic;
@@ -61,6 +63,8 @@ pub static LIST: &[Entry] = &[
     lock_redis_fair::ENTRY,
     lock_mysql_table::ENTRY,
     lock_mysql_named::ENTRY,
+    lock_zookeeper::ENTRY,
+    lock_zookeeper_spin::ENTRY,
     mysql_atomic::ENTRY,
     mysql_batch::ENTRY,
     mysql_for_update::ENTRY,

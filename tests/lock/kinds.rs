@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::poll;
 use seckill::lock::{
     AcquireError, AcquireOptions, Capabilities, Fence, Fencing, KINDS, LeasedMutex, LockName,
-    Manner, Mutex, RaiseFenceError, ReleaseOutcome, Wait,
+    Manner, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,7 +21,7 @@ fn every(_: &Capabilities) -> bool {
 }
 
 fn fenced(kind: &Capabilities) -> bool {
-    kind.fencing == Fencing::Rising
+    kind.fencing != Fencing::None
 }
 
 async fn hold_and_release(label: &str, process: &LeasedMutex) {
@@ -94,14 +94,19 @@ async fn m3_fences_rise_strictly() {
         assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
         assert_eq!(raise(5).await, Ok(()), "{label}");
         let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        assert_eq!(fence_of(&guard), Fence((1 << 52) + 1), "{label}");
+        // By how much more is the backend's matter: some count all their writes.
+        let raised = fence_of(&guard).get() - (1 << 52);
+        assert!((1..1 << 32).contains(&raised), "{label}: {raised} above what was asked");
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
         // The end of what can be minted is an error and not a repeated fence.
         assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()), "{label}");
-        let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-        let refused = second.acquire(&name(), at_once(LONG_LEASE)).await;
+        let mut last = second.acquire(&name(), waiting(LONG_LEASE)).await;
+        if let Ok(guard) = last {
+            assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
+            assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+            last = second.acquire(&name(), at_once(LONG_LEASE)).await;
+        }
+        let refused = last;
         assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{label}: {refused:?}");
         assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
     }
@@ -236,20 +241,23 @@ async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
 async fn processes_are_served_in_the_order_in_which_they_came() {
     const PROCESSES: usize = 6;
     let ground = Ground::new().await;
-    for kind in KINDS.iter().filter(|kind| kind.fair_between_processes) {
+    let fair =
+        |kind: &&&Capabilities| kind.primitive == Primitive::Mutex && kind.fair_between_processes;
+    for kind in KINDS.iter().filter(fair) {
         let first = ground.process(kind).await;
         let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let served = Arc::new(StdMutex::new(Vec::new()));
         let mut waiters = tokio::task::JoinSet::new();
         for number in 0..PROCESSES {
             let (process, served) = (ground.process(kind).await, served.clone());
+            let waiter = process.clone();
             waiters.spawn(async move {
-                let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+                let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
                 served.lock().expect("served").push(number);
                 guard.release().await
             });
-            // Longer than a first command takes.
-            sleep(Duration::from_millis(80)).await;
+            // Its first look was refused, and left it in the queue.
+            until("it waits", || process.stats().snapshot().contended == 1).await;
         }
         assert_eq!(holder.release().await, ReleaseOutcome::Released);
         waiters.join_all().await;
@@ -286,7 +294,7 @@ async fn only_a_reentrant_kind_lets_its_owner_in_again() {
 async fn every_manner_of_waiting_gets_the_lock_in_turn() {
     use Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
     let ground = Ground::new().await;
-    for (label, process, _) in ground.pairs(|kind| kind.fencing == Fencing::Rising).await {
+    for (label, process, _) in ground.pairs(fenced).await {
         for manner in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
             let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
             let inside = Arc::new(AtomicU64::new(0));

@@ -16,4 +16,7 @@ pub struct Locks {
     pub table: Arc<dyn lock::Mutex>,
     pub named: Arc<dyn lock::Mutex>,
     pub local: Arc<dyn lock::Mutex>,
+    /// `None` where ZooKeeper is not configured, as with every kind on it.
+    pub zookeeper: Option<Arc<dyn lock::Mutex>>,
+    pub zookeeper_spin: Option<Arc<dyn lock::Mutex>>,
 }
