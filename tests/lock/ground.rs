@@ -59,6 +59,17 @@ impl Ground {
             ("zookeeper", "reentrant") => {
                 Ok(zookeeper::reentrant::mutex(&self.ensemble().await, tasks))
             }
+            // Used as if they were mutexes: nobody else may hold what a writer, the only permit or
+            // the same set of names holds.
+            ("zookeeper", "read-write") => {
+                Ok(zookeeper::read_write::read_write(&self.ensemble().await, tasks).write)
+            }
+            ("zookeeper", "semaphore") => {
+                Ok(zookeeper::semaphore::mutex(&self.ensemble().await, 1, tasks))
+            }
+            ("zookeeper", "multi") => {
+                Ok(zookeeper::multi::mutex(&self.ensemble().await, tasks).mutex().clone())
+            }
             ("zookeeper", "spin") => Ok(zookeeper::spin::mutex(&self.ensemble().await, tasks)),
             other => panic!("{other:?} is on the list, but this suite cannot make it"),
         };
@@ -70,14 +81,14 @@ impl Ground {
         &self.shop.pool
     }
 
-    /// The mutexes that `applies` to, each with two processes.
+    /// The kinds that can be held and that `applies` to, each with two processes.
     pub async fn pairs(
         &self,
         applies: impl Fn(&Capabilities) -> bool,
     ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
         let mut pairs = Vec::new();
-        let mutexes = KINDS.iter().filter(|kind| kind.primitive == Primitive::Mutex);
-        for kind in mutexes.filter(|kind| applies(kind)) {
+        let held = |kind: &&&Capabilities| kind.primitive != Primitive::SharedCounter;
+        for kind in KINDS.iter().filter(held).filter(|kind| applies(kind)) {
             let label: &'static str = format!("{} on {}", kind.kind, kind.backend).leak();
             pairs.push((label, self.process(kind).await, self.process(kind).await));
         }

@@ -94,19 +94,22 @@ async fn m3_fences_rise_strictly() {
         assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
         assert_eq!(raise(5).await, Ok(()), "{label}");
         let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        // By how much more is the backend's matter: some count all their writes.
-        let raised = fence_of(&guard).get() - (1 << 52);
-        assert!((1..1 << 32).contains(&raised), "{label}: {raised} above what was asked");
+        // A backend may leave some out, as etcd does, whose revisions count what others do, too.
+        let raised = (1 << 52) + 1..(1 << 52) + 100_000;
+        assert!(raised.contains(&fence_of(&guard).get()), "{label}: {}", fence_of(&guard));
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
         // The end of what can be minted is an error and not a repeated fence.
         assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()), "{label}");
-        let mut last = second.acquire(&name(), waiting(LONG_LEASE)).await;
-        if let Ok(guard) = last {
-            assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
-            assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-            last = second.acquire(&name(), at_once(LONG_LEASE)).await;
+        match second.acquire(&name(), waiting(LONG_LEASE)).await {
+            Ok(guard) => {
+                assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
+                assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+            }
+            // It was left out, too.
+            Err(AcquireError::Unavailable(_)) => {}
+            Err(error) => panic!("{label}: {error}"),
         }
-        let refused = last;
+        let refused = second.acquire(&name(), at_once(LONG_LEASE)).await;
         assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{label}: {refused:?}");
         assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
     }
@@ -216,7 +219,10 @@ async fn c1_a_dropped_acquire_or_guard_leaks_nothing() {
 async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
     const WAITERS: u64 = 20;
     let ground = Ground::new().await;
-    for (label, process, _) in ground.pairs(|kind| kind.fair_in_process).await {
+    // Where several can hold, nobody of a process waits behind one that holds.
+    let in_line =
+        |kind: &Capabilities| kind.fair_in_process && kind.primitive != Primitive::Semaphore;
+    for (label, process, _) in ground.pairs(in_line).await {
         let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let served = Arc::new(StdMutex::new(Vec::new()));
         let mut waiters = tokio::task::JoinSet::new();
@@ -241,9 +247,7 @@ async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
 async fn processes_are_served_in_the_order_in_which_they_came() {
     const PROCESSES: usize = 6;
     let ground = Ground::new().await;
-    let fair =
-        |kind: &&&Capabilities| kind.primitive == Primitive::Mutex && kind.fair_between_processes;
-    for kind in KINDS.iter().filter(fair) {
+    for kind in KINDS.iter().filter(|kind| kind.fair_between_processes) {
         let first = ground.process(kind).await;
         let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let served = Arc::new(StdMutex::new(Vec::new()));
@@ -256,7 +260,7 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
                 served.lock().expect("served").push(number);
                 guard.release().await
             });
-            // Its first look was refused, and left it in the queue.
+            // It has been refused once, so it has its place.
             until("it waits", || process.stats().snapshot().contended == 1).await;
         }
         assert_eq!(holder.release().await, ReleaseOutcome::Released);
