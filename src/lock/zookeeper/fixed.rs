@@ -1,5 +1,9 @@
 //! Kinds whose hold is one ephemeral node per name, at the name itself: several names are taken in
-//! one transaction, all or none. The nodes' data say whose they are.
+//! one transaction, all or none.
+//!
+//! Beside them the transaction makes one node that is called by token and session. Nobody else has
+//! it, and it is deleted together with the others: so whoever comes late with a deletion finds it gone
+//! and deletes nothing, least of all the next holder's nodes at the same names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +24,19 @@ pub(super) struct Fixed {
     places: Arc<Places>,
 }
 
-/// What stands at the names, all at the same moment.
+/// What stands there, all at the same moment: the transactions that made the nodes.
 struct Seen {
     floor: u64,
-    /// Per name, the transaction that made the node, and whether the node is ours.
-    nodes: Vec<Option<(i64, bool)>>,
+    /// Our own node.
+    own: Option<i64>,
+    /// The nodes at the names.
+    at_names: Vec<Option<i64>>,
 }
 
 impl Seen {
     /// The transaction that made them, if all are ours.
     fn made_by(&self) -> Option<i64> {
-        let all_ours = self.nodes.iter().all(|node| node.is_some_and(|(_, ours)| ours));
-        self.nodes.first().copied().flatten().filter(|_| all_ours).map(|(made_by, _)| made_by)
+        self.own.filter(|own| self.at_names.iter().all(|made_by| *made_by == Some(*own)))
     }
 }
 
@@ -48,54 +53,51 @@ impl Fixed {
     ) -> Result<Option<u64>, Unanswered> {
         let until = Instant::now() + lease;
         let client = self.base.ensemble.session(lease).await?;
-        let paths: Vec<String> = name.parts().map(|name| self.base.of(&name)).collect();
+        let own = format!("{}/.{token}-{:016x}", self.base.path, client.session_id().0);
+        let at_names = name.parts().map(|name| self.base.of(&name));
+        let paths: Vec<String> = std::iter::once(own).chain(at_names).collect();
         let place = self.places.enter(token, &client, &paths, until);
         let seen = match place.node {
-            Some(_) => self.look(&client, &paths, token).await?,
-            None => self.make(&client, &paths, token).await?,
+            Some(_) => self.look(&client, &paths).await?,
+            None => self.make(&client, &paths).await?,
         };
-        let granted = match seen.made_by() {
-            Some(made_by) => {
-                let minted = fence(made_by, seen.floor)?;
-                Some((made_by, place.node.and_then(|node| node.fence).unwrap_or(minted)))
+        let Some(made_by) = seen.made_by() else {
+            if seen.own.is_some() {
+                self.places.update(token, |place| place.until = Instant::now());
+                return Err(Unanswered("a node was deleted".to_owned()));
             }
-            None => None,
+            let taken = seen.at_names.iter().position(Option::is_some).unwrap_or_default();
+            self.places.update(token, |place| {
+                (place.node, place.unsure) = (None, false);
+                place.ahead = paths.get(taken + 1).cloned().map(Ahead::Node);
+                place.until = until.max(Instant::now() + QUEUED);
+            });
+            return Ok(None);
         };
+        let minted = fence(made_by, seen.floor)?;
+        let granted = place.node.and_then(|node| node.fence).unwrap_or(minted);
         let kept = self.places.update(token, |place| {
             place.unsure = false;
-            let path = paths[0].clone();
-            if let Some((made_by, fence)) = granted {
-                place.node = Some(Node { path, made_by, fence: Some(fence) });
-                place.until = until;
-            } else {
-                let taken = seen.nodes.iter().position(Option::is_some).unwrap_or_default();
-                place.node = None;
-                place.ahead = Some(Ahead::Node(paths[taken].clone()));
-                place.until = until.max(Instant::now() + QUEUED);
-            }
+            place.node = Some(Node { path: paths[0].clone(), made_by, fence: Some(granted) });
+            place.until = until;
         });
-        if !kept {
-            return Err(Unanswered("the answer came after the end of its lease".to_owned()));
+        match kept {
+            true => Ok(Some(granted)),
+            false => Err(Unanswered("the answer came after the end of its lease".to_owned())),
         }
-        Ok(granted.map(|(_, fence)| fence))
     }
 
     /// Tries to make all nodes and looks what came of it, in one round trip: ours after an earlier
     /// try whose answer was lost look the same.
-    async fn make(
-        &self,
-        client: &Client,
-        paths: &[String],
-        token: &str,
-    ) -> Result<Seen, Unanswered> {
+    async fn make(&self, client: &Client, paths: &[String]) -> Result<Seen, Unanswered> {
         loop {
             let mut writer = client.new_multi_writer();
             for path in paths {
-                writer.add_create(path, token.as_bytes(), &EPHEMERAL).map_err(unanswered)?;
+                writer.add_create(path, b"", &EPHEMERAL).map_err(unanswered)?;
             }
             // Both are sent now, in this order.
             let writing = writer.commit();
-            let looking = self.look(client, paths, token);
+            let looking = self.look(client, paths);
             let (written, seen) = tokio::join!(writing, looking);
             match written.map_err(Error::from) {
                 Ok(_) | Err(Error::NodeExists) => return seen,
@@ -105,15 +107,12 @@ impl Fixed {
         }
     }
 
-    /// Reads the fence floor and what stands at the names. The request is sent by the call itself.
+    /// Reads the fence floor and what stands there. The request is sent by the call itself.
     fn look<'c>(
         &self,
         client: &'c Client,
         paths: &[String],
-        token: &str,
     ) -> impl Future<Output = Result<Seen, Unanswered>> + Send + use<'c> {
-        let token = token.to_owned();
-        let session = client.session_id().0;
         let mut reader = client.new_multi_reader();
         let added = reader
             .add_get_data(&self.base.path)
@@ -121,16 +120,16 @@ impl Fixed {
         let reading = added.map(|()| reader.commit());
         async move {
             let read = reading.map_err(unanswered)?.await.map_err(unanswered)?;
-            let (base, nodes) = read.split_first().ok_or_else(|| unanswered(Error::NoNode))?;
-            let nodes = nodes.iter().map(|node| match node {
-                MultiReadResult::Data { data, stat } => {
-                    let ours = data == token.as_bytes() && stat.ephemeral_owner == session;
-                    Ok(Some((stat.czxid, ours)))
-                }
+            let [base, own, at_names @ ..] = read.as_slice() else {
+                return Err(Unanswered("the server answered something else".to_owned()));
+            };
+            let made_by = |node: &MultiReadResult| match node {
+                MultiReadResult::Data { stat, .. } => Ok(Some(stat.czxid)),
                 MultiReadResult::Error { err: Error::NoNode } => Ok(None),
                 _ => Err(Unanswered("a node could not be read".to_owned())),
-            });
-            Ok(Seen { floor: floor_of(base)?, nodes: nodes.collect::<Result<_, _>>()? })
+            };
+            let at_names = at_names.iter().map(made_by).collect::<Result<_, _>>()?;
+            Ok(Seen { floor: floor_of(base)?, own: made_by(own)?, at_names })
         }
     }
 
@@ -145,7 +144,7 @@ impl Fixed {
             writer.add_check_version(path, -1).map_err(unanswered)?;
         }
         let writing = writer.commit();
-        let looking = self.look(&place.client, &place.paths, token);
+        let looking = self.look(&place.client, &place.paths);
         let (written, seen) = tokio::join!(writing, looking);
         let ours = match written.map_err(Error::from) {
             Ok(_) => seen?.made_by() == Some(node.made_by),
@@ -162,33 +161,34 @@ impl Fixed {
 }
 
 impl Leaves for Fixed {
-    /// Reads first, so that a node of somebody else is left alone.
-    fn leave<'a>(&'a self, place: &'a Place, token: &'a str) -> StoreFuture<'a, bool> {
+    /// Reads first: a name that an operator freed may be somebody else's by now.
+    fn leave<'a>(&'a self, place: &'a Place, _token: &'a str) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             if place.node.is_none() && !place.unsure {
                 return Ok(false);
             }
             let client = &place.client;
             let syncing = client.sync(&place.paths[0]);
-            let looking = self.look(client, &place.paths, token);
+            let looking = self.look(client, &place.paths);
             let (synced, seen) = tokio::join!(syncing, looking);
-            let seen = match (synced, seen) {
-                _ if client.state().is_terminated() => return Ok(false),
-                (synced, seen) => synced.map_err(unanswered).and(seen)?,
-            };
-            let mut writer = client.new_multi_writer();
-            let mut ours = place.paths.iter().zip(&seen.nodes);
-            let count = ours.clone().filter(|(_, node)| node.is_some_and(|(_, ours)| ours)).count();
-            if count == 0 {
+            if client.state().is_terminated() {
                 return Ok(false);
             }
-            ours.try_for_each(|(path, node)| match node {
-                Some((_, true)) => writer.add_delete(path, None),
-                _ => Ok(()),
-            })
-            .map_err(unanswered)?;
+            let seen = synced.map_err(unanswered).and(seen)?;
+            if seen.own.is_none() {
+                return Ok(false);
+            }
+            let mut writer = client.new_multi_writer();
+            writer.add_delete(&place.paths[0], None).map_err(unanswered)?;
+            for (path, made_by) in place.paths[1..].iter().zip(&seen.at_names) {
+                if *made_by == seen.own {
+                    writer.add_delete(path, None).map_err(unanswered)?;
+                }
+            }
             match writer.commit().await.map_err(Error::from) {
-                Ok(_) => Ok(count == place.paths.len()),
+                Ok(_) => Ok(seen.made_by().is_some()),
+                // Another deletion of ours was faster.
+                Err(Error::NoNode) => Ok(false),
                 Err(error) if session_is_over(&error) => Ok(false),
                 Err(error) => Err(unanswered(error)),
             }

@@ -32,7 +32,7 @@ pub(super) struct Place {
     pub(super) client: Client,
     /// Where its nodes are: the directory of the name, or the nodes themselves.
     pub(super) paths: Vec<String>,
-    /// Its node, once the server told of it. Of several, which come and go together, the first.
+    /// Its node, once the server told of it; of several, which come and go together, our own.
     pub(super) node: Option<Node>,
     /// Whether a command was sent whose answer is not known.
     pub(super) unsure: bool,
@@ -192,9 +192,10 @@ impl Drop for Places {
                 true => place.paths.as_slice(),
                 false => std::slice::from_ref(&node.path),
             };
-            for path in nodes {
+            let mut writer = place.client.new_multi_writer();
+            if nodes.iter().all(|path| writer.add_delete(path, None).is_ok()) {
                 // Sent at once, and nobody waits for the answer.
-                drop(place.client.delete(path, None));
+                drop(writer.commit());
             }
         }
     }
