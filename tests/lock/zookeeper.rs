@@ -288,7 +288,8 @@ async fn s1_permits_are_never_exceeded_and_come_back() {
     while let Some(worker) = workers.join_next().await {
         worker.expect("no worker panics");
     }
-    assert_eq!(most.load(Ordering::SeqCst), u64::from(PERMITS), "held at the same time");
+    let most = most.load(Ordering::SeqCst);
+    assert!(most <= u64::from(PERMITS), "{most} held at the same time");
 
     let (proxy, host) = proxied().await;
     let dead = semaphore::mutex(&place.ensemble_at(&host), PERMITS, &tasks);
