@@ -171,6 +171,8 @@ impl App {
             ]
             .into_iter()
             .chain(locks.etcd)
+            .chain(locks.zookeeper)
+            .chain(locks.zookeeper_spin)
             .collect(),
             metrics: metrics.clone(),
             clock: clock.clone(),
@@ -260,6 +262,8 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
         u64::try_from(clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
     });
     let repair = setnx_expire::Repair::ByWaiters;
+    let zookeeper = zookeeper(config)?;
+    let zookeeper = zookeeper.as_ref();
     Ok(Locks {
         reentrant: Arc::new(reentrant::mutex(shared(), prefix, &tasks).map_err(unusable)?),
         fair: Arc::new(fair::mutex(shared(), prefix, &tasks).map_err(unusable)?),
@@ -272,6 +276,10 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
         named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
         etcd: lock_etcd(config, &tasks)?,
         local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
+        zookeeper: zookeeper
+            .map(|ensemble| Arc::new(lock::zookeeper::sequential::mutex(ensemble, &tasks)) as _),
+        zookeeper_spin: zookeeper
+            .map(|ensemble| Arc::new(lock::zookeeper::spin::mutex(ensemble, &tasks)) as _),
     })
 }
 
@@ -287,6 +295,16 @@ fn lock_etcd(config: &Config, tasks: &TaskTracker) -> Result<Option<Arc<dyn lock
     let mutex = mutex::mutex(client, prefix, tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     Ok(Some(Arc::new(mutex)))
+}
+
+/// The sessions with ZooKeeper, where it is configured.
+fn zookeeper(config: &Config) -> Result<Option<Arc<lock::zookeeper::Ensemble>>, String> {
+    let hosts = &*config.lock.zookeeper_hosts;
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let ensemble = lock::zookeeper::Ensemble::new(hosts, &config.redis.prefix);
+    ensemble.map(Some).map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
 
 /// Listens with a queue that holds a crowd which connects in the same second: with the usual 128

@@ -13,6 +13,7 @@ mod losing;
 mod proxy;
 mod safety;
 mod waiting;
+mod zookeeper;
 
 use std::time::Duration;
 

@@ -140,6 +140,8 @@ pub enum Dependency {
     Redis,
     /// Locks.
     Etcd,
+    /// The locks on ZooKeeper.
+    Zookeeper,
 }
 
 impl Dependency {
@@ -150,6 +152,7 @@ impl Dependency {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
             Self::Etcd => "etcd",
+            Self::Zookeeper => "zookeeper",
         }
     }
 }

@@ -22,6 +22,7 @@
 //!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
 //!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
 //!     etcd/mutex.rs, etcd/read_write.rs, etcd/semaphore.rs   a queue by create revision
+//!     zookeeper/queue.rs, zookeeper/fixed.rs ephemeral nodes in a line, or one at the name
 //!     local.rs                               this process only: the reference for the tests
 //!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
 //! ```
@@ -37,7 +38,6 @@
 //!   holders: that is what the fence is for.
 
 mod acquire;
-#[allow(dead_code, reason = "its first user is the next kind")]
 mod command;
 mod counter;
 pub mod etcd;
@@ -56,6 +56,7 @@ mod releaser;
 mod renewal;
 mod stats;
 mod waiting;
+pub mod zookeeper;
 
 use std::time::Duration;
 
@@ -84,6 +85,13 @@ pub static KINDS: &[&Capabilities] = &[
     &etcd::mutex::CAPABILITIES,
     &etcd::read_write::CAPABILITIES,
     &etcd::semaphore::CAPABILITIES,
+    &zookeeper::sequential::CAPABILITIES,
+    &zookeeper::spin::CAPABILITIES,
+    &zookeeper::reentrant::CAPABILITIES,
+    &zookeeper::read_write::CAPABILITIES,
+    &zookeeper::semaphore::CAPABILITIES,
+    &zookeeper::multi::CAPABILITIES,
+    &zookeeper::counter::CAPABILITIES,
     &local::CAPABILITIES,
     &redis::setnx_expire::CAPABILITIES,
     &redis::setnx::CAPABILITIES,
@@ -274,6 +282,9 @@ pub enum Fencing {
     /// Every acquire gets a higher fence than all before it, also after the backend lost its data,
     /// provided that the backend's clock has not been set back.
     Rising,
+    /// Every acquire gets a higher fence than all before it for as long as the backend keeps its
+    /// data. One that lost them starts again from below: then the fence has to be raised.
+    RisingWhileKept,
     /// There are no fences.
     None,
 }

@@ -18,6 +18,8 @@ mod lock_redis_reentrant;
 mod lock_redis_setnx;
 mod lock_redis_setnx_expire;
 mod lock_redis_token;
+mod lock_zookeeper;
+mod lock_zookeeper_spin;
 mod memory_mutex;
 mod memory_naive;
 mod mysql_atomic;
@@ -63,6 +65,8 @@ pub static LIST: &[Entry] = &[
     lock_mysql_table::ENTRY,
     lock_mysql_named::ENTRY,
     lock_etcd::ENTRY,
+    lock_zookeeper::ENTRY,
+    lock_zookeeper_spin::ENTRY,
     mysql_atomic::ENTRY,
     mysql_batch::ENTRY,
     mysql_for_update::ENTRY,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use seckill::lock::{
-    Capabilities, KINDS, LeasedMutex, LockName, etcd, local, mysql, redis as redis_locks,
+    Capabilities, KINDS, LeasedMutex, LockName, Primitive, etcd, local, mysql,
+    redis as redis_locks, zookeeper,
 };
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +23,12 @@ impl Ground {
     pub async fn new() -> Self {
         let prefix = format!("{}:", crate::support::unique("kinds"));
         Self { prefix, names: local::Names::default(), shop: Shop::new().await }
+    }
+
+    /// One more process's sessions with ZooKeeper.
+    pub async fn ensemble(&self) -> Arc<zookeeper::Ensemble> {
+        let hosts = crate::support::zookeeper_hosts().await;
+        zookeeper::Ensemble::new(&hosts, &self.prefix).expect("a prefix")
     }
 
     /// One more process with a lock of this kind.
@@ -53,6 +60,24 @@ impl Ground {
             ("redis", "getset") => {
                 redis_locks::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
             }
+            ("zookeeper", "sequential") => {
+                Ok(zookeeper::sequential::mutex(&self.ensemble().await, tasks))
+            }
+            ("zookeeper", "reentrant") => {
+                Ok(zookeeper::reentrant::mutex(&self.ensemble().await, tasks))
+            }
+            // Used as if they were mutexes: nobody else may hold what a writer, the only permit or
+            // the same set of names holds.
+            ("zookeeper", "read-write") => {
+                Ok(zookeeper::read_write::read_write(&self.ensemble().await, tasks).write)
+            }
+            ("zookeeper", "semaphore") => {
+                Ok(zookeeper::semaphore::mutex(&self.ensemble().await, 1, tasks))
+            }
+            ("zookeeper", "multi") => {
+                Ok(zookeeper::multi::mutex(&self.ensemble().await, tasks).mutex().clone())
+            }
+            ("zookeeper", "spin") => Ok(zookeeper::spin::mutex(&self.ensemble().await, tasks)),
             other => panic!("{other:?} is on the list, but this suite cannot make it"),
         };
         made.expect("a prefix")
@@ -63,13 +88,14 @@ impl Ground {
         &self.shop.pool
     }
 
-    /// The kinds that `applies` to, each with two processes.
+    /// The kinds that can be held and that `applies` to, each with two processes.
     pub async fn pairs(
         &self,
         applies: impl Fn(&Capabilities) -> bool,
     ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
         let mut pairs = Vec::new();
-        for kind in KINDS.iter().filter(|kind| applies(kind)) {
+        let held = |kind: &&&Capabilities| kind.primitive != Primitive::SharedCounter;
+        for kind in KINDS.iter().filter(held).filter(|kind| applies(kind)) {
             let label: &'static str = format!("{} on {}", kind.kind, kind.backend).leak();
             pairs.push((label, self.process(kind).await, self.process(kind).await));
         }

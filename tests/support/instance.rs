@@ -14,7 +14,7 @@ use sqlx::MySqlPool;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::{Client, etcd_url, servers, unique};
+use super::{Client, etcd_url, servers, unique, zookeeper_hosts};
 
 /// One database, one key prefix, one secret.
 pub struct Shop {
@@ -52,6 +52,7 @@ impl Shop {
         config.redis_url = Secret::new(servers.redis.url());
         config.redis.prefix = format!("{name}:");
         config.lock.etcd_endpoints = etcd_url;
+        config.lock.zookeeper_hosts = zookeeper_hosts().await;
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
         change(&mut config);

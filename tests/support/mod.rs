@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::dev::{EtcdOptions, EtcdServer, Servers};
+use seckill::dev::{EtcdOptions, EtcdServer, Servers, ZookeeperOptions, ZookeeperServer};
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
@@ -49,6 +49,17 @@ pub async fn etcd_url() -> String {
 /// The TCP address of the run's Redis, which a proxy can stand in front of.
 pub async fn redis_url() -> String {
     servers().await.redis.tcp_url()
+}
+
+static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
+
+/// The address of the run's ZooKeeper, started when the first test asks.
+pub async fn zookeeper_hosts() -> String {
+    let start = async || {
+        let started = RUNTIME.spawn(ZookeeperServer::start(ZookeeperOptions::temporary())).await;
+        started.expect("no panic").expect("the private ZooKeeper starts")
+    };
+    ZOOKEEPER.get_or_init(start).await.hosts()
 }
 
 /// A name that no other test of this run has.
