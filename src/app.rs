@@ -145,18 +145,6 @@ impl App {
         let listener =
             listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
-        let mut lock_stats = vec![
-            lock_redis,
-            locks.reentrant,
-            locks.fair,
-            locks.setnx_expire,
-            locks.setnx,
-            locks.getset,
-            locks.table,
-            locks.named,
-            locks.local,
-        ];
-        lock_stats.extend(locks.redlock);
         let web = Web::new(http::Parts {
             purchases,
             orders,
@@ -170,7 +158,23 @@ impl App {
             revocations,
             door: Door::new(config.session.hashing_max),
             board,
-            lock_stats,
+            lock_stats: [
+                lock_redis,
+                locks.reentrant,
+                locks.fair,
+                locks.setnx_expire,
+                locks.setnx,
+                locks.getset,
+                locks.table,
+                locks.named,
+                locks.local,
+            ]
+            .into_iter()
+            .chain(locks.redlock)
+            .chain(locks.etcd)
+            .chain(locks.zookeeper)
+            .chain(locks.zookeeper_spin)
+            .collect(),
             metrics: metrics.clone(),
             clock: clock.clone(),
             lifecycle: lifecycle.clone(),
@@ -259,6 +263,8 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
         u64::try_from(clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
     });
     let repair = setnx_expire::Repair::ByWaiters;
+    let zookeeper = zookeeper(config)?;
+    let zookeeper = zookeeper.as_ref();
     Ok(Locks {
         reentrant: Arc::new(reentrant::mutex(shared(), prefix, &tasks).map_err(unusable)?),
         fair: Arc::new(fair::mutex(shared(), prefix, &tasks).map_err(unusable)?),
@@ -270,7 +276,12 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
         table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
         named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
         redlock: redlock(config)?,
+        etcd: lock_etcd(config, &tasks)?,
         local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
+        zookeeper: zookeeper
+            .map(|ensemble| Arc::new(lock::zookeeper::sequential::mutex(ensemble, &tasks)) as _),
+        zookeeper_spin: zookeeper
+            .map(|ensemble| Arc::new(lock::zookeeper::spin::mutex(ensemble, &tasks)) as _),
     })
 }
 
@@ -289,6 +300,30 @@ fn redlock(config: &Config) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
     let mutex = lock::redis::redlock::mutex(connections, prefix, &TaskTracker::new())
         .map_err(|error| unusable(&error))?;
     Ok(Some(Arc::new(mutex)))
+}
+
+/// The lock on etcd, if there is one. Connects when first used.
+fn lock_etcd(config: &Config, tasks: &TaskTracker) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
+    use lock::etcd::{Client, mutex};
+    let (endpoints, prefix) = (&config.lock.etcd_endpoints, &*config.redis.prefix);
+    if endpoints.is_empty() {
+        return Ok(None);
+    }
+    let client = Client::new(endpoints)
+        .map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))?;
+    let mutex = mutex::mutex(client, prefix, tasks)
+        .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
+    Ok(Some(Arc::new(mutex)))
+}
+
+/// The sessions with ZooKeeper, where it is configured.
+fn zookeeper(config: &Config) -> Result<Option<Arc<lock::zookeeper::Ensemble>>, String> {
+    let hosts = &*config.lock.zookeeper_hosts;
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let ensemble = lock::zookeeper::Ensemble::new(hosts, &config.redis.prefix);
+    ensemble.map(Some).map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
 
 /// Listens with a queue that holds a crowd which connects in the same second: with the usual 128

@@ -7,6 +7,7 @@
 
 mod cancelling;
 mod dying;
+mod etcd;
 mod failover;
 mod faults;
 mod ground;
@@ -17,6 +18,7 @@ mod proxy;
 mod redlock;
 mod safety;
 mod waiting;
+mod zookeeper;
 
 use std::time::Duration;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use futures::future;
 use seckill::config::{Config, Secret};
 use seckill::dev::{
-    AppendFsync, RedisOptions, RedisServer, StartError, ZookeeperOptions, ZookeeperServer,
+    AppendFsync, EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
+    ZookeeperServer,
 };
 
 use super::dev::say;
@@ -17,6 +18,8 @@ pub enum With {
     Zookeeper,
     /// The five Redis servers of Redlock.
     Redlock,
+    /// One etcd server.
+    Etcd,
 }
 
 /// Reads `SECKILL_WITH`: words with commas between them.
@@ -29,7 +32,7 @@ pub fn wanted(text: &str) -> Result<Vec<With>, String> {
         .map(|word| match word {
             "zookeeper" => Ok(With::Zookeeper),
             "redlock" => Ok(With::Redlock),
-            "etcd" => Err(format!("SECKILL_WITH has {word:?}, which cannot be started yet")),
+            "etcd" => Ok(With::Etcd),
             other => Err(format!(
                 "SECKILL_WITH has {other:?}, but it may only name zookeeper, etcd and redlock"
             )),
@@ -42,6 +45,7 @@ pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
     vec![
         ("SECKILL_LOCK_ZOOKEEPER_HOSTS", &*config.lock.zookeeper_hosts),
         ("SECKILL_LOCK_REDLOCK_URLS", config.lock.redlock_urls.reveal()),
+        ("SECKILL_LOCK_ETCD_ENDPOINTS", &*config.lock.etcd_endpoints),
     ]
 }
 
@@ -50,6 +54,7 @@ pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
 pub struct Extra {
     zookeeper: Option<ZookeeperServer>,
     redlock: Vec<RedisServer>,
+    etcd: Option<EtcdServer>,
 }
 
 impl Extra {
@@ -82,6 +87,16 @@ impl Extra {
                     let urls: Vec<String> = extra.redlock.iter().map(RedisServer::url).collect();
                     config.lock.redlock_urls = Secret::new(urls.join(","));
                 }
+                With::Etcd if !config.lock.etcd_endpoints.is_empty() => {
+                    say("using SECKILL_LOCK_ETCD_ENDPOINTS; no etcd is started");
+                }
+                With::Etcd => {
+                    let server = EtcdServer::start(EtcdOptions::new(dir.join("etcd"))).await;
+                    let server = server.map_err(|error| error.to_string())?;
+                    say(server.version());
+                    config.lock.etcd_endpoints = server.url();
+                    extra.etcd = Some(server);
+                }
             }
         }
         Ok(extra)
@@ -89,7 +104,7 @@ impl Extra {
 
     /// Whether any was started.
     pub fn is_some(&self) -> bool {
-        self.zookeeper.is_some() || !self.redlock.is_empty()
+        self.zookeeper.is_some() || self.etcd.is_some() || !self.redlock.is_empty()
     }
 
     /// Stops them all and returns when they have ended.
@@ -99,15 +114,33 @@ impl Extra {
                 server.stop().await;
             }
         };
-        tokio::join!(zookeeper, future::join_all(self.redlock.iter().map(RedisServer::stop)));
+        let etcd = async {
+            if let Some(server) = &self.etcd {
+                server.stop().await;
+            }
+        };
+        let redlock = future::join_all(self.redlock.iter().map(RedisServer::stop));
+        tokio::join!(zookeeper, etcd, redlock);
     }
 
     /// Waits until one of them has ended; pending while all run. Those of Redlock may end, for that
     /// is what it is for.
     pub async fn ended(&self) -> StartError {
-        match &self.zookeeper {
-            Some(server) => server.ended().await,
-            None => future::pending().await,
+        let zookeeper = async {
+            match &self.zookeeper {
+                Some(server) => server.ended().await,
+                None => future::pending().await,
+            }
+        };
+        let etcd = async {
+            match &self.etcd {
+                Some(server) => server.ended().await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            error = zookeeper => error,
+            error = etcd => error,
         }
     }
 }
@@ -135,6 +168,7 @@ mod tests {
         assert_eq!(wanted(""), Ok(Vec::new()));
         assert_eq!(wanted(" zookeeper, "), Ok(vec![With::Zookeeper]));
         assert_eq!(wanted("redlock,zookeeper"), Ok(vec![With::Redlock, With::Zookeeper]));
+        assert_eq!(wanted("etcd,zookeeper"), Ok(vec![With::Etcd, With::Zookeeper]));
         let refused = wanted("zookeeper,consul").expect_err("no such word");
         assert!(refused.contains("consul") && refused.contains("zookeeper"), "{refused}");
     }

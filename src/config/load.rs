@@ -82,6 +82,7 @@ const OTHER_VARIABLES: &[&str] = &[
     "SECKILL_MYSQLD",
     "SECKILL_REDIS_SERVER",
     "SECKILL_ZOOKEEPER_CLASSPATH",
+    "SECKILL_ETCD",
 ];
 
 fn overlay_variable(

@@ -116,6 +116,7 @@ sections! {
         lease_ms: u64,
         zookeeper_hosts: String,
         redlock_urls: Secret,
+        etcd_endpoints: String,
     }
     Job {
         expire_period_ms: u64,

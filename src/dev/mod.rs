@@ -1,10 +1,11 @@
-//! Private database, Redis and ZooKeeper servers for `seckill dev`, the tests and the fault tests.
+//! Private database, Redis, ZooKeeper and etcd servers for `seckill dev`, the tests and the fault tests.
 //!
 //! In reading order:
 //! - [`Servers`]: both servers at once, as `seckill dev` wants them;
 //! - [`MysqlServer`]: MariaDB, or real MySQL when `SECKILL_MYSQLD` names one;
 //! - [`RedisServer`]: Redis with an append-only file;
 //! - [`ZookeeperServer`]: ZooKeeper, alone or in an ensemble, where somebody asks for it;
+//! - [`EtcdServer`]: etcd, alone or in a cluster, where somebody asks for it;
 //! - `guardian`: the small shell that owns a server, so that it never outlives us;
 //! - `home`: the directory of one server: its log (which is also its lock), secrets, markers;
 //! - `temporary`: directories that go when we go;
@@ -12,12 +13,13 @@
 //!
 //! Promises that hold for every server started here:
 //! - it listens on loopback and on a unix socket in a directory that only we can enter, and wants
-//!   a random password on both (ZooKeeper, which holds nothing but locks, has neither);
+//!   a random password on both (ZooKeeper and etcd, which hold nothing but locks, have neither);
 //! - it ends when we end, even by `kill -9`, because its guardian sees our pipe close;
 //! - Ctrl-C in the terminal does not reach it, so the service drains first and the servers stop last;
 //! - it never touches a server, a configuration or a data directory that is not ours.
 
 mod error;
+mod etcd;
 mod guardian;
 mod home;
 mod mysql;
@@ -32,6 +34,7 @@ mod zookeeper;
 use std::path::Path;
 
 pub use self::error::StartError;
+pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};

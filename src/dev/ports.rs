@@ -35,7 +35,7 @@ pub(super) fn choose(
 
 /// Whether a server ended because its port was taken after we had found it free.
 pub(super) fn lost_the_race(error: &StartError) -> bool {
-    matches!(error, StartError::Ended { tail, .. } if tail.contains("Address already in use"))
+    matches!(error, StartError::Ended { tail, .. } if tail.to_lowercase().contains("address already in use"))
 }
 
 /// A path as it stands in a URL: everything but letters, digits and `-._~/` as `%XX`.

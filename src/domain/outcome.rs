@@ -138,6 +138,10 @@ pub enum Dependency {
     Mysql,
     /// The gates' counters and locks.
     Redis,
+    /// Locks.
+    Etcd,
+    /// The locks on ZooKeeper.
+    Zookeeper,
 }
 
 impl Dependency {
@@ -147,6 +151,8 @@ impl Dependency {
         match self {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Etcd => "etcd",
+            Self::Zookeeper => "zookeeper",
         }
     }
 }

@@ -24,6 +24,8 @@
 //!     redis/read_write.rs, redis/multi.rs    readers and a writer; several names in one script
 //!     redis/semaphore.rs, expiring_semaphore.rs    so many holders; a lease for each
 //!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
+//!     etcd/mutex.rs, etcd/read_write.rs, etcd/semaphore.rs   a queue by create revision
+//!     zookeeper/queue.rs, zookeeper/fixed.rs ephemeral nodes in a line, or one at the name
 //!     local.rs                               this process only: the reference for the tests
 //!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
 //! ```
@@ -41,6 +43,7 @@
 mod acquire;
 mod command;
 mod counter;
+pub mod etcd;
 mod guard;
 mod latch;
 mod lease;
@@ -55,6 +58,7 @@ mod releaser;
 mod renewal;
 mod stats;
 mod waiting;
+pub mod zookeeper;
 
 use std::time::Duration;
 
@@ -82,6 +86,16 @@ pub static KINDS: &[&Capabilities] = &[
     &redis::redlock::CAPABILITIES,
     &mysql::table::CAPABILITIES,
     &mysql::named::CAPABILITIES,
+    &etcd::mutex::CAPABILITIES,
+    &etcd::read_write::CAPABILITIES,
+    &etcd::semaphore::CAPABILITIES,
+    &zookeeper::sequential::CAPABILITIES,
+    &zookeeper::spin::CAPABILITIES,
+    &zookeeper::reentrant::CAPABILITIES,
+    &zookeeper::read_write::CAPABILITIES,
+    &zookeeper::semaphore::CAPABILITIES,
+    &zookeeper::multi::CAPABILITIES,
+    &zookeeper::counter::CAPABILITIES,
     &local::CAPABILITIES,
     &redis::setnx_expire::CAPABILITIES,
     &redis::setnx::CAPABILITIES,
@@ -280,6 +294,9 @@ pub enum Fencing {
     /// Every acquire gets a higher fence than all before it, also after the backend lost its data,
     /// provided that the backend's clock has not been set back.
     Rising,
+    /// Every acquire gets a higher fence than all before it for as long as the backend keeps its
+    /// data. One that lost them starts again from below: then the fence has to be raised.
+    RisingWhileKept,
     /// There are no fences.
     None,
 }

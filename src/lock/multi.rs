@@ -32,6 +32,8 @@ enum Together {
     None,
     /// Names with one hash tag: they live in one slot.
     SameHashTag,
+    /// All names, whatever they are.
+    All,
 }
 
 impl MultiMutex {
@@ -44,6 +46,11 @@ impl MultiMutex {
     /// see [`LockName::group`].
     pub(super) fn by_hash_tag(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::SameHashTag }
+    }
+
+    /// Acquires all names in one step. The store behind `mutex` is given one group.
+    pub(super) fn all_at_once(mutex: LeasedMutex) -> Self {
+        Self { mutex, together: Together::All }
     }
 
     /// What this kind promises, as data.
@@ -79,6 +86,7 @@ impl MultiMutex {
         for name in names {
             let group = match self.together {
                 Together::None => name.as_str(),
+                Together::All => "",
                 Together::SameHashTag => name.hash_tag().unwrap_or(name.as_str()),
             };
             groups.entry(group).or_default().push(name.clone());

@@ -7,6 +7,7 @@
 //! To add one, write its file and add two lines below: the module and its place on the list. The
 //! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
 
+mod lock_etcd;
 mod lock_local;
 mod lock_mysql_named;
 mod lock_mysql_table;
@@ -18,6 +19,8 @@ mod lock_redis_setnx;
 mod lock_redis_setnx_expire;
 mod lock_redis_token;
 mod lock_redlock;
+mod lock_zookeeper;
+mod lock_zookeeper_spin;
 mod memory_mutex;
 mod memory_naive;
 mod mysql_atomic;
@@ -63,6 +66,9 @@ pub static LIST: &[Entry] = &[
     lock_redlock::ENTRY,
     lock_mysql_table::ENTRY,
     lock_mysql_named::ENTRY,
+    lock_etcd::ENTRY,
+    lock_zookeeper::ENTRY,
+    lock_zookeeper_spin::ENTRY,
     mysql_atomic::ENTRY,
     mysql_batch::ENTRY,
     mysql_for_update::ENTRY,

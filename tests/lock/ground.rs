@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use seckill::lock::{
     Capabilities, CountdownLatch, KINDS, LeasedMutex, LockName, MultiMutex, Primitive, ReadWrite,
-    SharedCounter, local, mysql, redis as redis_locks,
+    SharedCounter, etcd, local, mysql, redis as redis_locks, zookeeper,
 };
 use tokio_util::task::TaskTracker;
 
@@ -17,31 +17,43 @@ use crate::support::Shop;
 pub struct Ground {
     pub prefix: String,
     names: local::Names,
+    several: local::Names,
     shop: Arc<Shop>,
 }
 
 impl Ground {
     pub async fn new() -> Self {
         let prefix = format!("{}:", crate::support::unique("kinds"));
-        Self { prefix, names: local::Names::default(), shop: Arc::new(Shop::new().await) }
+        Self::at(prefix, Arc::new(Shop::new().await))
     }
 
     /// The same ground, for somebody who outlives this value or dies before it.
     pub fn again(&self) -> Self {
-        let (prefix, names) = (self.prefix.clone(), self.names.clone());
-        Self { prefix, names, shop: Arc::clone(&self.shop) }
+        let (names, several) = (self.names.clone(), self.several.clone());
+        Self { prefix: self.prefix.clone(), names, several, shop: Arc::clone(&self.shop) }
     }
 
     /// The same servers with names that nobody has used yet.
     pub fn elsewhere(&self) -> Self {
         let prefix = format!("{}:", crate::support::unique("kinds"));
-        Self { prefix, names: local::Names::default(), shop: Arc::clone(&self.shop) }
+        Self::at(prefix, Arc::clone(&self.shop))
+    }
+
+    fn at(prefix: String, shop: Arc<Shop>) -> Self {
+        Self { prefix, names: local::Names::default(), several: local::Names::default(), shop }
+    }
+
+    /// One more process's sessions with ZooKeeper.
+    pub async fn ensemble(&self) -> Arc<zookeeper::Ensemble> {
+        let hosts = crate::support::zookeeper_hosts().await;
+        zookeeper::Ensemble::new(&hosts, &self.prefix).expect("a prefix")
     }
 
     /// One more process with a lock of this kind.
     pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let redis = connect(&crate::support::redis_url().await).await;
+        let etcd = etcd::Client::new(&crate::support::etcd_url().await).expect("an address");
         let made = match (kind.backend, kind.kind) {
             ("local", "token") => Ok(local::mutex(&self.names, tasks)),
             ("mysql", "table") => Ok(mysql::table::mutex(self.shop.pool.clone(), tasks)),
@@ -49,6 +61,12 @@ impl Ground {
                 let options = self.shop.pool.connect_options();
                 Ok(mysql::named::mutex((*options).clone(), prefix, tasks))
             }
+            ("etcd", "mutex") => etcd::mutex::mutex(etcd, prefix, tasks),
+            // Used as if it were a mutex: nobody else may hold what a writer holds.
+            ("etcd", "read-write") => {
+                etcd::read_write::lock(&etcd, prefix, tasks).map(|lock| lock.write)
+            }
+            ("etcd", "semaphore") => etcd::semaphore::semaphore(etcd, prefix, 1, tasks),
             ("redis", "token") => redis_locks::token::mutex(redis, prefix, tasks),
             ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, prefix, tasks),
             ("redis", "fair") => redis_locks::fair::mutex(redis, prefix, tasks),
@@ -67,6 +85,37 @@ impl Ground {
             ("redis", "getset") => {
                 redis_locks::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
             }
+            ("zookeeper", "sequential") => {
+                Ok(zookeeper::sequential::mutex(&self.ensemble().await, tasks))
+            }
+            ("zookeeper", "reentrant") => {
+                Ok(zookeeper::reentrant::mutex(&self.ensemble().await, tasks))
+            }
+            // Used as if they were mutexes: nobody else may hold what a writer, the only permit or
+            // the same set of names holds.
+            ("zookeeper", "read-write") => {
+                Ok(zookeeper::read_write::read_write(&self.ensemble().await, tasks).write)
+            }
+            ("zookeeper", "semaphore") => {
+                Ok(zookeeper::semaphore::mutex(&self.ensemble().await, 1, tasks))
+            }
+            ("zookeeper", "multi") => {
+                Ok(zookeeper::multi::mutex(&self.ensemble().await, tasks).mutex().clone())
+            }
+            ("zookeeper", "spin") => Ok(zookeeper::spin::mutex(&self.ensemble().await, tasks)),
+            // Likewise, with keys and fences of their own beside those of `token`.
+            ("redis", "read-write") => {
+                redis_locks::read_write::read_write(&redis, prefix, tasks).map(|lock| lock.write)
+            }
+            ("redis", "semaphore") => redis_locks::semaphore::mutex(redis, prefix, 1, tasks),
+            ("redis", "expiring-semaphore") => {
+                redis_locks::expiring_semaphore::mutex(redis, prefix, 1, tasks)
+            }
+            ("redis", "multi") => {
+                redis_locks::multi::mutex(redis, &format!("{prefix}several:"), tasks)
+                    .map(|lock| lock.mutex().clone())
+            }
+            ("local", "multi") => Ok(local::multi(&self.several, tasks).mutex().clone()),
             other => unknown(other),
         };
         made.expect("a prefix")
@@ -76,9 +125,16 @@ impl Ground {
     pub async fn read_write(&self, kind: &Capabilities) -> ReadWrite {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let redis = connect(&crate::support::redis_url().await).await;
+        let etcd = etcd::Client::new(&crate::support::etcd_url().await).expect("an address");
         match (kind.backend, kind.kind) {
             ("redis", "read-write") => {
                 redis_locks::read_write::read_write(&redis, prefix, tasks).expect("a prefix")
+            }
+            ("etcd", "read-write") => {
+                etcd::read_write::lock(&etcd, prefix, tasks).expect("a prefix")
+            }
+            ("zookeeper", "read-write") => {
+                zookeeper::read_write::read_write(&self.ensemble().await, tasks)
             }
             other => unknown(other),
         }
@@ -95,6 +151,14 @@ impl Ground {
             ("redis", "expiring-semaphore") => {
                 redis_locks::expiring_semaphore::mutex(redis, prefix, permits_max, tasks)
             }
+            ("etcd", "semaphore") => {
+                let etcd = etcd::Client::new(&crate::support::etcd_url().await);
+                let etcd = etcd.expect("an address");
+                etcd::semaphore::semaphore(etcd, prefix, permits_max, tasks)
+            }
+            ("zookeeper", "semaphore") => {
+                Ok(zookeeper::semaphore::mutex(&self.ensemble().await, permits_max, tasks))
+            }
             other => unknown(other),
         };
         made.expect("a prefix")
@@ -109,6 +173,7 @@ impl Ground {
                 redis_locks::multi::mutex(redis, prefix, tasks).expect("a prefix")
             }
             ("local", "multi") => local::multi(&self.names, tasks),
+            ("zookeeper", "multi") => zookeeper::multi::mutex(&self.ensemble().await, tasks),
             other => unknown(other),
         }
     }
@@ -133,6 +198,9 @@ impl Ground {
                 let counter = redis_locks::counter::RedisCounter::new(redis, &self.prefix);
                 Box::new(counter.expect("a prefix"))
             }
+            ("zookeeper", "counter") => {
+                Box::new(zookeeper::counter::counter(&self.ensemble().await))
+            }
             other => unknown(other),
         }
     }
@@ -147,13 +215,16 @@ impl Ground {
         self.shop.config.database_url.reveal()
     }
 
-    /// The mutexes that `applies` to, each with two processes.
+    /// The kinds that can be held and that `applies` to, each with two processes.
     pub async fn pairs(
         &self,
         applies: impl Fn(&Capabilities) -> bool,
     ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
         let mut pairs = Vec::new();
-        for kind in every(Primitive::Mutex).filter(|kind| applies(kind)) {
+        let held = |kind: &&&Capabilities| {
+            !matches!(kind.primitive, Primitive::SharedCounter | Primitive::CountdownLatch)
+        };
+        for kind in KINDS.iter().filter(held).filter(|kind| applies(kind)) {
             pairs.push((label(kind), self.process(kind).await, self.process(kind).await));
         }
         assert!(!pairs.is_empty(), "it applies to no kind at all");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::poll;
 use seckill::lock::{
-    AcquireError, AcquireOptions, Capabilities, Fence, Fencing, KINDS, LeasedMutex, LockName,
-    Manner, Mutex, RaiseFenceError, ReleaseOutcome, Wait,
+    AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, KINDS, LeasedMutex,
+    LockName, Manner, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,12 +21,24 @@ fn every(_: &Capabilities) -> bool {
 }
 
 fn fenced(kind: &Capabilities) -> bool {
-    kind.fencing == Fencing::Rising
+    kind.fencing != Fencing::None
+}
+
+/// Acquires what must be free soon. On a busy machine the short commands of a short lease may time
+/// out a few times.
+async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
+    let since = Instant::now();
+    loop {
+        match process.acquire(&name(), waiting(lease)).await {
+            Ok(guard) => return guard,
+            Err(AcquireError::Unavailable(_)) if since.elapsed() < PATIENCE => {}
+            Err(error) => panic!("{label}: {error}"),
+        }
+    }
 }
 
 async fn hold_and_release(label: &str, process: &LeasedMutex) {
-    let guard = process.acquire(&name(), waiting(LONG_LEASE)).await;
-    let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+    let guard = granted(label, process, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
 }
 
@@ -79,10 +91,12 @@ async fn m3_fences_rise_strictly() {
         let mut last = Fence(0);
         for round in 0..200 {
             let process = if round % 2 == 0 { &first } else { &second };
-            let guard = process.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+            let taken_over = round % 100 == 50;
+            let lease = if taken_over { SHORT_LEASE } else { LONG_LEASE };
+            let guard = granted(label, process, lease).await;
             assert!(fence_of(&guard) > last, "{label}: {} after {last}", fence_of(&guard));
             last = fence_of(&guard);
-            if round % 100 == 50 {
+            if taken_over {
                 // Blocks this runtime: the lease runs out, and the next one takes over.
                 std::thread::sleep(SHORT_LEASE);
                 assert!(guard.is_lost(), "{label}");
@@ -94,14 +108,22 @@ async fn m3_fences_rise_strictly() {
         assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
         assert_eq!(raise(5).await, Ok(()), "{label}");
         let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        assert_eq!(fence_of(&guard), Fence((1 << 52) + 1), "{label}");
+        // A backend may leave some out, as etcd does, whose revisions count what others do, too.
+        let raised = (1 << 52) + 1..(1 << 52) + 100_000;
+        assert!(raised.contains(&fence_of(&guard).get()), "{label}: {}", fence_of(&guard));
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
         // The end of what can be minted is an error and not a repeated fence.
         assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()), "{label}");
-        let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-        let refused = second.acquire(&name(), at_once(LONG_LEASE)).await;
+        match second.acquire(&name(), waiting(LONG_LEASE)).await {
+            Ok(guard) => {
+                assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
+                assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+            }
+            // It was left out, too.
+            Err(AcquireError::Unavailable(_)) => {}
+            Err(error) => panic!("{label}: {error}"),
+        }
+        let refused = second.acquire(&name(), waiting(LONG_LEASE)).await;
         assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{label}: {refused:?}");
         assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
     }
@@ -114,7 +136,7 @@ async fn m4_a_late_release_never_frees_another_ones_lock() {
     let ground = Ground::new().await;
     let leased = |kind: &Capabilities| kind.expires && kind.lost_signal;
     for (label, slow, quick) in ground.pairs(leased).await {
-        let late = slow.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+        let late = granted(label, &slow, SHORT_LEASE).await;
         std::thread::sleep(SHORT_LEASE + SHORT_LEASE / 10);
         assert!(late.is_lost(), "{label}");
         let holder = quick.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
@@ -130,21 +152,51 @@ async fn m4_a_late_release_never_frees_another_ones_lock() {
 }
 
 /// The holder is renewed for as long as it works; nobody else gets in meanwhile.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_keeps_the_lock_beyond_its_lease() {
     let ground = Ground::new().await;
+    let mut kinds = tokio::task::JoinSet::new();
     for (label, holder, other) in ground.pairs(|kind| kind.renewed || !kind.expires).await {
-        let guard = holder.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
-        let since = Instant::now();
-        while since.elapsed() < SHORT_LEASE * 3 {
-            let refused = other.acquire(&name(), at_once(SHORT_LEASE)).await;
-            assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
-            sleep(Duration::from_millis(10)).await;
-        }
-        assert!(!guard.is_lost(), "{label}");
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-        hold_and_release(label, &other).await;
+        kinds.spawn(keeps_the_lock_beyond_its_lease(label, holder, other));
     }
+    while let Some(kind) = kinds.join_next().await {
+        kind.expect("no kind fails");
+    }
+}
+
+async fn keeps_the_lock_beyond_its_lease(
+    label: &'static str,
+    holder: LeasedMutex,
+    other: LeasedMutex,
+) {
+    // A machine that stands still for a lease loses the lock rightly; not every time.
+    for _ in 0..5 {
+        if keeps_the_lock(label, &holder, &other).await {
+            return hold_and_release(label, &other).await;
+        }
+    }
+    panic!("{label}: the hold was lost every time");
+}
+
+/// Whether a hold lasts twice its lease. Nobody else gets in before it is lost.
+async fn keeps_the_lock(label: &str, holder: &LeasedMutex, other: &LeasedMutex) -> bool {
+    // Long enough for the renewals of all kinds at once on a busy machine.
+    const LEASE: Duration = Duration::from_secs(1);
+    let guard = granted(label, holder, LEASE).await;
+    let since = Instant::now();
+    while since.elapsed() < LEASE * 2 {
+        match other.acquire(&name(), at_once(LEASE)).await {
+            Err(AcquireError::Busy | AcquireError::Unavailable(_)) => {
+                sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{label}: {error}"),
+            Ok(_) => {
+                assert!(guard.is_lost(), "{label}: two hold");
+                return false;
+            }
+        }
+    }
+    guard.release().await == ReleaseOutcome::Released
 }
 
 /// A kind that is not renewed tells that its hold has ended before anyone else can have it.
@@ -153,7 +205,7 @@ async fn a_hold_that_is_not_renewed_is_lost_in_time() {
     let ground = Ground::new().await;
     let unrenewed = |kind: &Capabilities| kind.expires && kind.lost_signal && !kind.renewed;
     for (label, holder, other) in ground.pairs(unrenewed).await {
-        let guard = holder.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+        let guard = granted(label, &holder, SHORT_LEASE).await;
         let next = tokio::spawn(async move {
             let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
             let granted_at = Instant::now();
@@ -211,7 +263,10 @@ async fn c1_a_dropped_acquire_or_guard_leaks_nothing() {
 async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
     const WAITERS: u64 = 20;
     let ground = Ground::new().await;
-    for (label, process, _) in ground.pairs(|kind| kind.fair_in_process).await {
+    // Where several can hold, nobody of a process waits behind one that holds.
+    let in_line =
+        |kind: &Capabilities| kind.fair_in_process && kind.primitive != Primitive::Semaphore;
+    for (label, process, _) in ground.pairs(in_line).await {
         let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let served = Arc::new(StdMutex::new(Vec::new()));
         let mut waiters = tokio::task::JoinSet::new();
@@ -243,13 +298,14 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
         let mut waiters = tokio::task::JoinSet::new();
         for number in 0..PROCESSES {
             let (process, served) = (ground.process(kind).await, served.clone());
+            let waiter = process.clone();
             waiters.spawn(async move {
-                let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+                let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
                 served.lock().expect("served").push(number);
                 guard.release().await
             });
-            // Longer than a first command takes.
-            sleep(Duration::from_millis(80)).await;
+            // It has been refused once, so it has its place.
+            until("it waits", || process.stats().snapshot().contended == 1).await;
         }
         assert_eq!(holder.release().await, ReleaseOutcome::Released);
         waiters.join_all().await;
@@ -284,41 +340,50 @@ async fn only_a_reentrant_kind_lets_its_owner_in_again() {
 /// S2's ways of waiting: without a line in the process, the backend alone keeps its tasks apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_manner_of_waiting_gets_the_lock_in_turn() {
-    use Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
     let ground = Ground::new().await;
-    for (label, process, _) in ground.pairs(|kind| kind.fencing == Fencing::Rising).await {
-        for manner in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
-            let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-            let inside = Arc::new(AtomicU64::new(0));
-            let since = Instant::now();
-            let mut contenders = tokio::task::JoinSet::new();
-            for _ in 0..3 {
-                let (process, inside) = (process.clone(), inside.clone());
-                contenders.spawn(async move {
-                    let until = Instant::now() + LONG_LEASE;
-                    let wait = Wait::Contend { until, manner };
-                    let options = AcquireOptions { lease: LONG_LEASE, wait };
-                    let guard = process.acquire(&name(), options).await;
-                    let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
-                    sleep(Duration::from_millis(2)).await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-                });
-            }
-            sleep(Duration::from_millis(30)).await;
-            assert_eq!(process.stats().snapshot().waiting_now, 0, "{label}: nobody is in line");
-            assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
-            while let Some(contender) = contenders.join_next().await {
-                contender.expect("no contender panics");
-            }
-            let shortest = match manner {
-                Sleep200 => Duration::from_millis(190),
-                Sleep2000 => Duration::from_millis(1_990),
-                _ => Duration::ZERO,
-            };
-            assert!(since.elapsed() >= shortest, "{label}: {manner:?}");
+    let mut kinds = tokio::task::JoinSet::new();
+    for (label, process, _) in ground.pairs(fenced).await {
+        // Side by side, since most of it is sleeping.
+        kinds.spawn(every_manner_in_turn(label, process));
+    }
+    while let Some(kind) = kinds.join_next().await {
+        kind.expect("no kind fails");
+    }
+}
+
+async fn every_manner_in_turn(label: &'static str, process: LeasedMutex) {
+    use Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
+    for manner in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
+        let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let inside = Arc::new(AtomicU64::new(0));
+        let since = Instant::now();
+        let mut contenders = tokio::task::JoinSet::new();
+        for _ in 0..3 {
+            let (process, inside) = (process.clone(), inside.clone());
+            contenders.spawn(async move {
+                let until = Instant::now() + LONG_LEASE;
+                let wait = Wait::Contend { until, manner };
+                let options = AcquireOptions { lease: LONG_LEASE, wait };
+                let guard = process.acquire(&name(), options).await;
+                let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
+                sleep(Duration::from_millis(2)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+            });
         }
+        sleep(Duration::from_millis(30)).await;
+        assert_eq!(process.stats().snapshot().waiting_now, 0, "{label}: nobody is in line");
+        assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+        while let Some(contender) = contenders.join_next().await {
+            contender.expect("no contender panics");
+        }
+        let shortest = match manner {
+            Sleep200 => Duration::from_millis(190),
+            Sleep2000 => Duration::from_millis(1_990),
+            _ => Duration::ZERO,
+        };
+        assert!(since.elapsed() >= shortest, "{label}: {manner:?}");
     }
 }
 

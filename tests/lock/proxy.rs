@@ -53,6 +53,11 @@ impl Proxy {
         format!("redis://{}127.0.0.1:{}", self.credentials, self.port)
     }
 
+    /// Where it listens, for a client that is no Redis client.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     pub fn set(&self, link: Link) {
         self.link.send_replace(link);
     }

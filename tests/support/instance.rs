@@ -15,7 +15,7 @@ use sqlx::MySqlPool;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::{Client, independent_redis, servers, unique};
+use super::{Client, etcd_url, independent_redis, servers, unique, zookeeper_hosts};
 
 /// One database, one key prefix, one secret.
 pub struct Shop {
@@ -45,7 +45,7 @@ impl Shop {
 
     /// The same with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let servers = servers().await;
+        let (servers, etcd_url) = tokio::join!(servers(), etcd_url());
         let name = unique("seckill");
         let mut config = Config::defaults();
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
@@ -54,6 +54,8 @@ impl Shop {
         let redlock: Vec<String> = independent_redis().await.iter().map(RedisServer::url).collect();
         config.lock.redlock_urls = Secret::new(redlock.join(","));
         config.redis.prefix = format!("{name}:");
+        config.lock.etcd_endpoints = etcd_url;
+        config.lock.zookeeper_hosts = zookeeper_hosts().await;
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
         change(&mut config);

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use seckill::dev::{RedisOptions, RedisServer, Servers};
+use seckill::dev::{
+    EtcdOptions, EtcdServer, RedisOptions, RedisServer, Servers, ZookeeperOptions, ZookeeperServer,
+};
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
@@ -60,9 +62,31 @@ pub fn rounds(few: u32) -> u32 {
     asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
 }
 
+static ETCD: OnceCell<EtcdServer> = OnceCell::const_new();
+
+/// The address of the run's etcd, started when the first test asks.
+pub async fn etcd_url() -> String {
+    let server = ETCD.get_or_init(|| async {
+        let started = RUNTIME.spawn(EtcdServer::start(EtcdOptions::temporary())).await;
+        started.expect("no panic").expect("the private etcd starts")
+    });
+    server.await.url()
+}
+
 /// The TCP address of the run's Redis, which a proxy can stand in front of.
 pub async fn redis_url() -> String {
     servers().await.redis.tcp_url()
+}
+
+static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
+
+/// The address of the run's ZooKeeper, started when the first test asks.
+pub async fn zookeeper_hosts() -> String {
+    let start = async || {
+        let started = RUNTIME.spawn(ZookeeperServer::start(ZookeeperOptions::temporary())).await;
+        started.expect("no panic").expect("the private ZooKeeper starts")
+    };
+    ZOOKEEPER.get_or_init(start).await.hosts()
 }
 
 /// A name that no other test of this run has.

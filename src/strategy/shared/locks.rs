@@ -18,4 +18,9 @@ pub struct Locks {
     /// `None` where its servers are not configured.
     pub redlock: Option<Arc<dyn lock::Mutex>>,
     pub local: Arc<dyn lock::Mutex>,
+    /// `None` when no etcd is configured.
+    pub etcd: Option<Arc<dyn lock::Mutex>>,
+    /// `None` where ZooKeeper is not configured, as with every kind on it.
+    pub zookeeper: Option<Arc<dyn lock::Mutex>>,
+    pub zookeeper_spin: Option<Arc<dyn lock::Mutex>>,
 }

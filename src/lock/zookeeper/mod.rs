@@ -1,0 +1,122 @@
+//! Locks on ZooKeeper: the sessions, the paths, the fences.
+//!
+//! Below the root that the caller names stands one node per kind, whose data is the kind's fence
+//! floor. Below that stand the names. Every hold and every place in a queue is an *ephemeral* node:
+//! it ends with the session of the process that made it.
+//!
+//! **Leases.** ZooKeeper ends sessions, not holds. A hold's session is half as long again as its
+//! lease, since the servers of an ensemble tell their leader of their sessions only now and then; so
+//! the node outlives what our own clock says of the lease, and `lost` fires first. While this process
+//! lives its holds also end with their own lease: what was not renewed is deleted (`places.rs`).
+//!
+//! **Renewal** is a write of the ensemble that changes nothing and fails when the node is gone: no
+//! server that was left behind can answer it. A node of another session is never taken for ours, not
+//! even with our own token: its session may end at any moment.
+//!
+//! **Fences.** The number of the transaction that made the node: ZooKeeper counts all its writes
+//! together, over all names, restarts and leaders. An ensemble that lost its data starts again from
+//! nothing; then the floor is raised, and is added from then on.
+
+mod fence;
+mod fixed;
+mod places;
+mod queue;
+mod session;
+
+pub mod counter;
+pub mod multi;
+pub mod read_write;
+pub mod reentrant;
+pub mod semaphore;
+pub mod sequential;
+pub mod spin;
+
+use std::sync::Arc;
+
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
+
+pub use session::Ensemble;
+
+use super::lease::Unanswered;
+use super::{InvalidName, LockName};
+
+/// Whoever reaches the servers may do everything: what the data are worth is the network's matter.
+const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+const SEQUENTIAL: CreateOptions<'static> =
+    CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+/// Removed by the server once it has been empty for about a minute.
+const CONTAINER: CreateOptions<'static> = CreateMode::Container.with_acls(Acls::anyone_all());
+
+/// Where one kind keeps its nodes.
+struct Base {
+    ensemble: Arc<Ensemble>,
+    path: String,
+}
+
+impl Base {
+    fn new(ensemble: &Arc<Ensemble>, kind: &str) -> Self {
+        let path = format!("/{}{kind}", ensemble.prefix());
+        Self { ensemble: Arc::clone(ensemble), path }
+    }
+
+    /// The path of a name.
+    fn of(&self, name: &LockName) -> String {
+        format!("{}/{}", self.path, component(name))
+    }
+
+    /// Makes the kind's node, which stays for ever.
+    async fn make(&self, client: &Client) -> Result<(), Unanswered> {
+        made(client.create(&self.path, b"0", &PERSISTENT).await)
+    }
+
+    /// Makes the kind's node and the directory of a name.
+    async fn make_directory(&self, client: &Client, path: &str) -> Result<(), Unanswered> {
+        self.make(client).await?;
+        made(client.create(path, b"", &CONTAINER).await)
+    }
+}
+
+fn made<T>(answer: Result<T, Error>) -> Result<(), Unanswered> {
+    match answer {
+        Ok(_) | Err(Error::NodeExists) => Ok(()),
+        Err(error) => Err(unanswered(error)),
+    }
+}
+
+/// A name as one part of a path. Different names are different parts.
+fn component(name: &LockName) -> String {
+    let escaped = name.as_str().replace('%', "%25").replace('/', "%2F");
+    match escaped.strip_prefix('.') {
+        // `.` and `..` mean something else in a path.
+        Some(rest) => format!("%2E{rest}"),
+        None => escaped,
+    }
+}
+
+/// What an error of the client means: perhaps the command ran, perhaps not.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn unanswered(error: Error) -> Unanswered {
+    Unanswered(error.to_string())
+}
+
+/// Whether an answer says that the session is over, and its nodes with it.
+fn session_is_over(error: &Error) -> bool {
+    matches!(error, Error::SessionExpired | Error::ClientClosed | Error::AuthFailed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{LockName, component};
+
+    #[test]
+    fn names_never_share_a_path() {
+        let names = ["a/b", "a%2Fb", "a%252Fb", ".", "..", "%2E", ".a", "{a}:b", "A", "a"];
+        let parts: BTreeSet<_> =
+            names.iter().map(|name| component(&LockName::new(name).expect("a name"))).collect();
+        assert_eq!(parts.len(), names.len());
+        assert!(parts.iter().all(|part| !part.contains('/') && !part.starts_with('.')));
+    }
+}

@@ -1,0 +1,270 @@
+//! What this process has at the servers: one place per token, a hold or a position in a queue.
+//!
+//! A session keeps every node of a living process. So what was not renewed in time, was refused and
+//! never came back, or could not be given back, is deleted from here when its time is over.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use zookeeper_client::{Client, Error};
+
+use super::super::lease::{StoreFuture, Token, Wakeups};
+
+/// For how long a place in a queue is kept after its contender last looked. It looks every second.
+pub(super) const QUEUED: Duration = Duration::from_secs(5);
+
+/// The pause before a deletion that was not answered is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long one deletion may take.
+const LEAVE_MAX: Duration = Duration::from_millis(500);
+
+/// What one token has.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The session that it belongs to. It is never carried over into another one.
+    pub(super) client: Client,
+    /// Where its nodes are: the directory of the name, or the nodes themselves.
+    pub(super) paths: Vec<String>,
+    /// Its node, once the server told of it; of several, which come and go together, our own.
+    pub(super) node: Option<Node>,
+    /// Whether a command was sent whose answer is not known.
+    pub(super) unsure: bool,
+    /// When it is over, unless it is renewed before.
+    pub(super) until: Instant,
+    /// What stands before it.
+    pub(super) ahead: Option<Ahead>,
+}
+
+/// A node that is ours.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) path: String,
+    /// The transaction that made it.
+    pub(super) made_by: i64,
+    /// Its fence, once it was granted.
+    pub(super) fence: Option<u64>,
+}
+
+/// What has to change before it is worth looking again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// This node.
+    Node(String),
+    /// Any node in this directory.
+    Children(String),
+}
+
+/// All places of one lock.
+pub(super) struct Places {
+    state: Mutex<State>,
+    earlier: Arc<Notify>,
+    _sweeper: DropGuard,
+}
+
+#[derive(Default)]
+struct State {
+    by_token: HashMap<String, Place>,
+    /// When the sweeper wakes up by itself.
+    alarm: Option<Instant>,
+}
+
+/// Something that can delete what a token has.
+pub(super) trait Leaves: Send + Sync + 'static {
+    /// Deletes it; `false` when there was nothing of ours.
+    fn leave<'a>(&'a self, place: &'a Place, token: &'a str) -> StoreFuture<'a, bool>;
+
+    fn places(&self) -> &Arc<Places>;
+}
+
+impl Places {
+    /// Makes a store around its places, and starts the task that clears up behind it.
+    pub(super) fn serve<S: Leaves>(
+        tasks: &TaskTracker,
+        make: impl FnOnce(Arc<Self>) -> S,
+    ) -> Arc<S> {
+        let (ended, earlier) = (CancellationToken::new(), Arc::new(Notify::new()));
+        let places = Self {
+            state: Mutex::default(),
+            earlier: Arc::clone(&earlier),
+            _sweeper: ended.clone().drop_guard(),
+        };
+        let store = Arc::new(make(Arc::new(places)));
+        let sweep = sweep(Arc::downgrade(&store), earlier);
+        tasks.spawn(async move { ended.run_until_cancelled(sweep).await });
+        store
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing in here can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The token's place in this session as it was before the command that is to follow, which
+    /// leaves it unsure while there is no node. A place in an earlier session is forgotten: that
+    /// session is over.
+    pub(super) fn enter(
+        &self,
+        token: &str,
+        client: &Client,
+        paths: &[String],
+        until: Instant,
+    ) -> Place {
+        let mut state = self.locked();
+        let place = state.by_token.entry(token.to_owned());
+        let place = place.or_insert_with(|| Place::new(client, paths, until));
+        if place.client.session_id() != client.session_id() {
+            *place = Place::new(client, paths, until);
+        }
+        place.until = place.until.max(until);
+        let before = place.clone();
+        place.unsure = place.node.is_none();
+        self.wake_before(&state, until);
+        before
+    }
+
+    /// Changes the token's place, if it still has one; tells whether it has.
+    pub(super) fn update(&self, token: &str, change: impl FnOnce(&mut Place)) -> bool {
+        let mut state = self.locked();
+        let Some(place) = state.by_token.get_mut(token) else { return false };
+        change(place);
+        let until = place.until;
+        self.wake_before(&state, until);
+        true
+    }
+
+    pub(super) fn get(&self, token: &str) -> Option<Place> {
+        self.locked().by_token.get(token).cloned()
+    }
+
+    pub(super) fn remove(&self, token: &str) -> Option<Place> {
+        self.locked().by_token.remove(token)
+    }
+
+    /// Puts a place back that could not be left, to be swept a little later.
+    pub(super) fn put_back(&self, token: &str, place: Place) {
+        let until = Instant::now() + RETRY_PAUSE;
+        let mut state = self.locked();
+        state.by_token.entry(token.to_owned()).or_insert(Place { until, ..place });
+        self.wake_before(&state, until);
+    }
+
+    fn wake_before(&self, state: &State, until: Instant) {
+        if state.alarm.is_none_or(|alarm| until < alarm) {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Takes out what is over.
+    fn take_over(&self) -> Vec<(String, Place)> {
+        let now = Instant::now();
+        let mut state = self.locked();
+        let over = state.by_token.extract_if(|_, place| place.until <= now).collect();
+        state.alarm = None;
+        over
+    }
+
+    fn set_alarm(&self) -> Option<Instant> {
+        let mut state = self.locked();
+        state.alarm = state.by_token.values().map(|place| place.until).min();
+        state.alarm
+    }
+}
+
+impl Place {
+    fn new(client: &Client, paths: &[String], until: Instant) -> Self {
+        let (client, paths) = (client.clone(), paths.to_vec());
+        Self { client, paths, node: None, unsure: false, until, ahead: None }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        for place in self.locked().by_token.values() {
+            let Some(node) = &place.node else { continue };
+            let nodes = match place.paths.contains(&node.path) {
+                true => place.paths.as_slice(),
+                false => std::slice::from_ref(&node.path),
+            };
+            let mut writer = place.client.new_multi_writer();
+            if nodes.iter().all(|path| writer.add_delete(path, None).is_ok()) {
+                // Sent at once, and nobody waits for the answer.
+                drop(writer.commit());
+            }
+        }
+    }
+}
+
+/// Deletes what is over. Does not keep the store alive, and is ended with it.
+async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
+    loop {
+        let Some(alive) = store.upgrade() else { return };
+        for (token, place) in alive.places().take_over() {
+            // Each within its own bound: one session that hangs must not keep the others waiting.
+            let leaving = timeout(LEAVE_MAX, alive.leave(&place, &token));
+            if !matches!(leaving.await, Ok(Ok(_))) {
+                alive.places().put_back(&token, place);
+            }
+        }
+        let alarm = alive.places().set_alarm();
+        drop(alive);
+        tokio::select! {
+            () = earlier.notified() => {}
+            () = sleep_until(alarm.unwrap_or_else(Instant::now)), if alarm.is_some() => {}
+        }
+    }
+}
+
+/// Tells when what stands before a token's node has changed.
+pub(super) struct Listening {
+    places: Arc<Places>,
+    token: String,
+    /// What is watched, and the watch.
+    armed: Option<(Ahead, BoxFuture<'static, ()>)>,
+}
+
+impl Listening {
+    pub(super) fn to(places: &Arc<Places>, token: &Token) -> Box<dyn Wakeups> {
+        let (places, token) = (Arc::clone(places), token.as_str().to_owned());
+        Box::new(Self { places, token, armed: None })
+    }
+}
+
+impl Wakeups for Listening {
+    fn next(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            let Some(place) = self.places.get(&self.token) else { return false };
+            let Some(ahead) = place.ahead else { return false };
+            if self.armed.as_ref().is_none_or(|(watched, _)| *watched != ahead) {
+                let watcher = match &ahead {
+                    Ahead::Node(path) => match place.client.get_and_watch_data(path).await {
+                        Ok((_, _, watcher)) => watcher,
+                        Err(error) => return error == Error::NoNode,
+                    },
+                    Ahead::Children(path) => match place.client.list_and_watch_children(path).await
+                    {
+                        Ok((_, watcher)) => watcher,
+                        Err(_) => return false,
+                    },
+                };
+                let is_node = matches!(ahead, Ahead::Node(_));
+                self.armed = Some((ahead, Box::pin(async move { drop(watcher.changed().await) })));
+                // A directory may have changed between the look and the watch.
+                if !is_node {
+                    return true;
+                }
+            }
+            if let Some((_, change)) = &mut self.armed {
+                change.await;
+            }
+            self.armed = None;
+            true
+        })
+    }
+}

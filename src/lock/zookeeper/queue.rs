@@ -1,0 +1,345 @@
+//! Kinds that stand in line: each contender makes one ephemeral sequential node in the directory of
+//! the name, and a rule tells from the nodes before it whether it has the name.
+//!
+//! A node is called `token-session-mark-number`. Token and session make it findable when the answer
+//! to its creation was lost, and nobody else's; the mark tells readers from writers; the number is
+//! the server's and gives the order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use zookeeper_client::{Client, Error, MultiReadResult};
+
+use super::super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
+use super::super::{Fence, LockName};
+use super::fence::{fence, floor_of, raise};
+use super::places::{Ahead, Leaves, Listening, Node, Place, Places, QUEUED};
+use super::{Base, SEQUENTIAL, session_is_over, unanswered};
+
+/// How often a directory that the server has just removed is made again.
+const MAKES_MAX: u32 = 3;
+
+/// Who may go in.
+pub(super) trait Rule: Send + Sync + 'static {
+    /// What its nodes are marked with.
+    fn mark(&self) -> char;
+
+    /// What keeps us out, by the marks of the nodes before ours, the earliest first.
+    fn keeps_out(&self, before: &[char]) -> Option<Obstacle>;
+}
+
+/// What a contender has to wait for.
+pub(super) enum Obstacle {
+    /// This one of the nodes before it.
+    Before(usize),
+    /// Any of them.
+    Any,
+}
+
+/// The store of all kinds that stand in line.
+pub(super) struct Queue<R> {
+    base: Base,
+    rule: R,
+    /// Whether several can hold a name at the same time.
+    shared: bool,
+    places: Arc<Places>,
+}
+
+/// What one look has seen, all at the same moment.
+struct Seen {
+    floor: u64,
+    names: Vec<String>,
+}
+
+impl<R: Rule> Queue<R> {
+    pub(super) fn start(base: Base, rule: R, shared: bool, tasks: &TaskTracker) -> Arc<Self> {
+        Places::serve(tasks, |places| Self { base, rule, shared, places })
+    }
+
+    /// Stands in line with the token, unless it does already, and looks whether it is its turn.
+    pub(super) async fn enter(
+        &self,
+        name: &LockName,
+        token: &str,
+        lease: Duration,
+    ) -> Result<Option<u64>, Unanswered> {
+        let until = Instant::now() + lease;
+        let client = self.base.ensemble.session(lease).await?;
+        let directory = self.base.of(name);
+        let place = self.places.enter(token, &client, std::slice::from_ref(&directory), until);
+        let stem = self.stem(token, &client);
+        let found = match place.node {
+            Some(node) => Some(node),
+            None if place.unsure => find(&client, &directory, &stem).await?,
+            None => None,
+        };
+        let (node, seen) = match found {
+            Some(node) => (node, self.look(&client, &directory).await),
+            None => self.stand(&client, &directory, &stem).await?,
+        };
+        self.places.update(token, |place| {
+            (place.node, place.unsure) = (Some(node.clone()), false);
+        });
+        let seen = seen?;
+        let Some(before) = standing_before(&node, &directory, seen.names) else {
+            self.places.remove(token);
+            return Err(Unanswered("the node was deleted".to_owned()));
+        };
+        let marks: Vec<char> = before.iter().map(|name| mark_of(name)).collect();
+        let kept = match self.rule.keeps_out(&marks) {
+            None => {
+                // The first grant's fence stays, though the floor may have been raised since.
+                let minted = fence(node.made_by, seen.floor)?;
+                let granted = node.fence.unwrap_or(minted);
+                let kept = self.places.update(token, |place| {
+                    place.node = Some(Node { fence: Some(granted), ..node });
+                    place.until = until;
+                });
+                kept.then_some(Some(granted))
+            }
+            Some(obstacle) => {
+                let ahead = match obstacle {
+                    Obstacle::Before(index) => {
+                        Ahead::Node(format!("{directory}/{}", before[index]))
+                    }
+                    Obstacle::Any => Ahead::Children(directory),
+                };
+                let kept = self.places.update(token, |place| {
+                    place.ahead = Some(ahead);
+                    place.until = until.max(Instant::now() + QUEUED);
+                });
+                kept.then_some(None)
+            }
+        };
+        kept.ok_or_else(|| Unanswered("the answer came after the end of its lease".to_owned()))
+    }
+
+    /// What all nodes of this token in this session begin with.
+    fn stem(&self, token: &str, client: &Client) -> String {
+        format!("{token}-{:016x}-{}-", client.session_id().0, self.rule.mark())
+    }
+
+    /// Makes a node and looks, in one round trip.
+    async fn stand(
+        &self,
+        client: &Client,
+        directory: &str,
+        stem: &str,
+    ) -> Result<(Node, Result<Seen, Unanswered>), Unanswered> {
+        let prefix = format!("{directory}/{stem}");
+        for _ in 0..MAKES_MAX {
+            // Both are sent now, in this order.
+            let creating = client.create(&prefix, b"", &SEQUENTIAL);
+            let looking = self.look(client, directory);
+            match tokio::join!(creating, looking) {
+                (Ok((stat, _)), _) if stat.ephemeral_owner != client.session_id().0 => {
+                    return Err(Unanswered("the node belongs to another session".to_owned()));
+                }
+                (Ok((stat, number)), seen) => {
+                    let path = format!("{prefix}{number}");
+                    return Ok((Node { path, made_by: stat.czxid, fence: None }, seen));
+                }
+                (Err(Error::NoNode), _) => self.base.make_directory(client, directory).await?,
+                (Err(error), _) => return Err(unanswered(error)),
+            }
+        }
+        Err(Unanswered("the directory is removed again and again".to_owned()))
+    }
+
+    /// Reads the fence floor and who stands in line. The request is sent by the call itself.
+    fn look<'c>(
+        &self,
+        client: &'c Client,
+        directory: &str,
+    ) -> impl Future<Output = Result<Seen, Unanswered>> + Send + use<'c, R> {
+        let mut reader = client.new_multi_reader();
+        let added =
+            reader.add_get_data(&self.base.path).and_then(|()| reader.add_get_children(directory));
+        let reading = added.map(|()| reader.commit());
+        async move {
+            match reading.map_err(unanswered)?.await.map_err(unanswered)?.as_slice() {
+                [base, MultiReadResult::Children { children }] => {
+                    Ok(Seen { floor: floor_of(base)?, names: children.clone() })
+                }
+                [_, MultiReadResult::Error { err }] => Err(unanswered(err.clone())),
+                _ => Err(Unanswered("the server answered something else".to_owned())),
+            }
+        }
+    }
+
+    /// Proves by a write of the ensemble that the token's node is there.
+    pub(super) async fn prove(&self, token: &str, lease: Duration) -> Result<bool, Unanswered> {
+        let until = Instant::now() + lease;
+        let Some(place) = self.places.get(token) else { return Ok(false) };
+        let Some(node) = place.node.filter(|node| node.fence.is_some()) else { return Ok(false) };
+        let mut writer = place.client.new_multi_writer();
+        writer.add_check_version(&node.path, -1).map_err(unanswered)?;
+        match writer.commit().await.map_err(Error::from) {
+            Ok(_) => Ok(self.places.update(token, |place| place.until = place.until.max(until))),
+            Err(error) if error == Error::NoNode || session_is_over(&error) => {
+                self.places.remove(token);
+                Ok(false)
+            }
+            Err(error) => Err(unanswered(error)),
+        }
+    }
+
+    /// Deletes what the token has.
+    pub(super) async fn give_up(&self, token: &str) -> Result<bool, Unanswered> {
+        let Some(place) = self.places.get(token) else { return Ok(false) };
+        let left = self.leave(&place, token).await?;
+        self.places.remove(token);
+        Ok(left)
+    }
+
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    pub(super) async fn raise_fence(&self, at_least: Fence) -> Result<(), Unanswered> {
+        raise(&self.base, at_least).await
+    }
+}
+
+/// Finds a node whose creation was not answered.
+async fn find(client: &Client, directory: &str, stem: &str) -> Result<Option<Node>, Unanswered> {
+    let Some(name) = names_with(client, directory, stem).await?.into_iter().next() else {
+        return Ok(None);
+    };
+    let path = format!("{directory}/{name}");
+    match client.check_stat(&path).await.map_err(unanswered)? {
+        Some(stat) if stat.ephemeral_owner == client.session_id().0 => {
+            Ok(Some(Node { path, made_by: stat.czxid, fence: None }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The names in a directory that begin with `stem`, the earliest first, from a server that has
+/// caught up with the leader.
+async fn names_with(
+    client: &Client,
+    directory: &str,
+    stem: &str,
+) -> Result<Vec<String>, Unanswered> {
+    let syncing = client.sync(directory);
+    let listing = client.list_children(directory);
+    let (synced, listed) = tokio::join!(syncing, listing);
+    let mut names = match listed {
+        Err(Error::NoNode) => return Ok(Vec::new()),
+        listed => listed.map_err(unanswered)?,
+    };
+    synced.map_err(unanswered)?;
+    names.retain(|name| name.starts_with(stem));
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The names before ours, the earliest first; `None` if ours is not among them.
+fn standing_before(node: &Node, directory: &str, mut names: Vec<String>) -> Option<Vec<String>> {
+    let own = node.path.strip_prefix(directory)?.strip_prefix('/')?;
+    let number = number_of(own)?;
+    if !names.iter().any(|name| name == own) {
+        return None;
+    }
+    // The server's numbers go round: what counts is the distance to ours.
+    let distance = |name: &str| number_of(name).map_or(0, |other| other.wrapping_sub(number));
+    names.retain(|name| distance(name) < 0);
+    names.sort_unstable_by_key(|name| distance(name));
+    Some(names)
+}
+
+/// Token, session and mark, with a sign behind each.
+const STEM_BYTES: usize = 32 + 1 + 16 + 1 + 1 + 1;
+
+fn number_of(name: &str) -> Option<i32> {
+    name.get(STEM_BYTES..)?.parse().ok()
+}
+
+fn mark_of(name: &str) -> char {
+    name.as_bytes().get(STEM_BYTES - 2).map_or('?', |byte| char::from(*byte))
+}
+
+impl<R: Rule> Leaves for Queue<R> {
+    fn leave<'a>(&'a self, place: &'a Place, token: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let client = &place.client;
+            let paths = match (&place.node, &*place.paths) {
+                (Some(node), _) => vec![node.path.clone()],
+                (None, [directory]) if place.unsure => {
+                    match names_with(client, directory, &self.stem(token, client)).await {
+                        Ok(names) => {
+                            names.iter().map(|name| format!("{directory}/{name}")).collect()
+                        }
+                        Err(_) if client.state().is_terminated() => return Ok(false),
+                        Err(error) => return Err(error),
+                    }
+                }
+                _ => Vec::new(),
+            };
+            let mut left = false;
+            for path in paths {
+                match client.delete(&path, None).await {
+                    Ok(()) => left = true,
+                    Err(Error::NoNode) => {}
+                    Err(error) if session_is_over(&error) => return Ok(false),
+                    Err(error) => return Err(unanswered(error)),
+                }
+            }
+            Ok(left)
+        })
+    }
+
+    fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+}
+
+impl<R: Rule> LeaseStore for Queue<R> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(
+            async move { Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced)) },
+        )
+    }
+
+    fn renew<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.prove(token.as_str(), lease))
+    }
+
+    fn release<'a>(&'a self, _name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(self.give_up(token.as_str()))
+    }
+
+    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(self.raise_fence(at_least))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        Box::pin(async move { Ok(Some(Listening::to(&self.places, token))) })
+    }
+
+    fn shared(&self) -> bool {
+        self.shared
+    }
+
+    fn queues(&self) -> bool {
+        true
+    }
+}

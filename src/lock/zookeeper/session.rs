@@ -1,0 +1,135 @@
+//! The sessions of one process: a few, by the length of the leases they carry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use zookeeper_client::Client;
+
+use super::super::lease::Unanswered;
+use super::{InvalidName, LockName};
+
+/// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
+/// matters to others after this process has died.
+const SESSION_MIN: Duration = Duration::from_millis(1_500);
+
+/// Where the servers are, and this process's sessions with them. All kinds of a service share one.
+pub struct Ensemble {
+    hosts: Arc<str>,
+    prefix: String,
+    /// By their length in milliseconds. Lengths double, so there are at most eleven.
+    sessions: Mutex<BTreeMap<u64, Connecting>>,
+}
+
+/// A session that is being opened, or is open.
+type Connecting = Shared<BoxFuture<'static, Result<Client, String>>>;
+
+impl Ensemble {
+    /// `hosts` is what ZooKeeper calls a connect string: `host:port,host:port`, perhaps with a path
+    /// behind it that exists already. All nodes begin with `prefix`. Connects when first used.
+    ///
+    /// # Errors
+    /// When the prefix cannot be part of a path.
+    pub fn new(hosts: &str, prefix: &str) -> Result<Arc<Self>, InvalidName> {
+        if !prefix.is_empty() {
+            LockName::new(prefix)?;
+        }
+        if prefix.contains('/') || prefix.starts_with('.') {
+            return Err(InvalidName("a prefix of nodes cannot contain / or begin with a dot"));
+        }
+        let sessions = Mutex::default();
+        Ok(Arc::new(Self { hosts: hosts.into(), prefix: prefix.to_owned(), sessions }))
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// A live session that is long enough for holds of this lease, opened if there is none.
+    pub(super) async fn session(&self, lease: Duration) -> Result<Client, Unanswered> {
+        let client = self.connecting(session_for(lease)).await.map_err(Unanswered)?;
+        let negotiated = client.session_timeout();
+        if negotiated < shortest_for(lease) {
+            return Err(Unanswered(format!(
+                "the server ends sessions after {negotiated:?}, too soon for a lease of {lease:?}: \
+                 raise its maxSessionTimeout"
+            )));
+        }
+        Ok(client)
+    }
+
+    fn connecting(&self, length: Duration) -> Connecting {
+        let key = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        // Nothing in here can panic half-way through a change.
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = sessions.get(&key).filter(|session| is_usable(session)) {
+            return open.clone();
+        }
+        let connector = Client::connector().with_session_timeout(length).with_fail_eagerly();
+        let hosts = Arc::clone(&self.hosts);
+        // A task of its own: callers are less patient than a handshake may take.
+        let task = tokio::spawn(async move { connector.connect(&hosts).await });
+        let opened = async move {
+            match task.await {
+                Ok(Ok(client)) => Ok(client),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("the session's task was ended with its runtime".to_owned()),
+            }
+        };
+        let connecting = opened.boxed().shared();
+        sessions.insert(key, connecting.clone());
+        connecting
+    }
+}
+
+fn is_usable(session: &Connecting) -> bool {
+    match session.peek() {
+        None => true,
+        Some(Ok(client)) => !client.state().is_terminated(),
+        Some(Err(_)) => false,
+    }
+}
+
+/// How long a session has to be at least. A server of an ensemble tells the leader of its sessions
+/// twice in a tick, and the client speaks up after a seventh of its session, so the leader may count
+/// from that much before our command.
+fn shortest_for(lease: Duration) -> Duration {
+    lease + lease / 2
+}
+
+/// The session to ask for: the next one of a few lengths, so that there are only a few sessions.
+fn session_for(lease: Duration) -> Duration {
+    let mut length = SESSION_MIN;
+    while length < shortest_for(lease) {
+        length *= 2;
+    }
+    length
+}
+
+impl fmt::Debug for Ensemble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Ensemble")
+            .field("hosts", &self.hosts)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::{LEASE_MAX, LEASE_MIN};
+    use super::{SESSION_MIN, session_for};
+
+    #[test]
+    fn a_session_outlives_its_leases_by_half() {
+        assert_eq!(session_for(LEASE_MIN), SESSION_MIN);
+        assert_eq!(session_for(Duration::from_secs(4)), Duration::from_secs(6));
+        assert!(session_for(LEASE_MAX) >= LEASE_MAX * 3 / 2);
+    }
+}

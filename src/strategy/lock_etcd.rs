@@ -1,0 +1,40 @@
+//! `lock-etcd`: one lock per item: the first key of a queue in etcd; read, check, write.
+//!
+//! # How it works
+//! The item's lock is a queue by create revision. Who came first has it; the others watch the key
+//! just ahead of their own. The revision is the fence that the arbiter compares.
+//!
+//! # What can go wrong
+//! A holder that is paused beyond its lease is kept out by the fence; with the arbiter off it is let
+//! in. Each acquire and each release is two writes by a quorum, so it is slower than Redis.
+//!
+//! # When to use it
+//! When the death of the lock's server must not make two holders.
+
+use super::shared::lock_body::LockBody;
+use super::{Breaks, Card, Entry};
+use crate::domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-etcd",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item: the first key of a queue in etcd, each watching the one ahead; read, check, write.",
+        breaks_when: "A holder is paused beyond its lease; the fence saves it.",
+        needs: &["etcd"],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: true,
+    },
+    build: |gear| {
+        Some(LockBody::per_item(
+            gear,
+            gear.locks.etcd.as_ref()?,
+            Some(("etcd", "etcd/market")),
+            Dependency::Etcd,
+        ))
+    },
+};

@@ -1,0 +1,399 @@
+//! What only the locks on etcd promise, on real servers: places in the queue, readers and permits,
+//! and a cluster that loses members.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seckill::dev::{EtcdOptions, EtcdServer};
+use seckill::lock::etcd::{Client, mutex, read_write, semaphore};
+use seckill::lock::{
+    AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReadWrite, ReleaseOutcome, Wait,
+};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::ground::name;
+use super::proxy::{Link, Proxy};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, until_lost, waiting};
+
+/// What this machine may need, while other tests run, until a cluster has a leader again.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
+
+fn client(endpoints: &str) -> Client {
+    Client::new(endpoints).expect("addresses")
+}
+
+fn mutex_at(endpoints: &str, prefix: &str) -> LeasedMutex {
+    mutex::mutex(client(endpoints), prefix, &TaskTracker::new()).expect("a prefix")
+}
+
+/// Where one test works on the server that all share.
+struct Site {
+    url: String,
+    prefix: String,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let prefix = format!("{}:", crate::support::unique("etcd"));
+        Self { url: crate::support::etcd_url().await, prefix }
+    }
+
+    fn mutex(&self) -> LeasedMutex {
+        mutex_at(&self.url, &self.prefix)
+    }
+
+    fn read_write(&self) -> ReadWrite {
+        let tasks = TaskTracker::new();
+        read_write::lock(&client(&self.url), &self.prefix, &tasks).expect("a prefix")
+    }
+
+    fn semaphore(&self, permits_max: u32) -> LeasedMutex {
+        let tasks = TaskTracker::new();
+        semaphore::semaphore(client(&self.url), &self.prefix, permits_max, &tasks)
+            .expect("a prefix")
+    }
+
+    async fn proxy(&self) -> (Proxy, String) {
+        let proxy = Proxy::start(&self.url.replace("http", "redis")).await;
+        let url = proxy.url().replace("redis", "http");
+        (proxy, url)
+    }
+}
+
+async fn granted(process: &LeasedMutex, lease: Duration) -> Guard {
+    process.acquire(&name(), waiting(lease)).await.expect("granted")
+}
+
+async fn assert_busy(process: &LeasedMutex) {
+    let refused = process.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
+}
+
+async fn release(guard: Guard) {
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
+
+/// Starts to wait, and returns when the place in the queue is taken.
+async fn queued(process: &LeasedMutex, lease: Duration) -> tokio::task::JoinHandle<Guard> {
+    let before = process.stats().snapshot().contended;
+    let waiter = process.clone();
+    let waiting = tokio::spawn(async move { granted(&waiter, lease).await });
+    until("it waits", || process.stats().snapshot().contended > before).await;
+    waiting
+}
+
+/// A process that gets the lock and dies with it, without a word to the server.
+fn die_holding(make: impl FnOnce() -> LeasedMutex + Send + 'static) {
+    let process = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let guard =
+            runtime.expect("a runtime").block_on(async { granted(&make(), SHORT_LEASE).await });
+        std::mem::forget(guard);
+    });
+    process.join().expect("it holds");
+}
+
+/// R1: readers together, a writer alone; who comes after a waiting writer waits for it.
+#[tokio::test]
+async fn r1_readers_share_and_a_waiting_writer_is_not_starved() {
+    let site = Site::new().await;
+    let (first, second, third) = (site.read_write(), site.read_write(), site.read_write());
+    let one = granted(&first.read, LONG_LEASE).await;
+    let same_process = granted(&first.read, LONG_LEASE).await;
+    let two = granted(&second.read, LONG_LEASE).await;
+    assert_busy(&third.write).await;
+
+    let writer = queued(&third.write, LONG_LEASE).await;
+    let late = queued(&first.read, LONG_LEASE).await;
+    release(one).await;
+    release(same_process).await;
+    assert!(!writer.is_finished(), "a reader still reads");
+    release(two).await;
+    let writer = writer.await.expect("the writer's turn");
+    assert_busy(&second.read).await;
+    assert_busy(&second.write).await;
+    assert!(!late.is_finished(), "it came after the writer");
+    let written = fence_of(&writer);
+    release(writer).await;
+    let late = late.await.expect("the reader's turn");
+    assert!(fence_of(&late) > written);
+    release(late).await;
+}
+
+/// R1: the hold of a reader that died ends alone.
+#[tokio::test]
+async fn r1_a_dead_reader_keeps_a_writer_away_only_for_its_lease() {
+    let site = Site::new().await;
+    let (living, dead) = (site.read_write(), site.read_write());
+    let reads = granted(&living.read, SHORT_LEASE).await;
+    let (url, prefix) = (site.url.clone(), site.prefix.clone());
+    drop(dead);
+    die_holding(move || Site { url, prefix }.read_write().read);
+    let writer = queued(&living.write, SHORT_LEASE).await;
+    // The dead one's place goes, the living one's is renewed.
+    sleep(SHORT_LEASE * 3).await;
+    assert!(!reads.is_lost() && !writer.is_finished());
+    release(reads).await;
+    release(writer.await.expect("the writer's turn")).await;
+}
+
+/// S1: never more holders than permits, also when some die, and their permits come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_permits_are_never_exceeded_and_those_of_the_dead_come_back() {
+    const PERMITS: u32 = 3;
+    let site = Site::new().await;
+    for _ in 0..2 {
+        let (url, prefix) = (site.url.clone(), site.prefix.clone());
+        die_holding(move || Site { url, prefix }.semaphore(PERMITS));
+    }
+    let holding = Arc::new(AtomicU64::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for process in [site.semaphore(PERMITS), site.semaphore(PERMITS), site.semaphore(PERMITS)] {
+        for _ in 0..4 {
+            let (process, holding) = (process.clone(), holding.clone());
+            tasks.spawn(async move {
+                for _ in 0..4 {
+                    let wait = Wait::Until(Instant::now() + LONG_LEASE);
+                    let options = AcquireOptions { lease: LONG_LEASE, wait };
+                    let guard = process.acquire(&name(), options).await.expect("granted");
+                    let now = holding.fetch_add(1, Ordering::SeqCst) + 1;
+                    assert!(now <= u64::from(PERMITS), "{now} hold");
+                    sleep(Duration::from_millis(3)).await;
+                    holding.fetch_sub(1, Ordering::SeqCst);
+                    release(guard).await;
+                }
+            });
+        }
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    // All permits at once, so those of the dead are back; and one more is refused.
+    let process = site.semaphore(PERMITS);
+    let mut guards = Vec::new();
+    for _ in 0..PERMITS {
+        guards.push(granted(&process, LONG_LEASE).await);
+    }
+    assert_busy(&process).await;
+    for guard in guards {
+        release(guard).await;
+    }
+}
+
+/// M13, etcd#11456: whose place expired in the queue is not granted when those ahead have gone; it
+/// stands at the end.
+#[tokio::test]
+async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
+    let site = Site::new().await;
+    let (holder, next) = (site.mutex(), site.mutex());
+    let held = granted(&holder, LONG_LEASE).await;
+
+    let sleeper = site.mutex();
+    let (wakes, slept) = std::sync::mpsc::channel();
+    let (asleep, is_asleep) = tokio::sync::oneshot::channel();
+    let (got, grant) = tokio::sync::oneshot::channel();
+    let sleepers_view = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let waiting = queued(&sleeper, SHORT_LEASE).await;
+            asleep.send(()).expect("the test waits");
+            // Nothing of this process runs until it is woken.
+            slept.recv().expect("the test wakes it");
+            got.send(waiting.await.expect("granted in the end")).expect("the test waits");
+            // The guard is released over this runtime's connection.
+            sleep(PATIENCE).await;
+        });
+    });
+    is_asleep.await.expect("it has its place");
+    let late = queued(&next, LONG_LEASE).await;
+    release(held).await;
+    // Behind the sleeper, so this shows that the sleeper's place has expired.
+    let late =
+        timeout(PATIENCE, late).await.expect("the sleeper's place expires").expect("granted");
+    wakes.send(()).expect("it sleeps");
+    let mut grant = grant;
+    let early = timeout(SHORT_LEASE * 2, &mut grant).await;
+    assert!(early.is_err(), "granted while another one holds");
+    let fence = fence_of(&late);
+    release(late).await;
+    let grant = timeout(PATIENCE, grant).await.expect("its turn comes").expect("it runs");
+    assert!(fence_of(&grant) > fence);
+    drop(grant);
+    drop(sleepers_view);
+}
+
+/// L1: the link swallows everything: `lost` fires before anyone else holds.
+#[tokio::test]
+async fn lost_fires_before_the_next_one_holds() {
+    let site = Site::new().await;
+    let (proxy, url) = site.proxy().await;
+    let (cut_off, other) = (mutex_at(&url, &site.prefix), site.mutex());
+    let guard = granted(&cut_off, Duration::from_secs(1)).await;
+    proxy.set(Link::Stalls);
+    let next = queued(&other, LONG_LEASE).await;
+    until_lost(&guard).await;
+    assert!(!next.is_finished(), "the other one holds already");
+    let next = timeout(PATIENCE, next).await.expect("the lease ends").expect("granted");
+    assert!(fence_of(&next) > fence_of(&guard));
+    proxy.set(Link::Works);
+    // Late, and too late to hurt.
+    assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
+    assert_busy(&cut_off).await;
+    release(next).await;
+}
+
+/// M5: an answer that is lost after the command ran leads to one hold, and one release frees it.
+#[tokio::test]
+async fn m5_a_lost_answer_makes_no_second_hold() {
+    let site = Site::new().await;
+    let (proxy, url) = site.proxy().await;
+    let (behind, other) = (mutex_at(&url, &site.prefix), site.mutex());
+    for _ in 0..10 {
+        release(granted(&behind, LONG_LEASE).await).await;
+        proxy.set(Link::LosesNextAnswer);
+        let guard = granted(&behind, LONG_LEASE).await;
+        assert_busy(&other).await;
+        proxy.set(Link::LosesNextAnswer);
+        release(guard).await;
+        let next = other.acquire(&name(), at_once(LONG_LEASE)).await;
+        release(next.expect("one release frees it")).await;
+    }
+}
+
+/// M9: somebody deletes the key under the holder.
+#[tokio::test]
+async fn a_deleted_key_is_noticed_by_the_next_renewal() {
+    let site = Site::new().await;
+    let process = site.mutex();
+    let guard = granted(&process, Duration::from_secs(2)).await;
+    let key = |text: String| base64(text.as_bytes());
+    let from = format!("{}mutex/{} ", site.prefix, name());
+    let to = format!("{}mutex/{}!", site.prefix, name());
+    let body = serde_json::json!({ "key": key(from), "range_end": key(to) });
+    let deleted = ask(&site.url, "kv/deleterange", &body).await.expect("an answer");
+    assert_eq!(deleted["deleted"], "1", "{deleted}");
+    timeout(PATIENCE, guard.lost().cancelled()).await.expect("lost fires");
+    assert!(Instant::now() < guard.deadline(), "the deadline told, not the renewal");
+    assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
+}
+
+/// A fence that was raised is passed by those, too, who stood in the queue before.
+#[tokio::test]
+async fn raising_the_fence_reaches_those_who_wait() {
+    let site = Site::new().await;
+    let (first, second) = (site.mutex(), site.mutex());
+    let held = granted(&first, LONG_LEASE).await;
+    let next = queued(&second, LONG_LEASE).await;
+    let accepted = seckill::lock::Fence(fence_of(&held).get() + 1_000_000_000);
+    assert_eq!(first.raise_fence(&name(), accepted).await, Ok(()));
+    release(held).await;
+    let next = next.await.expect("granted");
+    assert!(fence_of(&next) > accepted);
+    release(next).await;
+}
+
+/// Revisions start again with an empty cluster; fences do not.
+#[tokio::test]
+async fn fences_rise_over_a_loss_of_all_data() {
+    let mut last = seckill::lock::Fence(0);
+    for _ in 0..2 {
+        let server = EtcdServer::start(EtcdOptions::temporary()).await.expect("etcd starts");
+        let process = mutex_at(&server.url(), "all:");
+        let guard = granted(&process, LONG_LEASE).await;
+        assert!(fence_of(&guard) > last);
+        last = fence_of(&guard);
+        release(guard).await;
+        server.stop().await;
+    }
+}
+
+/// The leader is killed while one holds: nobody else gets the lock, the hold is renewed by the next
+/// leader, and fences go on rising. Without a quorum nothing is granted, and the holder knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
+    let members = EtcdServer::start_cluster(3).await.expect("a cluster");
+    let urls: Vec<String> = members.iter().map(EtcdServer::url).collect();
+    let endpoints = urls.join(",");
+    let (first, second) = (mutex_at(&endpoints, "c:"), mutex_at(&endpoints, "c:"));
+
+    let lease = Duration::from_secs(9);
+    let held = granted(&first, lease).await;
+    let leader = leader_of(&urls).await;
+    members[leader].kill_hard().await;
+    let before = held.deadline();
+    let contender = {
+        let second = second.clone();
+        tokio::spawn(async move { until_granted(&second).await })
+    };
+    let renewed = || held.deadline() > before;
+    let refused = || second.stats().snapshot().contended > 0;
+    let since = Instant::now();
+    while !(renewed() && refused()) {
+        assert!(!contender.is_finished(), "two hold");
+        assert!(!held.is_lost(), "the new leader renewed nothing");
+        assert!(since.elapsed() < CLUSTER_PATIENCE, "no renewal, or nobody asked");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!contender.is_finished(), "two hold");
+    let fence = fence_of(&held);
+    release(held).await;
+    let next = contender.await.expect("it runs");
+    assert!(fence_of(&next) > fence);
+    release(next).await;
+
+    let held = until_granted_for(&first, Duration::from_secs(2)).await;
+    let another = (leader + 1) % 3;
+    members[another].kill_hard().await;
+    let refused = timeout(CLUSTER_PATIENCE, second.acquire(&name(), waiting(LONG_LEASE))).await;
+    let refused = refused.expect("an answer in bounded time");
+    assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");
+    timeout(CLUSTER_PATIENCE, held.lost().cancelled()).await.expect("lost fires");
+    drop(held);
+}
+
+async fn until_granted(process: &LeasedMutex) -> Guard {
+    until_granted_for(process, LONG_LEASE).await
+}
+
+/// While members elect a leader, an acquire may be refused: then it tries again.
+async fn until_granted_for(process: &LeasedMutex, lease: Duration) -> Guard {
+    let since = Instant::now();
+    loop {
+        let wait = Wait::Until(Instant::now() + CLUSTER_PATIENCE);
+        match process.acquire(&name(), AcquireOptions { lease, wait }).await {
+            Ok(guard) => return guard,
+            Err(AcquireError::Unavailable(_)) if since.elapsed() < CLUSTER_PATIENCE => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The index of the leader among the members.
+async fn leader_of(urls: &[String]) -> usize {
+    let since = Instant::now();
+    while since.elapsed() < CLUSTER_PATIENCE {
+        for (index, url) in urls.iter().enumerate() {
+            let status = ask(url, "maintenance/status", &serde_json::json!({})).await;
+            let status = status.unwrap_or_default();
+            if status["leader"].is_string() && status["leader"] == status["header"]["member_id"] {
+                return index;
+            }
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the cluster has no leader");
+}
+
+/// Asks a member behind the locks' back, over its JSON gateway.
+async fn ask(url: &str, path: &str, body: &Value) -> reqwest::Result<Value> {
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+    client.post(format!("{url}/v3/{path}")).json(body).send().await?.json().await
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}

@@ -1,0 +1,474 @@
+//! What only ZooKeeper's kinds can show: sessions that end, lost answers, a lost leader; and the
+//! primitives beside the mutex.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seckill::dev::ZookeeperEnsemble;
+use seckill::lock::zookeeper::{
+    Ensemble, counter, multi, read_write, reentrant, semaphore, sequential, spin,
+};
+use seckill::lock::{
+    AcquireError, AcquireOptions, CommandError, Guard, LeasedMutex, LockName, Mutex,
+    ReleaseOutcome, SharedCounter, Wait,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+use zookeeper_client::Client;
+
+use super::ground::name;
+use super::proxy::{Link, Proxy};
+use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting};
+
+/// An election, or the end of a session, on a busy machine.
+const ELECTION_MAX: Duration = Duration::from_secs(30);
+
+/// A lease whose session is the shortest, and whose commands have time on a busy machine.
+const BRIEF_LEASE: Duration = Duration::from_secs(1);
+
+/// Where one test works, and a bare client to look behind the locks' back.
+struct Place {
+    prefix: String,
+    bare: Client,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let hosts = crate::support::zookeeper_hosts().await;
+        let prefix = format!("{}:", crate::support::unique("zookeeper"));
+        Self { prefix, bare: Client::connect(&hosts).await.expect("a session") }
+    }
+
+    async fn ensemble(&self) -> Arc<Ensemble> {
+        self.ensemble_at(&crate::support::zookeeper_hosts().await)
+    }
+
+    fn ensemble_at(&self, hosts: &str) -> Arc<Ensemble> {
+        Ensemble::new(hosts, &self.prefix).expect("a prefix")
+    }
+
+    /// The path of the test's name under a kind.
+    fn path(&self, kind: &str) -> String {
+        format!("/{}{kind}/{}", self.prefix, name())
+    }
+
+    async fn nodes(&self, kind: &str) -> Vec<String> {
+        self.bare.list_children(&self.path(kind)).await.unwrap_or_default()
+    }
+
+    async fn until_nobody_stands_in_line(&self, kind: &str) {
+        let since = Instant::now();
+        while !self.nodes(kind).await.is_empty() {
+            assert!(since.elapsed() < PATIENCE, "a node was left behind");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+async fn proxied() -> (Proxy, String) {
+    let hosts = crate::support::zookeeper_hosts().await;
+    let proxy = Proxy::start(&format!("redis://{hosts}")).await;
+    let host = proxy.host();
+    (proxy, host)
+}
+
+fn patient(lease: Duration) -> AcquireOptions {
+    AcquireOptions { lease, wait: Wait::Until(Instant::now() + ELECTION_MAX) }
+}
+
+/// Acquires, through an election or the opening of a session on a busy machine.
+async fn get(process: &LeasedMutex, options: AcquireOptions) -> Guard {
+    let since = Instant::now();
+    loop {
+        match process.acquire(&name(), options).await {
+            Ok(guard) => return guard,
+            Err(AcquireError::Unavailable(_)) if since.elapsed() < ELECTION_MAX => {}
+            Err(error) => panic!("not granted: {error}"),
+        }
+    }
+}
+
+/// M12: the server ends the session of a process that is cut off. It is told before anyone else is
+/// let in, and when it is back it takes nothing for its own that is not.
+#[tokio::test]
+async fn m12_a_process_whose_session_ended_is_told_first_and_adopts_nothing() {
+    let place = Place::new().await;
+    let (proxy, host) = proxied().await;
+    let tasks = TaskTracker::new();
+    let cut_off = sequential::mutex(&place.ensemble_at(&host), &tasks);
+    let other = sequential::mutex(&place.ensemble().await, &tasks);
+    let late = get(&cut_off, waiting(BRIEF_LEASE)).await;
+    let old_node = place.nodes("sequential").await;
+    assert_eq!(old_node.len(), 1);
+
+    proxy.set(Link::Refuses);
+    let next = tokio::spawn(async move {
+        let guard = get(&other, patient(LONG_LEASE)).await;
+        (Instant::now(), guard, other)
+    });
+    until_lost(&late).await;
+    let lost_at = Instant::now();
+    let (granted_at, holder, other) = next.await.expect("the other process");
+    assert!(lost_at < granted_at, "it was told {:?} late", lost_at - granted_at);
+    assert!(fence_of(&holder) > fence_of(&late));
+    let holders_node = place.nodes("sequential").await;
+
+    proxy.set(Link::Works);
+    assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
+    let since = Instant::now();
+    loop {
+        // The first tries may still meet the session that is over.
+        match cut_off.acquire(&name(), at_once(BRIEF_LEASE)).await {
+            Err(AcquireError::Busy) => break,
+            Err(AcquireError::Unavailable(_)) if since.elapsed() < ELECTION_MAX => {}
+            other => panic!("it may not be granted: {other:?}"),
+        }
+    }
+    let node = format!("{}/{}", place.path("sequential"), holders_node[0]);
+    assert!(place.bare.check_stat(&node).await.expect("an answer").is_some(), "it was deleted");
+    assert_eq!(holder.release().await, ReleaseOutcome::Released);
+    let again = get(&cut_off, patient(BRIEF_LEASE)).await;
+    assert!(!place.nodes("sequential").await.contains(&old_node[0]), "the old node is back");
+    assert_eq!(again.release().await, ReleaseOutcome::Released);
+    drop(other);
+}
+
+/// M5: the answer to the creation is lost. The node is found by its token: one hold, one release.
+#[tokio::test]
+async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    for kind in ["sequential", "spin"] {
+        let (proxy, host) = proxied().await;
+        let ensemble = place.ensemble_at(&host);
+        let process = match kind {
+            "spin" => spin::mutex(&ensemble, &tasks),
+            _ => sequential::mutex(&ensemble, &tasks),
+        };
+        // The session and the directory are there.
+        assert_eq!(
+            get(&process, waiting(LONG_LEASE)).await.release().await,
+            ReleaseOutcome::Released
+        );
+        proxy.set(Link::LosesNextAnswer);
+        let guard = get(&process, waiting(LONG_LEASE)).await;
+        proxy.answer_lost().await;
+        if kind == "sequential" {
+            assert_eq!(place.nodes(kind).await.len(), 1, "{kind}");
+        }
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
+        let free = place.bare.list_children(&place.path(kind)).await.unwrap_or_default();
+        assert!(free.is_empty(), "{kind}: {free:?}");
+        let guard = get(&process, at_once(LONG_LEASE)).await;
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
+    }
+}
+
+/// M9: an operator deletes the node under the holder. The next renewal tells, and the holder's
+/// release leaves the next one's node alone.
+#[tokio::test]
+async fn m9_a_holder_whose_node_was_deleted_is_told() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let (first, second) = (place.ensemble().await, place.ensemble().await);
+    for kind in ["sequential", "spin"] {
+        let (late, quick) = match kind {
+            "spin" => (spin::mutex(&first, &tasks), spin::mutex(&second, &tasks)),
+            _ => (sequential::mutex(&first, &tasks), sequential::mutex(&second, &tasks)),
+        };
+        let guard = get(&late, waiting(Duration::from_secs(2))).await;
+        let node = match place.nodes(kind).await.first() {
+            Some(node) => format!("{}/{node}", place.path(kind)),
+            None => place.path(kind),
+        };
+        place.bare.delete(&node, None).await.expect("deleted");
+        let holder = get(&quick, at_once(LONG_LEASE)).await;
+        until_lost(&guard).await;
+        assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost, "{kind}");
+        let refused = late.acquire(&name(), at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Busy)), "{kind}: {refused:?}");
+        assert_eq!(holder.release().await, ReleaseOutcome::Released, "{kind}");
+    }
+}
+
+/// A waiter that gives up leaves the line at the server, too, and so does one that was dropped.
+#[tokio::test]
+async fn who_gives_up_leaves_no_node_behind() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let holder = sequential::mutex(&place.ensemble().await, &tasks);
+    let waiter = sequential::mutex(&place.ensemble().await, &tasks);
+    let guard = get(&holder, waiting(LONG_LEASE)).await;
+    let refused = waiter.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
+    let wait = Wait::Until(Instant::now() + Duration::from_millis(80));
+    let refused = waiter.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
+    assert!(matches!(refused, Err(AcquireError::TimedOut)), "{refused:?}");
+    let dropped = timeout(Duration::from_millis(80), get(&waiter, waiting(LONG_LEASE))).await;
+    assert!(dropped.is_err());
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    place.until_nobody_stands_in_line("sequential").await;
+}
+
+/// R1: readers share, a writer excludes, and neither overtakes who came before.
+#[tokio::test]
+async fn r1_readers_share_and_a_writer_has_it_alone() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let first = read_write::read_write(&place.ensemble().await, &tasks);
+    let second = read_write::read_write(&place.ensemble().await, &tasks);
+    let readers = [
+        get(&first.read, at_once(LONG_LEASE)).await,
+        get(&first.read, at_once(LONG_LEASE)).await,
+        get(&second.read, at_once(LONG_LEASE)).await,
+    ];
+    let refused = second.write.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
+
+    // The writer that waits is not overtaken by a reader that comes after it.
+    let writer = second.write.clone();
+    let writing = tokio::spawn(async move { get(&writer, waiting(LONG_LEASE)).await });
+    until("the writer waits", || second.write.stats().snapshot().contended == 2).await;
+    let reader = first.read.clone();
+    let reading = tokio::spawn(async move { get(&reader, waiting(LONG_LEASE)).await });
+    until("the reader waits", || first.read.stats().snapshot().contended == 1).await;
+    let last_fence = readers.iter().map(fence_of).max();
+    for reader in readers {
+        assert_eq!(reader.release().await, ReleaseOutcome::Released);
+    }
+    let written = writing.await.expect("the writer");
+    assert!(Some(fence_of(&written)) > last_fence);
+    assert!(!reading.is_finished(), "a reader is in beside the writer");
+    let refused = first.read.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
+    assert_eq!(written.release().await, ReleaseOutcome::Released);
+    let read = reading.await.expect("the reader");
+    assert_eq!(read.release().await, ReleaseOutcome::Released);
+}
+
+/// R1: a dead reader's hold ends with its session, and the writer goes in.
+#[tokio::test]
+async fn r1_a_dead_readers_hold_ends_alone() {
+    let place = Place::new().await;
+    let (proxy, host) = proxied().await;
+    let tasks = TaskTracker::new();
+    let dead = read_write::read_write(&place.ensemble_at(&host), &tasks);
+    let alive = read_write::read_write(&place.ensemble().await, &tasks);
+    let reader = get(&dead.read, waiting(BRIEF_LEASE)).await;
+    proxy.set(Link::Refuses);
+    let writer = get(&alive.write, patient(LONG_LEASE)).await;
+    assert!(reader.is_lost(), "two are in");
+    assert_eq!(writer.release().await, ReleaseOutcome::Released);
+}
+
+/// S1: never more holders than permits, whoever they are; a dead holder's permit comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_permits_are_never_exceeded_and_come_back() {
+    const PERMITS: u32 = 3;
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let first = semaphore::mutex(&place.ensemble().await, PERMITS, &tasks);
+    let second = semaphore::mutex(&place.ensemble().await, PERMITS, &tasks);
+    let (inside, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut workers = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let process = if number % 2 == 0 { first.clone() } else { second.clone() };
+        let (inside, most) = (inside.clone(), most.clone());
+        workers.spawn(async move {
+            for _ in 0..5 {
+                let guard = get(&process, patient(LONG_LEASE)).await;
+                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(Duration::from_millis(3)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                assert_eq!(guard.release().await, ReleaseOutcome::Released);
+            }
+        });
+    }
+    while let Some(worker) = workers.join_next().await {
+        worker.expect("no worker panics");
+    }
+    let most = most.load(Ordering::SeqCst);
+    assert!(most <= u64::from(PERMITS), "{most} held at the same time");
+
+    let (proxy, host) = proxied().await;
+    let dead = semaphore::mutex(&place.ensemble_at(&host), PERMITS, &tasks);
+    let mut held = Vec::new();
+    for _ in 0..PERMITS {
+        held.push(get(&dead, waiting(BRIEF_LEASE)).await);
+    }
+    proxy.set(Link::Refuses);
+    let guard = get(&first, patient(LONG_LEASE)).await;
+    assert!(held.iter().all(Guard::is_lost), "more hold than there are permits");
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
+
+/// X1: all or none, also when the holder dies; opposite orders do not block each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn x1_several_names_are_held_all_or_none() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let first = multi::mutex(&place.ensemble().await, &tasks);
+    let second = multi::mutex(&place.ensemble().await, &tasks);
+    let names = ["a", "{b}:1", "c/d"].map(|name| LockName::new(name).expect("a name"));
+    let [a, b, c] = names.clone();
+
+    let held = first.acquire_all(&names, at_once(LONG_LEASE)).await.expect("granted");
+    for wanted in [vec![c.clone()], vec![b.clone(), LockName::new("e").expect("a name")]] {
+        let refused = second.acquire_all(&wanted, at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Busy)), "{wanted:?}: {refused:?}");
+    }
+    // The refused one holds nothing of what it asked for.
+    let rest = [LockName::new("e").expect("a name")];
+    let free = first.acquire_all(&rest, at_once(LONG_LEASE)).await.expect("granted");
+    assert!(free.fence(&rest[0]) > held.fence(&a));
+    assert_eq!(free.release().await, ReleaseOutcome::Released);
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+
+    let mut workers = tokio::task::JoinSet::new();
+    let inside = Arc::new(AtomicU64::new(0));
+    for (process, order) in
+        [(&first, vec![a.clone(), b.clone()]), (&second, vec![b.clone(), a.clone()])]
+    {
+        let (process, inside) = (process.clone(), inside.clone());
+        workers.spawn(async move {
+            for _ in 0..10 {
+                let guard =
+                    process.acquire_all(&order, patient(LONG_LEASE)).await.expect("granted");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
+                sleep(Duration::from_millis(1)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                assert_eq!(guard.release().await, ReleaseOutcome::Released);
+            }
+        });
+    }
+    while let Some(worker) = workers.join_next().await {
+        worker.expect("no worker panics");
+    }
+
+    let (proxy, host) = proxied().await;
+    let dead = multi::mutex(&place.ensemble_at(&host), &tasks);
+    let held = dead.acquire_all(&names, waiting(BRIEF_LEASE)).await.expect("granted");
+    proxy.set(Link::Refuses);
+    let all = first.acquire_all(&names, patient(LONG_LEASE)).await.expect("granted");
+    assert!(held.is_lost(), "two hold");
+    assert_eq!(all.release().await, ReleaseOutcome::Released);
+}
+
+/// Many change one number, and no change is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_counter_loses_no_update() {
+    let place = Place::new().await;
+    let counters =
+        [counter::counter(&place.ensemble().await), counter::counter(&place.ensemble().await)];
+    let counters = counters.map(Arc::new);
+    assert_eq!(number(&counters[0]).await, 0);
+    let mut workers = tokio::task::JoinSet::new();
+    for worker in 0..4 {
+        let counter = Arc::clone(&counters[worker % 2]);
+        workers.spawn(async move {
+            let (mut added, mut unknown) = (0, 0);
+            for delta in 1..=5 {
+                match counter.add(&name(), delta).await {
+                    Ok(_) => added += delta,
+                    // Refused by contention: nothing was changed.
+                    Err(CommandError::Refused(_)) => {}
+                    Err(CommandError::Unanswered(_)) => unknown += delta,
+                }
+            }
+            (added, unknown)
+        });
+    }
+    let (added, unknown) = workers
+        .join_all()
+        .await
+        .into_iter()
+        .fold((0, 0), |sum, worker| (sum.0 + worker.0, sum.1 + worker.1));
+    assert!(added > 0);
+    let sum = number(&counters[1]).await;
+    assert!((added..=added + unknown).contains(&sum), "{sum} for {added}, perhaps {unknown} more");
+
+    assert_eq!(counters[0].compare_and_set(&name(), sum + 1, 7).await, Ok(false));
+    assert_eq!(counters[0].compare_and_set(&name(), sum, i64::MAX).await, Ok(true));
+    assert!(counters[1].add(&name(), 1).await.is_err(), "the sum does not fit");
+    assert_eq!(number(&counters[1]).await, i64::MAX);
+}
+
+/// What a counter says, once its session is open.
+async fn number(counter: &counter::Counter) -> i64 {
+    let since = Instant::now();
+    loop {
+        match counter.get(&name()).await {
+            Ok(number) => return number,
+            Err(error) => assert!(since.elapsed() < ELECTION_MAX, "{error}"),
+        }
+    }
+}
+
+/// The first hold may be given back before those that came after it.
+#[tokio::test]
+async fn an_owner_may_leave_in_any_order() {
+    let place = Place::new().await;
+    let tasks = TaskTracker::new();
+    let process = reentrant::mutex(&place.ensemble().await, &tasks);
+    let outer = get(&process, waiting(LONG_LEASE)).await;
+    let inner = outer.enter_again().await.expect("the owner may enter again");
+    let innermost = inner.enter_again().await.expect("the owner may enter again");
+    drop(outer);
+    until("it was given back", || process.stats().snapshot().released == 1).await;
+    assert_eq!(inner.release().await, ReleaseOutcome::Released);
+    assert_eq!(place.nodes("reentrant").await.len(), 1, "one hold is left");
+    assert_eq!(innermost.release().await, ReleaseOutcome::Released);
+    place.until_nobody_stands_in_line("reentrant").await;
+}
+
+/// The leader of three is killed under the holder: nobody else gets in while the hold is good, and
+/// fences go on rising. Without a quorum the holder is told, and nobody gets anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_survives_the_leader_and_ends_with_the_quorum() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let servers = ZookeeperEnsemble::start_temporary(3).await.expect("an ensemble");
+    let prefix = format!("{}:", crate::support::unique("ensemble"));
+    let process = || {
+        let ensemble = Ensemble::new(&servers.hosts(), &prefix).expect("a prefix");
+        sequential::mutex(&ensemble, &TaskTracker::new())
+    };
+    let (first, second) = (process(), process());
+    let holder = get(&first, patient(LEASE)).await;
+    let mut last = fence_of(&holder);
+    let waiter = second.clone();
+    let next = tokio::spawn(async move { get(&waiter, patient(LEASE)).await });
+    until("the other one waits", || second.stats().snapshot().contended == 1).await;
+
+    let leader = servers.leader().await.expect("a leader");
+    servers.members[leader].kill_hard().await;
+    let until_then = Instant::now() + LEASE;
+    while Instant::now() < until_then {
+        assert!(!next.is_finished() || holder.is_lost(), "two hold");
+        sleep(Duration::from_millis(5)).await;
+    }
+    // The line may have broken with the leader, and the waiter have to come again.
+    let _ = holder.release().await;
+    let guard = next.await.expect("the other process");
+    assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
+    last = fence_of(&guard);
+    let _ = guard.release().await;
+    let mut rounds = 0;
+    let since = Instant::now();
+    while rounds < 10 {
+        assert!(since.elapsed() < ELECTION_MAX, "no new leader");
+        let process = if rounds % 2 == 0 { &first } else { &second };
+        let Ok(guard) = process.acquire(&name(), patient(LEASE)).await else { continue };
+        assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
+        last = fence_of(&guard);
+        let _ = guard.release().await;
+        rounds += 1;
+    }
+
+    let holder = get(&first, patient(LEASE)).await;
+    let leader = servers.leader().await.expect("a leader");
+    servers.members[leader].kill_hard().await;
+    timeout(LEASE + PATIENCE, holder.lost().cancelled()).await.expect("lost fires");
+    let refused = second.acquire(&name(), patient(LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");
+}
