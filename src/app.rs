@@ -21,6 +21,7 @@ use crate::lab::{self, Lab};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Watch};
 use crate::lock;
+use crate::lock::redis::subscriber::Subscriber;
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
@@ -65,8 +66,9 @@ impl App {
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
-        let lock_redis = lock_redis(&config, &redis)?;
-        let locks = locks(&config, &redis, &clock)?;
+        let subscriber = lock_subscriber(&config, &redis)?;
+        let lock_redis = lock_redis(&config, &redis, &subscriber)?;
+        let locks = locks(&config, &redis, &subscriber, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let gear = Gear {
             lanes: Lanes::new(arbiter.clone(), lifecycle.purchases().clone()),
@@ -239,16 +241,32 @@ impl App {
     }
 }
 
-fn lock_redis(config: &Config, redis: &RedisClient) -> Result<Arc<dyn lock::Mutex>, String> {
+/// The connection on which all locks on Redis are told that it is their turn.
+fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
+    Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
+        .map_err(|error| format!("redis.prefix cannot be used: {error}"))
+}
+
+fn lock_redis(
+    config: &Config,
+    redis: &RedisClient,
+    subscriber: &Subscriber,
+) -> Result<Arc<dyn lock::Mutex>, String> {
     let prefix = &config.redis.prefix;
     // Its tasks give back what was dropped; they end with the last guard, not with the service.
-    let mutex = lock::redis::token::mutex(redis.shared(), prefix, &TaskTracker::new())
+    let tasks = TaskTracker::new();
+    let mutex = lock::redis::token::notified(redis.shared(), subscriber, prefix, &tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     Ok(Arc::new(mutex))
 }
 
 /// Every other kind of lock. Nothing connects before one of them is used.
-fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, String> {
+fn locks(
+    config: &Config,
+    redis: &RedisClient,
+    subscriber: &Subscriber,
+    clock: &Clock,
+) -> Result<Locks, String> {
     use lock::redis::{fair, getset, reentrant, setnx, setnx_expire};
     let (tasks, prefix) = (TaskTracker::new(), &*config.redis.prefix);
     let shared = || redis.shared();
@@ -265,8 +283,10 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
     let zookeeper = zookeeper(config)?;
     let zookeeper = zookeeper.as_ref();
     Ok(Locks {
-        reentrant: Arc::new(reentrant::mutex(shared(), prefix, &tasks).map_err(unusable)?),
-        fair: Arc::new(fair::mutex(shared(), prefix, &tasks).map_err(unusable)?),
+        reentrant: Arc::new(
+            reentrant::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
+        ),
+        fair: Arc::new(fair::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?),
         setnx_expire: Arc::new(
             setnx_expire::mutex(shared(), prefix, repair, &tasks).map_err(unusable)?,
         ),

@@ -172,7 +172,7 @@ async fn strategies_may_change_from_request_to_request() {
 #[tokio::test]
 async fn losers_wait_as_they_are_told() {
     let (_shop, instance) = Shop::open().await;
-    for wait in ["backoff", "spin-then-yield", "yield-then-sleep", "sleep-200", "yield"] {
+    for wait in ["notify", "backoff", "spin-then-yield", "yield-then-sleep", "sleep-200", "yield"] {
         let item = instance.make_item(json!({ "stock": 6 })).await;
         let strategy = format!("lock-redis?wait={wait}");
         let presses = (1..=6).map(|id| {

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | `P` `lock:N` | the owner's token and its fence | as long as the lease |
 //! | `P` `lock-of:{N}` | the same for a name that came without a hash tag | as long as the lease |
+//! | `P` `queue:N`, `P` `said:N` | who waits, by arrival, and what each said last | seconds after the last look |
 //! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire |
 //!
 //! The other kinds have the same below `P` and their name; what else they keep stands in their files.
@@ -19,6 +20,7 @@ pub mod getset;
 pub mod reentrant;
 pub mod setnx;
 pub mod setnx_expire;
+pub mod subscriber;
 pub mod token;
 
 use std::sync::Arc;
@@ -44,6 +46,10 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {}
 /// clock, which has passed it by then, so nothing is lost; and a name that nobody uses any more
 /// leaves no key behind.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long a waiter that is not seen keeps its place in a queue. Far above the longest pause
+/// between two looks and the longest command.
+const WAITER_ALIVE: Duration = Duration::from_millis(1_500);
 
 /// Where the keys of names are.
 struct Keys {
@@ -80,6 +86,12 @@ impl Keys {
         }
     }
 
+    /// What scripts with a queue work on: the hold, the fence counter, the queue, and what those in
+    /// it said.
+    fn all(&self, name: &LockName) -> [String; 4] {
+        [self.lock(name), self.fence(name), self.key("queue", name), self.key("said", name)]
+    }
+
     /// The key of the fence counter, in the same slot.
     fn fence(&self, name: &LockName) -> String {
         let tag = name.hash_tag().unwrap_or(name.as_str());
@@ -91,12 +103,12 @@ impl Keys {
 async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
-    keys: &[&str],
+    keys: &[impl AsRef<str>],
     arguments: &[&str],
 ) -> Result<T, Unanswered> {
     let mut invocation = script.prepare_invoke();
     for key in keys {
-        invocation.key(*key);
+        invocation.key(key.as_ref());
     }
     for argument in arguments {
         invocation.arg(*argument);
