@@ -5,9 +5,11 @@
 //! the server. Faults come from a proxy between such a process and the server.
 
 mod cancelling;
+mod combining;
 mod etcd;
 mod faults;
 mod ground;
+mod handing;
 mod kinds;
 mod losing;
 mod proxy;

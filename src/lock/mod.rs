@@ -39,6 +39,7 @@
 //!   holders: that is what the fence is for.
 
 mod acquire;
+pub mod combine;
 mod command;
 mod counter;
 pub mod etcd;
