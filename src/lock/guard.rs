@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::acquire::enter_again;
-use super::lease::{Grant, Token, Wakeups};
+use super::lease::{Grant, LeaseStore, Token, Wakeups};
 use super::leased::Core;
 use super::releaser::ReleaseJob;
-use super::stats::count;
+use super::stats::{Stats, count};
 use super::waiting::Turn;
 use super::{AcquireError, LockName};
 
@@ -182,6 +182,8 @@ pub(super) struct Hold {
     pub(super) name: LockName,
     pub(super) token: Token,
     pub(super) lease: Duration,
+    pub(super) store: Arc<dyn LeaseStore>,
+    pub(super) stats: Arc<Stats>,
     pub(super) state: Mutex<HoldState>,
 }
 

@@ -45,6 +45,17 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Frees the name if `token` has it; otherwise changes nothing (`false`).
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool>;
 
+    /// Whether [`renew_together`](Self::renew_together) works.
+    fn renews_together(&self) -> bool {
+        false
+    }
+
+    /// Several renewals in one command, each as by [`renew`](Self::renew); the answers in the same
+    /// order. Where it is not possible it is not asked for.
+    fn renew_together<'a>(&'a self, _renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(async { Err(Unanswered("this kind renews one hold at a time".to_owned())) })
+    }
+
     /// Makes the next fence of `name` higher than `at_least`. Kinds without fences have none to raise.
     fn raise_fence<'a>(&'a self, _name: &'a LockName, _at_least: Fence) -> StoreFuture<'a, ()> {
         Box::pin(async { Err(Unanswered("this kind has no fences".to_owned())) })
@@ -77,6 +88,13 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
     fn queues(&self) -> bool {
         false
     }
+}
+
+/// One hold to be renewed.
+pub(super) struct Renewal {
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    pub(super) lease: Duration,
 }
 
 /// Tells a contender when to look at a name again.

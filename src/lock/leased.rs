@@ -14,7 +14,7 @@ use super::acquire::{Request, acquire};
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
 use super::lease::{Grant, LeaseStore, Wakeups, ask, local_deadline};
 use super::releaser::{self, ReleaseJob, ReleaseQueue};
-use super::renewal::{Renewals, renew_at};
+use super::renewal::{Scheduler, renew_at};
 use super::stats::{Stats, count};
 use super::waiting::Lines;
 use super::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
@@ -26,27 +26,24 @@ pub struct LeasedMutex {
 }
 
 impl LeasedMutex {
-    /// Starts the scheduler and the releaser on `tasks`; both end when the last clone and the last
-    /// guard are gone, after everything dropped was given back.
+    /// Starts the releaser on `tasks`; it ends when the last clone and the last guard are gone, after
+    /// everything dropped was given back. The scheduler is shared by all locks of the runtime.
     pub(super) fn start(
         store: Arc<dyn LeaseStore>,
         capabilities: &'static Capabilities,
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
-        let renewals = Arc::new(Renewals::default());
         let (releases, jobs) = ReleaseQueue::new(Arc::clone(&stats));
-        tasks.spawn(Arc::clone(&renewals).run(Arc::clone(&store), Arc::clone(&stats)));
         tasks.spawn(releaser::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
         let core = Core {
             store,
             capabilities,
             lines: Lines::new(Arc::clone(&stats)),
             stats,
-            renewals,
+            renewals: Scheduler::of_this_runtime(),
             releases,
             tasks: tasks.clone(),
-            holds: AtomicU64::new(0),
             hands_over: AtomicBool::new(true),
         };
         Self { core: Arc::new(core) }
@@ -115,17 +112,19 @@ impl fmt::Debug for LeasedMutex {
     }
 }
 
+/// Numbers the holds of this process, since all of them share a schedule.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
 /// What mutex, guards and tasks of one lock share.
 pub(super) struct Core {
     pub(super) store: Arc<dyn LeaseStore>,
     pub(super) capabilities: &'static Capabilities,
     pub(super) lines: Arc<Lines>,
     pub(super) stats: Arc<Stats>,
-    pub(super) renewals: Arc<Renewals>,
+    pub(super) renewals: Arc<Scheduler>,
     pub(super) releases: ReleaseQueue,
     pub(super) tasks: TaskTracker,
     pub(super) hands_over: AtomicBool,
-    holds: AtomicU64,
 }
 
 impl Core {
@@ -149,10 +148,12 @@ impl Core {
         self.stats.wait.add(now - request.asked_at);
         let lost = CancellationToken::new();
         let hold = Arc::new(Hold {
-            id: self.holds.fetch_add(1, Ordering::Relaxed),
+            id: HOLDS.fetch_add(1, Ordering::Relaxed),
             name,
             token,
             lease,
+            store: Arc::clone(&self.store),
+            stats: Arc::clone(&self.stats),
             state: std::sync::Mutex::new(HoldState {
                 phase: Phase::Held,
                 deadline: local_deadline(sent_at, lease),
@@ -168,11 +169,5 @@ impl Core {
         self.renewals.watch(&hold);
         let core = Arc::clone(self);
         Guard { hold, core, fence: grant.fence, lost, since: now, over: false }
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.renewals.close();
     }
 }

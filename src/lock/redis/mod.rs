@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
-use ::redis::{FromRedisValue, Script};
+use ::redis::{FromRedisValue, Script, ServerErrorKind};
 
-use super::lease::Unanswered;
+use super::lease::{Renewal, Unanswered};
 use super::{InvalidName, LockName};
 
 /// A connection that can be cloned and used by many tasks at once, such as
@@ -115,6 +115,29 @@ async fn run<C: Connection, T: FromRedisValue>(
     }
     // A clone is a handle to the same connection.
     invocation.invoke_async(&mut connection.clone()).await.map_err(unanswered)
+}
+
+/// Runs the script of a kind that renews by `KEYS[1]`, the token and the lease, once for each hold,
+/// in one round trip.
+async fn renew_together<C: Connection>(
+    connection: &C,
+    script: &Script,
+    keys: &Keys,
+    renewals: &[Renewal],
+) -> Result<Vec<bool>, Unanswered> {
+    let mut pipeline = ::redis::pipe();
+    for Renewal { name, token, lease } in renewals {
+        let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(keys.lock(name));
+        call.arg(token.as_str()).arg(lease.as_millis().to_string());
+    }
+    let mut redis = connection.clone();
+    match pipeline.query_async(&mut redis).await {
+        Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
+            script.load_async(&mut redis).await.map_err(unanswered)?;
+            pipeline.query_async(&mut redis).await.map_err(unanswered)
+        }
+        answer => answer.map_err(unanswered),
+    }
 }
 
 /// What an error of the client means.

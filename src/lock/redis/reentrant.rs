@@ -21,8 +21,8 @@ use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
 use super::subscriber::Subscriber;
-use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, run};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, renew_together, run};
+use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
 
@@ -139,6 +139,14 @@ impl<C: Connection> LeaseStore for ReentrantStore<C> {
             let arguments = [token.as_str(), &lease.as_millis().to_string()];
             run(&self.connection, &self.renew, &[self.keys.lock(name)], &arguments).await
         })
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
