@@ -14,8 +14,8 @@
 //!
 //! # What can go wrong
 //! * 202 promises what Redis keeps. Without an append-only file a crash loses every queued order;
-//!   with `appendfsync everysec` a crash of the machine loses up to about two seconds of them; with
-//!   `always` it loses none, but a failover to a replica may. Nothing is oversold by it, and the audit
+//!   with `appendfsync everysec` a crash of the machine, or of Redis while the disk is slow, loses up
+//!   to about two seconds of them; with `always` it loses none, but a failover to a replica may. Nothing is oversold by it, and the audit
 //!   against the clients' record shows them as lost. `/api/strategies` tells what holds here.
 //! * The consumers fall behind: the queue is bounded, and one more is told to try again.
 //! * A consumer dies: another one takes its orders over, a few seconds later.

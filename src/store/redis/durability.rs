@@ -54,7 +54,7 @@ impl Durability {
                 "Queued in Redis' log (appendfsync no): it outlives Redis, and a crash of its machine loses what the system had not written, usually half a minute."
             }
             Self::LogEverySecond => {
-                "Queued in Redis' log (appendfsync everysec): it outlives Redis, and a crash of its machine loses up to about two seconds."
+                "Queued in Redis' log (appendfsync everysec): a crash of its machine, or of Redis while the disk is slow, loses up to about two seconds."
             }
             Self::LogAlways => {
                 "Queued on Redis' disk (appendfsync always): it outlives a crash of Redis and of its machine, but not a failover to a replica."
