@@ -25,10 +25,13 @@ use crate::lock::redis::subscriber::Subscriber;
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
+use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
-use crate::store::redis::{Buckets, Counters, RedisClient};
+use crate::store::redis::queue::Reader;
+use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
+use crate::strategy::redis_stream;
 use crate::strategy::{Gear, Locks, Strategies};
 
 /// Connections of the lock table to the database.
@@ -70,13 +73,34 @@ impl App {
         let lock_redis = lock_redis(&config, &redis, &subscriber)?;
         let locks = locks(&config, &redis, &subscriber, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
+        let (queue, wake_ups) = Queue::new(
+            redis.clone(),
+            pool.clone(),
+            counters.clone(),
+            redis_stream::NAME,
+            config.queue.backlog_max,
+        );
+        let lanes = Lanes::new(arbiter.clone(), lifecycle.purchases().clone());
+        let consumers = Consumers::new(queue::Parts {
+            reader: Reader::new(queue.clone()),
+            lanes: lanes.clone(),
+            arbiter: arbiter.clone(),
+            pool: pool.clone(),
+            hub: hub.clone(),
+            metrics: metrics.clone(),
+            strategy: redis_stream::NAME,
+            poll: Duration::from_millis(config.queue.poll_ms),
+            claim_idle: Duration::from_millis(config.queue.claim_idle_ms),
+            deliveries_max: config.queue.deliveries_max,
+        });
         let gear = Gear {
-            lanes: Lanes::new(arbiter.clone(), lifecycle.purchases().clone()),
+            lanes,
             arbiter,
             pool: pool.clone(),
             redis: redis.clone(),
             counters: counters.clone(),
             buckets: Buckets::new(redis.clone(), pool.clone(), metrics.clone()),
+            queue: queue.clone(),
             memory: MemoryCounters::new(pool.clone()),
             lock_redis: Arc::clone(&lock_redis),
             locks: locks.clone(),
@@ -97,6 +121,7 @@ impl App {
         let orders = Orders::new(
             pool.clone(),
             counters.clone(),
+            queue,
             hub.clone(),
             metrics.clone(),
             clock.clone(),
@@ -141,6 +166,7 @@ impl App {
         workers.push(("watch", Box::pin(watch.clone().run(poll, drained.clone()))));
         let send = live::send(redis.clone(), outbox, drained.clone());
         workers.push(("events out", Box::pin(send)));
+        workers.push(("queue", Box::pin(consumers.run(wake_ups, drained.clone()))));
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));
 

@@ -54,6 +54,12 @@ pub struct LockLabels {
     event: &'static str,
 }
 
+/// One label: how a queued order ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct DecisionLabels {
+    decision: &'static str,
+}
+
 type HistogramMaker = fn() -> Histogram;
 
 /// All metrics. Clones count together.
@@ -67,6 +73,13 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     job_runs: Family<JobLabels, Counter>,
     lock_events: Family<LockLabels, Gauge>,
+    queue_decided: Family<DecisionLabels, Counter>,
+    /// Orders in the queues, waiting or being decided, when they were last looked at.
+    pub queue_waiting: Gauge,
+    /// Queued orders that were taken over from a consumer that had them for too long.
+    pub queue_reclaimed: Counter,
+    /// Queued orders that were put aside.
+    pub queue_parked: Counter,
     /// Whole transactions that the arbiter tried again.
     pub arbiter_retries: Counter,
     /// COMMITs whose answer was lost.
@@ -106,6 +119,10 @@ impl Metrics {
             requests: Family::default(),
             job_runs: Family::default(),
             lock_events: Family::default(),
+            queue_decided: Family::default(),
+            queue_waiting: Gauge::default(),
+            queue_reclaimed: Counter::default(),
+            queue_parked: Counter::default(),
             arbiter_retries: Counter::default(),
             arbiter_commits_lost: Counter::default(),
             batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
@@ -155,6 +172,13 @@ impl Metrics {
         r.register("counters_drift_units", "Redis counters against the ledger", drift);
         let given_back = self.counters_given_back.clone();
         r.register("counters_given_back", "Units given back after a refusal", given_back);
+        let decided = self.queue_decided.clone();
+        r.register("queue_decided", "Queued orders by what the ledger decided", decided);
+        r.register("queue_waiting", "Orders in the queues", self.queue_waiting.clone());
+        let reclaimed = self.queue_reclaimed.clone();
+        r.register("queue_reclaimed", "Queued orders taken over from a consumer", reclaimed);
+        let parked = self.queue_parked.clone();
+        r.register("queue_parked", "Queued orders that were put aside", parked);
         r.register("lock", "What locks did since the start, by event", self.lock_events.clone());
         root
     }
@@ -175,6 +199,11 @@ impl Metrics {
     #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
         self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
+    }
+
+    /// The ledger decided about a queued order.
+    pub fn queue_decided(&self, decision: &'static str) {
+        self.queue_decided.get_or_create(&DecisionLabels { decision }).inc();
     }
 
     /// A request was answered.

@@ -13,4 +13,5 @@ mod ledger;
 mod lock;
 mod process;
 mod strategies;
+mod stream;
 mod tidy;

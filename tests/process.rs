@@ -28,6 +28,8 @@ fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .env("REDIS_URL", shop.config.redis_url.reveal())
         .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
         .env("SECKILL_SECRET", shop.config.secret.reveal())
+        .env("SECKILL_QUEUE_POLL_MS", shop.config.queue.poll_ms.to_string())
+        .env("SECKILL_QUEUE_CLAIM_IDLE_MS", shop.config.queue.claim_idle_ms.to_string())
         .env("SECKILL_LOG_FILTER", "warn")
         .env("SECKILL_DATA_DIR", "/nonexistent")
         .current_dir(std::env::temp_dir())
@@ -46,13 +48,13 @@ fn told(output: &Output) -> (i32, String) {
 }
 
 /// A free loopback port. Another process may take it, so a start may have to be tried again.
-fn free_addr() -> String {
+pub fn free_addr() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
 /// Serves in a process of its own; returns when it answers.
-async fn serve(shop: &Shop, addr: &str) -> Child {
+pub async fn serve(shop: &Shop, addr: &str) -> Child {
     let child = program(shop, &["serve"]).env("SECKILL_HTTP_ADDR", addr).spawn().expect("started");
     let stranger = Client::new(addr.parse().expect("an address"), None);
     eventually("the service to answer", || async {
@@ -64,7 +66,7 @@ async fn serve(shop: &Shop, addr: &str) -> Child {
 }
 
 /// One press of a buyer, tried again with the same key until it is answered for good.
-async fn press(client: Client, path: String, key: String) -> (Option<String>, u16) {
+pub async fn press(client: Client, path: String, key: String) -> (Option<String>, u16) {
     let mut first = None;
     let until = tokio::time::Instant::now() + PRESS_MAX;
     while tokio::time::Instant::now() < until {
@@ -75,7 +77,7 @@ async fn press(client: Client, path: String, key: String) -> (Option<String>, u1
         };
         let status = response.status().as_u16();
         let body: serde_json::Value = response.json().await.unwrap_or_default();
-        if status == 201 {
+        if status == 201 || status == 202 {
             let id = body["id"].as_str().expect("an id").to_owned();
             // What was once accepted stays that very order.
             assert_eq!(*first.get_or_insert_with(|| id.clone()), id);

@@ -23,6 +23,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("purchase", &["domain", "store", "arbiter", "strategy", "live", "metrics"]),
     ("session", &["domain", "config", "store"]),
     ("job", &["domain", "store", "order", "purchase", "session", "metrics"]),
+    ("queue", &["domain", "store", "arbiter", "live", "metrics"]),
     ("lab", &["domain", "store", "strategy", "purchase", "metrics"]),
     (
         "http",

@@ -14,6 +14,7 @@
 mod bare;
 mod batch;
 mod lane;
+mod reject;
 mod transaction;
 
 use std::time::Duration;

@@ -30,6 +30,10 @@ impl Config {
                 "purchase.item_age_ms_max and purchase.sold_out_ms together must not be above 1000, or a restock is not seen within a second",
             ),
             (
+                self.queue.poll_ms > 0 && self.queue.claim_idle_ms > self.queue.poll_ms,
+                "queue.claim_idle_ms must be longer than queue.poll_ms, and that longer than nothing",
+            ),
+            (
                 self.mysql.pool_max >= 2,
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
             ),

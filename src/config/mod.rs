@@ -30,6 +30,7 @@ pub struct Config {
     pub session: Session,
     pub purchase: Purchase,
     pub lock: Lock,
+    pub queue: Queue,
     pub job: Job,
     pub live: Live,
     pub lifecycle: Lifecycle,
@@ -116,6 +117,12 @@ sections! {
         lease_ms: u64,
         zookeeper_hosts: String,
         etcd_endpoints: String,
+    }
+    Queue {
+        backlog_max: usize,
+        poll_ms: u64,
+        claim_idle_ms: u64,
+        deliveries_max: u64,
     }
     Job {
         expire_period_ms: u64,

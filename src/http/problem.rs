@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
 use crate::domain::{Refusal, Unavailable};
-use crate::order::StepError;
+use crate::order::{FindError, StepError};
 use crate::store::mysql::items::EditError;
 
 /// An error on its way to the client.
@@ -287,6 +287,18 @@ impl From<Unavailable> for Problem {
 pub fn outcome_unknown() -> Problem {
     let detail = "It may or may not have happened: ask again with the same Idempotency-Key.";
     Problem::new(504, "outcome_unknown", "Outcome unknown", detail).outcome_unknown().retry_after(1)
+}
+
+impl From<FindError> for Problem {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Ledger(error) => Self::database(&error),
+            FindError::Queue(error) => {
+                tracing::warn!(%error, "the queues could not be looked at");
+                Self::dependency("redis")
+            }
+        }
+    }
 }
 
 impl From<StepError> for Problem {

@@ -144,8 +144,7 @@ pub async fn find(
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
-    let found =
-        web.orders.find(id, claims.user).await.map_err(|error| Problem::database(&error))?;
+    let found = web.orders.find(id, claims.user).await?;
     found.map(|order| Json(order.into())).ok_or_else(order_not_found)
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
-use crate::domain::{ItemId, Order, Outcome, Quantity};
+use crate::domain::{ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, QueryPairs, bad_path, bad_query};
@@ -81,7 +81,10 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         Outcome::Sold(order) => Ok(created(StatusCode::CREATED, order)),
         Outcome::Queued(order) => Ok(created(StatusCode::ACCEPTED, order)),
         Outcome::Replayed(order) => {
-            let mut response = created(StatusCode::CREATED, order);
+            // What was queued was answered 202, and a refusal of it does not become a sale.
+            let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
+            let status = if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+            let mut response = created(status, order);
             response.headers_mut().insert(REPLAYED, axum::http::HeaderValue::from_static("true"));
             Ok(response)
         }

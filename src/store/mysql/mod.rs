@@ -2,6 +2,7 @@
 //! order nor stock.
 
 pub mod audit;
+pub mod buyers;
 pub mod error;
 pub mod items;
 pub mod orders;
