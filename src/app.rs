@@ -12,7 +12,10 @@ use tokio_util::task::TaskTracker;
 use crate::arbiter::{Arbiter, Lanes};
 use crate::config::Config;
 use crate::domain::Clock;
+use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
+use crate::http::crowd::Crowd;
+use crate::http::rates::{Rate, Rates};
 use crate::http::route::session::Door;
 use crate::http::server::{self, ServerOptions};
 use crate::http::{self, Web};
@@ -25,6 +28,8 @@ use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
 use crate::session::{Revocations, Tokens};
+use crate::store::breaker::Breakers;
+use crate::store::catalogue::Catalogue;
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
 use crate::store::redis::{Buckets, Counters, RedisClient};
@@ -39,6 +44,7 @@ const BACKLOG: u32 = 4_096;
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
     config: Config,
+    crowd: Crowd,
     listener: TcpListener,
     router: axum::Router,
     workers: Vec<Worker>,
@@ -65,6 +71,8 @@ impl App {
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
+        let breakers = Breakers::new(&metrics);
+        let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone());
         let lock_redis = lock_redis(&config, &redis)?;
         let locks = locks(&config, &redis, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
@@ -83,7 +91,11 @@ impl App {
         let purchases = Purchases::new(purchase::Parts {
             strategies: Strategies::new(&gear),
             pool: pool.clone(),
-            items: Items::new(pool.clone(), Duration::from_millis(config.purchase.item_age_ms_max)),
+            items: Items::new(
+                catalogue.clone(),
+                Duration::from_millis(config.purchase.item_age_ms_max),
+            ),
+            breakers,
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
             metrics: metrics.clone(),
@@ -145,10 +157,12 @@ impl App {
         let listener =
             listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let web = Web::new(http::Parts {
             purchases,
             orders,
             pool: pool.clone(),
+            catalogue,
             redis,
             counters,
             hub,
@@ -157,6 +171,8 @@ impl App {
             tokens: Tokens::new(&config.secret, &config.secret_previous),
             revocations,
             door: Door::new(config.session.hashing_max),
+            rates: rates(&config),
+            proxies: proxies.clone(),
             board,
             lock_stats: [
                 lock_redis,
@@ -187,7 +203,9 @@ impl App {
             static_dir: config.http.static_dir.clone(),
         });
         let router = http::router(web);
-        Ok(Self { config, listener, router, workers, lifecycle, metrics, clock, pool, addr })
+        let limits = &config.limits;
+        let crowd = Crowd::new(limits.address_connections_max, proxies, limits.loopback_exempt);
+        Ok(Self { config, crowd, listener, router, workers, lifecycle, metrics, clock, pool, addr })
     }
 
     /// Where it listens; the port is real even when the configuration said 0.
@@ -222,6 +240,7 @@ impl App {
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
+            crowd: self.crowd,
         };
         let server = server::serve(
             self.listener,
@@ -237,6 +256,15 @@ impl App {
         self.pool.close().await;
         ended
     }
+}
+
+fn rates(config: &Config) -> Rates {
+    let limits = &config.limits;
+    Rates::new(
+        Rate { per_second: limits.user_per_second, burst: limits.user_burst },
+        Rate { per_second: limits.address_per_second, burst: limits.address_burst },
+        limits.loopback_exempt,
+    )
 }
 
 fn lock_redis(config: &Config, redis: &RedisClient) -> Result<Arc<dyn lock::Mutex>, String> {

@@ -3,11 +3,13 @@
 mod access;
 mod bad_bodies;
 mod bad_requests;
+mod degraded;
 mod documented;
 pub mod events;
 mod items;
 mod keys;
 mod ledger;
+mod limits;
 mod operator;
 mod order_events;
 mod orders;

@@ -38,6 +38,10 @@ impl Config {
                 "http.body_bytes_max must be at least 1024, or an item cannot be created",
             ),
             (
+                self.limits.user_burst >= 1 && self.limits.address_burst >= 1,
+                "limits.user_burst and limits.address_burst must be at least 1, or nobody is let in",
+            ),
+            (
                 matches!(self.log.format.as_str(), "text" | "json"),
                 "log.format must be text or json",
             ),

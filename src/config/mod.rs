@@ -25,6 +25,7 @@ pub struct Config {
     pub database_url: Secret,
     pub redis_url: Secret,
     pub http: Http,
+    pub limits: Limits,
     pub mysql: Mysql,
     pub redis: Redis,
     pub session: Session,
@@ -91,6 +92,15 @@ sections! {
         body_bytes_max: usize,
         static_dir: PathBuf,
         cookie_secure: bool,
+        trusted_proxies: String,
+    }
+    Limits {
+        user_per_second: u32,
+        user_burst: u32,
+        address_per_second: u32,
+        address_burst: u32,
+        address_connections_max: usize,
+        loopback_exempt: bool,
     }
     Mysql {
         pool_max: u32,

@@ -10,6 +10,7 @@ use crate::http::Web;
 use crate::http::body::JsonBody;
 use crate::http::extract::refuse_cross_site;
 use crate::http::problem::{Problem, ProblemBody};
+use crate::http::rates::Costly;
 use crate::session::Role;
 use crate::session::password::{
     PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN, USERNAME_LENGTH_MAX, fold_username, is_acceptable,
@@ -47,6 +48,7 @@ pub struct UserBody {
 )]
 pub async fn create(
     State(web): State<Web>,
+    _: Costly,
     method: Method,
     headers: HeaderMap,
     JsonBody(body): JsonBody<CredentialsBody>,
