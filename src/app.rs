@@ -15,6 +15,7 @@ use crate::domain::Clock;
 use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
 use crate::http::crowd::Crowd;
+use crate::http::hosts::Hosts;
 use crate::http::rates::{Rate, Rates};
 use crate::http::route::session::Door;
 use crate::http::server::{self, ServerOptions};
@@ -173,6 +174,7 @@ impl App {
             door: Door::new(config.session.hashing_max),
             rates: rates(&config),
             proxies: proxies.clone(),
+            hosts: Hosts::new(&config.http.hosts, addr),
             board,
             lock_stats: [
                 lock_redis,

@@ -1,6 +1,7 @@
 //! The HTTP contract: routes, status codes and events, as a client sees them.
 
 mod access;
+mod admin_actions;
 mod bad_bodies;
 mod bad_requests;
 mod degraded;

@@ -11,6 +11,7 @@ mod http;
 mod lab;
 mod ledger;
 mod lock;
+mod logs;
 mod process;
 mod strategies;
 mod tidy;

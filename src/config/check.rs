@@ -1,6 +1,6 @@
 //! Relations between settings that must hold before anything starts.
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, Risk};
 
 /// The shortest secret that is taken.
 const SECRET_LENGTH_MIN: usize = 32;
@@ -50,6 +50,10 @@ impl Config {
                     .iter()
                     .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN),
                 "secret and secret_previous must have at least 32 characters",
+            ),
+            (
+                self.known().all(|word| Risk::ALL.iter().any(|risk| risk.word() == word)),
+                "i_know takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
             ),
             (
                 !self.redis.prefix.contains(['{', '}']),

@@ -7,6 +7,7 @@ pub mod address;
 pub mod body;
 pub mod crowd;
 pub mod extract;
+pub mod hosts;
 mod layers;
 pub mod problem;
 pub mod rates;
@@ -43,6 +44,7 @@ use crate::store::catalogue::Catalogue;
 use crate::store::redis::{Counters, RedisClient};
 use address::Proxies;
 use body::BodyLimits;
+use hosts::Hosts;
 use problem::Problem;
 use rates::Rates;
 use route::session::Door;
@@ -68,6 +70,7 @@ pub struct Parts {
     pub door: Door,
     pub rates: Rates,
     pub proxies: Proxies,
+    pub hosts: Hosts,
     pub board: Board,
     pub lock_stats: Vec<Arc<dyn crate::lock::Mutex>>,
     pub metrics: Metrics,
@@ -145,6 +148,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lab::create, route::lab::list))
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))
+        .routes(routes!(route::actions::list))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
         .routes(routes!(route::operator::metrics))

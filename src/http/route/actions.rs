@@ -73,7 +73,7 @@ pub struct ActionsBody {
 )]
 pub async fn list(
     State(web): State<Web>,
-    Admin(_): Admin,
+    _: Admin,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
     let (limit, before) = page(&pairs)?;

@@ -106,7 +106,11 @@ pub async fn list(
     Ok(Json(OrdersBody { orders: orders.into_iter().map(OrderBody::from).collect(), next }))
 }
 
-fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
+/// Limit and cursor of a page.
+///
+/// # Errors
+/// 400 for any other parameter.
+pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
     let (mut limit, mut before) = (None, None);
     for (name, value) in pairs {
         match name.as_str() {
