@@ -5,14 +5,14 @@ CREATE TABLE admin_actions (
     id CHAR(36) CHARACTER SET ascii NOT NULL,
     -- The operator.
     user_id BIGINT NOT NULL,
-    -- item_created, item_edited.
+    -- item_created, item_edited, lab_run_started, lab_run_ended.
     action VARCHAR(32) CHARACTER SET ascii NOT NULL,
     -- What it was done to, if it is an item.
     item_id BIGINT NULL,
     -- What was asked for, as JSON.
     detail VARCHAR(6000) CHARACTER SET utf8mb4 NOT NULL,
-    -- Where it was asked from.
-    address VARCHAR(45) CHARACTER SET ascii NOT NULL,
+    -- Where it was asked from; NULL for what the service did on the operator's behalf.
+    address VARCHAR(45) CHARACTER SET ascii NULL,
     created_at DATETIME(6) NOT NULL,
     PRIMARY KEY (id)
 ) ENGINE = InnoDB;

@@ -7,6 +7,7 @@ mod bad_requests;
 mod degraded;
 mod documented;
 pub mod events;
+mod http2;
 mod items;
 mod keys;
 mod ledger;

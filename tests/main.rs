@@ -6,6 +6,7 @@ mod support;
 
 mod commit;
 mod docs;
+mod fuzz;
 mod gates;
 mod http;
 mod lab;
@@ -13,5 +14,6 @@ mod ledger;
 mod lock;
 mod logs;
 mod process;
+mod stopping;
 mod strategies;
 mod tidy;

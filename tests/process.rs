@@ -52,7 +52,7 @@ pub fn free_addr() -> String {
 }
 
 /// Serves in a process of its own; returns when it answers.
-async fn serve(shop: &Shop, addr: &str) -> Child {
+pub async fn serve(shop: &Shop, addr: &str) -> Child {
     let child = program(shop, &["serve"]).env("SECKILL_HTTP_ADDR", addr).spawn().expect("started");
     let stranger = Client::new(addr.parse().expect("an address"), None);
     eventually("the service to answer", || async {

@@ -19,15 +19,15 @@ pub struct ActionBody {
     id: String,
     /// The operator.
     user_id: i64,
-    /// `item_created` or `item_edited`.
+    /// `item_created`, `item_edited`, `lab_run_started` or `lab_run_ended`.
     action: String,
     /// The item that it was done to.
     item_id: Option<i64>,
     /// What was asked for.
     #[schema(value_type = Object)]
     detail: Option<Box<RawValue>>,
-    /// Where the request came from.
-    address: String,
+    /// Where the request came from; `null` for what the service did on the operator's behalf.
+    address: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
@@ -62,7 +62,7 @@ pub struct ActionsBody {
     tag = "operator",
     params(
         ("limit" = Option<u32>, Query, description = "Actions of a page", minimum = 1, maximum = 200),
-        ("before" = Option<String>, Query, description = "The `next` of the page before"),
+        ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
     ),
     responses(
         (status = 200, description = "A page, newest first", body = ActionsBody),

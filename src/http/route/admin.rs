@@ -112,7 +112,7 @@ pub async fn create(
 ) -> Result<Response, Problem> {
     let new = new_item(body)?;
     let now = web.clock.now();
-    let actor = Actor { user: claims.user, address, now };
+    let actor = Actor { user: claims.user, address: Some(address), now };
     let created = items::create_by(&web.pool, &new, &actor).await;
     let created = created.map_err(|error| Problem::database(&error))?;
     tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
@@ -163,7 +163,7 @@ pub async fn edit(
         revision_seen: revision_seen(&headers)?,
     };
     let now = web.clock.now();
-    let actor = Actor { user: claims.user, address, now };
+    let actor = Actor { user: claims.user, address: Some(address), now };
     let edited = items::edit(&web.pool, id, &edit, &actor).await?;
     web.purchases.item_changed(id).await;
     if stock_delta != 0 {

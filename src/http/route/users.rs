@@ -22,9 +22,10 @@ use crate::store::mysql::users;
 #[serde(deny_unknown_fields)]
 pub struct CredentialsBody {
     /// 1 to 32 letters, digits, `.`, `_` and `-` of any script.
+    #[schema(min_length = 1, max_length = 32)]
     pub username: String,
     /// 8 characters to 256 bytes.
-    #[schema(format = Password)]
+    #[schema(format = Password, min_length = 8, max_length = 256)]
     pub password: String,
 }
 

@@ -15,8 +15,8 @@ use crate::domain::{ItemId, OrderId, UserId};
 pub struct Actor {
     /// The operator.
     pub user: UserId,
-    /// Where the request came from.
-    pub address: IpAddr,
+    /// Where the request came from; `None` for what the service does on the operator's behalf.
+    pub address: Option<IpAddr>,
     /// The time of it.
     pub now: OffsetDateTime,
 }
@@ -35,12 +35,12 @@ pub struct Action {
     /// What was asked for, as JSON.
     pub detail: String,
     /// Where the request came from.
-    pub address: String,
+    pub address: Option<String>,
     /// When.
     pub created_at: OffsetDateTime,
 }
 
-/// Writes a line, in the transaction of the change itself.
+/// Writes a line, in the transaction of the change itself if the ledger is what changes.
 ///
 /// # Errors
 /// The database's.
@@ -60,7 +60,7 @@ pub async fn record(
     .bind(action)
     .bind(item.map(ItemId::get))
     .bind(detail.to_string())
-    .bind(actor.address.to_string())
+    .bind(actor.address.map(|address| address.to_string()))
     .bind(actor.now)
     .execute(transaction)
     .await?;
