@@ -10,7 +10,10 @@ use seckill::store::redis::{Counter, Counters, RedisClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::dice;
+use super::dice::{self, Dice};
+
+/// Of so many answers one is damaged: then the connection is lost, and the next one takes a while.
+const DAMAGED: usize = 200;
 
 /// What a command is answered: damaged now and then, so that the next one needs a new connection.
 type Answer = Arc<Mutex<Vec<u8>>>;
@@ -35,6 +38,30 @@ async fn serve(listener: TcpListener, answer: Answer) {
                 }
             }
         });
+    }
+}
+
+/// Any value that Redis could answer.
+fn value(dice: &mut Dice, depth: usize) -> Vec<u8> {
+    const NUMBERS: [i64; 6] = [0, 1, -1, 10, i64::MAX, i64::MIN];
+    const TEXTS: [&str; 7] =
+        ["7", "-10", "18446744073709551615", "1.5", "", "maxmemory_policy:\r\n", "\u{1f4a1}"];
+    match dice.below(if depth == 0 { 4 } else { 6 }) {
+        0 => format!(":{}\r\n", NUMBERS[dice.below(NUMBERS.len())]).into_bytes(),
+        1 => b"$-1\r\n".to_vec(),
+        2 => {
+            let text = TEXTS[dice.below(TEXTS.len())];
+            format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+        }
+        3 => b"-ERR no such thing\r\n".to_vec(),
+        _ => {
+            let count = dice.below(4);
+            let mut bytes = format!("*{count}\r\n").into_bytes();
+            for _ in 0..count {
+                bytes.extend(value(dice, depth - 1));
+            }
+            bytes
+        }
     }
 }
 
@@ -69,7 +96,8 @@ fn whatever_a_server_answers_nothing_panics() {
         b"+PONG\r\n",
     ];
     dice::throw("redis", |dice| {
-        *answer.lock().expect("no panic while it is held") = dice.mutate(&seeds);
+        let said = if dice.below(DAMAGED) == 0 { dice.mutate(&seeds) } else { value(dice, 3) };
+        *answer.lock().expect("no panic while it is held") = said;
         runtime.block_on(async {
             let _ = counters.peek(item).await;
             let seen = Counter { available: 1, epoch: 1 };
