@@ -36,13 +36,16 @@ pub struct Seen<T> {
 #[error("the ledger does not answer")]
 pub struct Unreachable;
 
+/// The shop's list, and when it was read.
+type Listed = (Vec<StockedItem>, Instant);
+
 /// The items. Clones share what was seen.
 #[derive(Clone)]
 pub struct Catalogue {
     pool: MySqlPool,
     breaker: Breaker,
     items: Cache<ItemId, (StockedItem, Instant)>,
-    shop: Arc<RwLock<Option<(Vec<StockedItem>, Instant)>>>,
+    shop: Arc<RwLock<Option<Listed>>>,
 }
 
 impl Catalogue {

@@ -1,5 +1,7 @@
 //! How much one user, one address may ask.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use reqwest::Method;
 use seckill::config::Config;
@@ -13,6 +15,12 @@ use crate::support::{Answer, Client, Shop};
 /// Requests at once, far more than the bursts of these tests.
 const MANY: usize = 30;
 const BURST: u32 = 3;
+/// Clients that send a byte now and then and never finish.
+const DRIBBLERS: usize = 200;
+/// Their pause.
+const DRIBBLE: Duration = Duration::from_millis(100);
+/// Those who buy meanwhile.
+const BUYERS: i64 = 50;
 
 /// Sends the same request many times at once; answers who was let through and who was not.
 async fn press(ask: impl AsyncFn() -> Answer) -> (Vec<Answer>, Vec<Answer>) {
@@ -141,6 +149,36 @@ async fn one_address_cannot_take_all_connections() {
         when(status == 200, status)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dribbling_clients_leave_buyers_alone() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": BUYERS })).await;
+    let head =
+        format!("POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
+    let addr = instance.addr;
+    let mut dribbling = tokio::task::JoinSet::new();
+    for _ in 0..DRIBBLERS {
+        let mut raw = Raw::connect(addr).await;
+        raw.send(&head).await;
+        dribbling.spawn(async move {
+            while raw.send("x").await {
+                tokio::time::sleep(DRIBBLE).await;
+            }
+        });
+    }
+    let answers = join_all((1..=BUYERS).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.buy("mysql-atomic", item).await.status }
+    }));
+    let answers = answers.await;
+    assert!(answers.iter().all(|status| *status == 201), "{answers:?}");
+    let metrics = instance.stranger().get("/metrics").await.text;
+    let open = metrics.lines().find_map(|line| line.strip_prefix("seckill_http_connections "));
+    let open: usize = open.and_then(|count| count.parse().ok()).expect("a count");
+    assert!(open >= DRIBBLERS, "the dribblers were not there: {open}");
+    dribbling.shutdown().await;
 }
 
 #[test]
