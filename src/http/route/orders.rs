@@ -159,7 +159,7 @@ pub async fn find(
     path = "/api/orders/{id}/payment",
     tag = "buyer",
     params(("id" = uuid::Uuid, Path)),
-    request_body(content = StepBody, description = "May be left out"),
+    request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 200, description = "The paid order; paying twice is paying once", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
@@ -184,7 +184,7 @@ pub async fn pay(
     path = "/api/orders/{id}/cancellation",
     tag = "buyer",
     params(("id" = uuid::Uuid, Path)),
-    request_body(content = StepBody, description = "May be left out"),
+    request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 200, description = "The cancelled order; cancelling twice is cancelling once", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),

@@ -43,7 +43,7 @@ pub struct PurchaseBody {
         ("wait" = Option<String>, Query, description = "Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield"),
         ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key is the same purchase", min_length = 1, max_length = 64),
     ),
-    request_body(content = PurchaseBody, description = "May be left out"),
+    request_body(content = Option<PurchaseBody>, description = "May be left out"),
     responses(
         (status = 201, description = "Sold, and durable", body = OrderBody),
         (status = 202, description = "Accepted; becomes durable soon", body = OrderBody),
