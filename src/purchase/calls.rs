@@ -40,10 +40,12 @@ impl Calls {
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)) | Outcome::Unknown => {
                 self.mysql.failed();
             }
-            Outcome::Sold(_) | Outcome::Replayed(_) | Outcome::Queued(_) => {
+            Outcome::Sold(_) | Outcome::Replayed(_) => {
                 self.mysql.answered();
                 self.redis.into_iter().for_each(Call::answered);
             }
+            // The ledger has not been asked yet.
+            Outcome::Queued(_) => self.redis.into_iter().for_each(Call::answered),
             Outcome::Refused(refusal) if refusal.is_by_the_ledger() => {
                 self.mysql.answered();
                 self.redis.into_iter().for_each(Call::answered);
