@@ -12,7 +12,11 @@ use tokio_util::task::TaskTracker;
 use crate::arbiter::{Arbiter, Lanes};
 use crate::config::Config;
 use crate::domain::Clock;
+use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
+use crate::http::crowd::Crowd;
+use crate::http::hosts::Hosts;
+use crate::http::rates::{Rate, Rates};
 use crate::http::route::session::Door;
 use crate::http::server::{self, ServerOptions};
 use crate::http::{self, Web};
@@ -27,6 +31,8 @@ use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
+use crate::store::breaker::Breakers;
+use crate::store::catalogue::Catalogue;
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
 use crate::store::redis::queue::Reader;
@@ -43,6 +49,7 @@ const BACKLOG: u32 = 4_096;
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
     config: Config,
+    crowd: Crowd,
     listener: TcpListener,
     router: axum::Router,
     workers: Vec<Worker>,
@@ -69,6 +76,8 @@ impl App {
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
+        let breakers = Breakers::new(&metrics);
+        let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone());
         let subscriber = lock_subscriber(&config, &redis)?;
         let lock_redis = lock_redis(&config, &redis, &subscriber)?;
         let locks = locks(&config, &redis, &subscriber, &clock)?;
@@ -109,7 +118,11 @@ impl App {
         let purchases = Purchases::new(purchase::Parts {
             strategies: Strategies::new(&gear),
             pool: pool.clone(),
-            items: Items::new(pool.clone(), Duration::from_millis(config.purchase.item_age_ms_max)),
+            items: Items::new(
+                catalogue.clone(),
+                Duration::from_millis(config.purchase.item_age_ms_max),
+            ),
+            breakers,
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
             metrics: metrics.clone(),
@@ -173,10 +186,12 @@ impl App {
         let listener =
             listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let web = Web::new(http::Parts {
             purchases,
             orders,
             pool: pool.clone(),
+            catalogue,
             redis,
             counters,
             hub,
@@ -185,6 +200,9 @@ impl App {
             tokens: Tokens::new(&config.secret, &config.secret_previous),
             revocations,
             door: Door::new(config.session.hashing_max),
+            rates: rates(&config),
+            proxies: proxies.clone(),
+            hosts: Hosts::new(&config.http.hosts, addr),
             board,
             lock_stats: [
                 lock_redis,
@@ -215,7 +233,9 @@ impl App {
             static_dir: config.http.static_dir.clone(),
         });
         let router = http::router(web);
-        Ok(Self { config, listener, router, workers, lifecycle, metrics, clock, pool, addr })
+        let limits = &config.limits;
+        let crowd = Crowd::new(limits.address_connections_max, proxies, limits.loopback_exempt);
+        Ok(Self { config, crowd, listener, router, workers, lifecycle, metrics, clock, pool, addr })
     }
 
     /// Where it listens; the port is real even when the configuration said 0.
@@ -250,6 +270,7 @@ impl App {
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
+            crowd: self.crowd,
         };
         let server = server::serve(
             self.listener,
@@ -271,6 +292,15 @@ impl App {
 fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
     Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))
+}
+
+fn rates(config: &Config) -> Rates {
+    let limits = &config.limits;
+    Rates::new(
+        Rate { per_second: limits.user_per_second, burst: limits.user_burst },
+        Rate { per_second: limits.address_per_second, burst: limits.address_burst },
+        limits.loopback_exempt,
+    )
 }
 
 fn lock_redis(

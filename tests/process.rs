@@ -19,7 +19,7 @@ const PRESS_MAX: Duration = Duration::from_secs(30);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_seckill");
 
 /// The program with the settings of a shop and nothing of this terminal's.
-fn program(shop: &Shop, arguments: &[&str]) -> Command {
+pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
@@ -138,15 +138,18 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
     }
 }
 
+/// Sends a signal to a process of ours.
+pub async fn signal(pid: u32, name: &str) {
+    // The shell's own kill: a bare machine has no program of that name.
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
+    assert!(sent.await.expect("a shell runs").success());
+}
+
 #[tokio::test]
 async fn a_polite_stop_exits_with_zero() {
     let shop = Shop::new().await;
     let mut service = serve(&shop, &free_addr()).await;
-    let pid = service.id().expect("running").to_string();
-    // The shell's own kill: a bare machine has no program of that name.
-    let sent = Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status();
-    let sent = sent.await.expect("a shell runs");
-    assert!(sent.success());
+    signal(service.id().expect("running"), "TERM").await;
     let ended = tokio::time::timeout(Duration::from_secs(12), service.wait()).await;
     assert_eq!(ended.expect("within the bound").expect("ended").code(), Some(0));
 }
@@ -159,6 +162,17 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
     let cases = [
         (vec![("SECKILL_SECRET", "")], "SECKILL_SECRET is not set"),
         (vec![("SECKILL_SECRET", "short")], "at least 32"),
+        (
+            vec![("SECKILL_SECRET", "demo-only-demo-only-demo-only-demo-only")],
+            "SECKILL_I_KNOW=sample-secret",
+        ),
+        (
+            vec![("DATABASE_URL", "mysql://root@db.example/seckill")],
+            "SECKILL_I_KNOW=empty-password",
+        ),
+        (vec![("REDIS_URL", "redis://cache.example:6379")], "SECKILL_I_KNOW=empty-password"),
+        (vec![("SECKILL_I_KNOW", "everything")], "i_know takes sample-secret"),
+        (vec![("SECKILL_HTTP_TRUSTED_PROXIES", "the proxy")], "http.trusted_proxies"),
         (vec![("DATABASE_URL", "")], "DATABASE_URL is not set"),
         (vec![("DATABASE_URL", "mysql://root@localhost")], "names no database"),
         (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),

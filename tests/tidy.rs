@@ -129,6 +129,16 @@ fn only_the_arbiter_writes_orders_and_takes_stock() {
 }
 
 #[test]
+fn nothing_changes_what_was_written_down_about_operators() {
+    for (path, text) in files("src") {
+        let code = code(&text);
+        for statement in ["UPDATE admin_actions", "DELETE FROM admin_actions"] {
+            assert!(!code.contains(statement), "{}: {statement}", path.display());
+        }
+    }
+}
+
+#[test]
 fn each_folder_keeps_to_what_it_knows() {
     let forbidden: &[(&str, &[&str], &str)] = &[
         (
