@@ -12,7 +12,11 @@ use tokio_util::task::TaskTracker;
 use crate::arbiter::{Arbiter, Lanes};
 use crate::config::Config;
 use crate::domain::Clock;
+use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
+use crate::http::crowd::Crowd;
+use crate::http::hosts::Hosts;
+use crate::http::rates::{Rate, Rates};
 use crate::http::route::session::Door;
 use crate::http::server::{self, ServerOptions};
 use crate::http::{self, Web};
@@ -21,13 +25,19 @@ use crate::lab::{self, Lab};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Watch};
 use crate::lock;
+use crate::lock::redis::subscriber::Subscriber;
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
+use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
+use crate::store::breaker::Breakers;
+use crate::store::catalogue::Catalogue;
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
-use crate::store::redis::{Buckets, Counters, RedisClient, connect_when_used};
+use crate::store::redis::queue::Reader;
+use crate::store::redis::{Buckets, Counters, Queue, RedisClient, connect_when_used};
+use crate::strategy::redis_stream;
 use crate::strategy::{Gear, Locks, Strategies};
 
 /// Connections of the lock table to the database.
@@ -39,6 +49,7 @@ const BACKLOG: u32 = 4_096;
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
     config: Config,
+    crowd: Crowd,
     listener: TcpListener,
     router: axum::Router,
     workers: Vec<Worker>,
@@ -65,16 +76,40 @@ impl App {
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
-        let lock_redis = lock_redis(&config, &redis)?;
-        let locks = locks(&config, &redis, &clock)?;
+        let breakers = Breakers::new(&metrics);
+        let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone());
+        let subscriber = lock_subscriber(&config, &redis)?;
+        let lock_redis = lock_redis(&config, &redis, &subscriber)?;
+        let locks = locks(&config, &redis, &subscriber, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
+        let (queue, wake_ups) = Queue::new(
+            redis.clone(),
+            pool.clone(),
+            counters.clone(),
+            redis_stream::NAME,
+            config.queue.backlog_max,
+        );
+        let lanes = Lanes::new(arbiter.clone(), lifecycle.purchases().clone());
+        let consumers = Consumers::new(queue::Parts {
+            reader: Reader::new(queue.clone()),
+            lanes: lanes.clone(),
+            arbiter: arbiter.clone(),
+            pool: pool.clone(),
+            hub: hub.clone(),
+            metrics: metrics.clone(),
+            strategy: redis_stream::NAME,
+            poll: Duration::from_millis(config.queue.poll_ms),
+            claim_idle: Duration::from_millis(config.queue.claim_idle_ms),
+            deliveries_max: config.queue.deliveries_max,
+        });
         let gear = Gear {
-            lanes: Lanes::new(arbiter.clone(), lifecycle.purchases().clone()),
+            lanes,
             arbiter,
             pool: pool.clone(),
             redis: redis.clone(),
             counters: counters.clone(),
             buckets: Buckets::new(redis.clone(), pool.clone(), metrics.clone()),
+            queue: queue.clone(),
             memory: MemoryCounters::new(pool.clone()),
             lock_redis: Arc::clone(&lock_redis),
             locks: locks.clone(),
@@ -83,7 +118,11 @@ impl App {
         let purchases = Purchases::new(purchase::Parts {
             strategies: Strategies::new(&gear),
             pool: pool.clone(),
-            items: Items::new(pool.clone(), Duration::from_millis(config.purchase.item_age_ms_max)),
+            items: Items::new(
+                catalogue.clone(),
+                Duration::from_millis(config.purchase.item_age_ms_max),
+            ),
+            breakers,
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
             metrics: metrics.clone(),
@@ -95,6 +134,7 @@ impl App {
         let orders = Orders::new(
             pool.clone(),
             counters.clone(),
+            queue,
             hub.clone(),
             metrics.clone(),
             clock.clone(),
@@ -139,16 +179,19 @@ impl App {
         workers.push(("watch", Box::pin(watch.clone().run(poll, drained.clone()))));
         let send = live::send(redis.clone(), outbox, drained.clone());
         workers.push(("events out", Box::pin(send)));
+        workers.push(("queue", Box::pin(consumers.run(wake_ups, drained.clone()))));
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));
 
         let listener =
             listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let web = Web::new(http::Parts {
             purchases,
             orders,
             pool: pool.clone(),
+            catalogue,
             redis,
             counters,
             hub,
@@ -157,6 +200,9 @@ impl App {
             tokens: Tokens::new(&config.secret, &config.secret_previous),
             revocations,
             door: Door::new(config.session.hashing_max),
+            rates: rates(&config),
+            proxies: proxies.clone(),
+            hosts: Hosts::new(&config.http.hosts, addr),
             board,
             lock_stats: [
                 lock_redis,
@@ -188,7 +234,9 @@ impl App {
             static_dir: config.http.static_dir.clone(),
         });
         let router = http::router(web);
-        Ok(Self { config, listener, router, workers, lifecycle, metrics, clock, pool, addr })
+        let limits = &config.limits;
+        let crowd = Crowd::new(limits.address_connections_max, proxies, limits.loopback_exempt);
+        Ok(Self { config, crowd, listener, router, workers, lifecycle, metrics, clock, pool, addr })
     }
 
     /// Where it listens; the port is real even when the configuration said 0.
@@ -223,6 +271,7 @@ impl App {
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
+            crowd: self.crowd,
         };
         let server = server::serve(
             self.listener,
@@ -240,16 +289,41 @@ impl App {
     }
 }
 
-fn lock_redis(config: &Config, redis: &RedisClient) -> Result<Arc<dyn lock::Mutex>, String> {
+/// The connection on which all locks on Redis are told that it is their turn.
+fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
+    Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
+        .map_err(|error| format!("redis.prefix cannot be used: {error}"))
+}
+
+fn rates(config: &Config) -> Rates {
+    let limits = &config.limits;
+    Rates::new(
+        Rate { per_second: limits.user_per_second, burst: limits.user_burst },
+        Rate { per_second: limits.address_per_second, burst: limits.address_burst },
+        limits.loopback_exempt,
+    )
+}
+
+fn lock_redis(
+    config: &Config,
+    redis: &RedisClient,
+    subscriber: &Subscriber,
+) -> Result<Arc<dyn lock::Mutex>, String> {
     let prefix = &config.redis.prefix;
     // Its tasks give back what was dropped; they end with the last guard, not with the service.
-    let mutex = lock::redis::token::mutex(redis.shared(), prefix, &TaskTracker::new())
+    let tasks = TaskTracker::new();
+    let mutex = lock::redis::token::notified(redis.shared(), subscriber, prefix, &tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     Ok(Arc::new(mutex))
 }
 
 /// Every other kind of lock. Nothing connects before one of them is used.
-fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, String> {
+fn locks(
+    config: &Config,
+    redis: &RedisClient,
+    subscriber: &Subscriber,
+    clock: &Clock,
+) -> Result<Locks, String> {
     use lock::redis::{fair, getset, reentrant, setnx, setnx_expire};
     let (tasks, prefix) = (TaskTracker::new(), &*config.redis.prefix);
     let shared = || redis.shared();
@@ -266,8 +340,10 @@ fn locks(config: &Config, redis: &RedisClient, clock: &Clock) -> Result<Locks, S
     let zookeeper = zookeeper(config)?;
     let zookeeper = zookeeper.as_ref();
     Ok(Locks {
-        reentrant: Arc::new(reentrant::mutex(shared(), prefix, &tasks).map_err(unusable)?),
-        fair: Arc::new(fair::mutex(shared(), prefix, &tasks).map_err(unusable)?),
+        reentrant: Arc::new(
+            reentrant::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
+        ),
+        fair: Arc::new(fair::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?),
         setnx_expire: Arc::new(
             setnx_expire::mutex(shared(), prefix, repair, &tasks).map_err(unusable)?,
         ),

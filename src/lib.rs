@@ -20,7 +20,7 @@
 //! * No money or quantity is a bare number once it is past the request's body.
 //!
 //! # Modules, in reading order
-//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`order`], [`job`],
+//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`queue`], [`order`], [`job`],
 //! [`live`], [`lab`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
 //! [`metrics`], [`app`], [`dev`].
 
@@ -38,6 +38,7 @@ pub mod lock;
 pub mod metrics;
 pub mod order;
 pub mod purchase;
+pub mod queue;
 pub mod session;
 pub mod store;
 pub mod strategy;

@@ -46,11 +46,30 @@ pub struct JobLabels {
     result: &'static str,
 }
 
-/// One label: the kind of lock.
+/// The labels of what locks did.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct LockLabels {
-    lock: &'static str,
+    kind: &'static str,
+    backend: &'static str,
     event: &'static str,
+}
+
+/// One label: how a queued order ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct DecisionLabels {
+    decision: &'static str,
+}
+
+/// One label: what is counted, a user or an address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct LimitLabels {
+    by: &'static str,
+}
+
+/// One label: the server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct DependencyLabel {
+    dependency: &'static str,
 }
 
 type HistogramMaker = fn() -> Histogram;
@@ -66,8 +85,19 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     job_runs: Family<JobLabels, Counter>,
     lock_events: Family<LockLabels, Gauge>,
+    queue_decided: Family<DecisionLabels, Counter>,
+    /// Orders in the queues, waiting or being decided, when they were last looked at.
+    pub queue_waiting: Gauge,
+    /// Queued orders that were taken over from a consumer that had them for too long.
+    pub queue_reclaimed: Counter,
+    /// Queued orders that were put aside.
+    pub queue_parked: Counter,
+    rate_limited: Family<LimitLabels, Counter>,
+    breakers: Family<DependencyLabel, Gauge>,
     /// Whole transactions that the arbiter tried again.
     pub arbiter_retries: Counter,
+    /// Tries that were not made, because the budget for retries was spent.
+    pub arbiter_retries_unaffordable: Counter,
     /// COMMITs whose answer was lost.
     pub arbiter_commits_lost: Counter,
     /// Orders per batch of a lane.
@@ -78,6 +108,8 @@ pub struct Metrics {
     pub sold_out_from_memory: Counter,
     /// Open connections.
     pub connections: Gauge,
+    /// Connections closed at once, because their address had too many.
+    pub connections_refused: Counter,
     /// Open event streams.
     pub streams: Gauge,
     /// Orders that expired.
@@ -105,12 +137,20 @@ impl Metrics {
             requests: Family::default(),
             job_runs: Family::default(),
             lock_events: Family::default(),
+            queue_decided: Family::default(),
+            queue_waiting: Gauge::default(),
+            queue_reclaimed: Counter::default(),
+            queue_parked: Counter::default(),
+            rate_limited: Family::default(),
+            breakers: Family::default(),
             arbiter_retries: Counter::default(),
+            arbiter_retries_unaffordable: Counter::default(),
             arbiter_commits_lost: Counter::default(),
             batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
             purchases_in_flight: Gauge::default(),
             sold_out_from_memory: Counter::default(),
             connections: Gauge::default(),
+            connections_refused: Counter::default(),
             streams: Gauge::default(),
             orders_expired: Counter::default(),
             counters_rebuilt: Counter::default(),
@@ -136,6 +176,10 @@ impl Metrics {
             "Whole transactions tried again",
             self.arbiter_retries.clone(),
         );
+        let unaffordable = self.arbiter_retries_unaffordable.clone();
+        r.register("arbiter_retries_unaffordable", "Tries beyond the budget", unaffordable);
+        let breakers = "1 while calls of a server are refused because most of them failed";
+        r.register("breaker_open", breakers, self.breakers.clone());
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs whose answer was lost", lost);
         r.register("batch_orders", "Orders per batch of a lane", self.batch_size.clone());
@@ -145,6 +189,10 @@ impl Metrics {
         r.register("sold_out_from_memory", "Refusals that asked neither Redis nor MySQL", memory);
         r.register("http_requests", "Requests by method and status", self.requests.clone());
         r.register("http_connections", "Open connections", self.connections.clone());
+        let refused = self.connections_refused.clone();
+        r.register("http_connections_refused", "Connections beyond an address' share", refused);
+        let limited = self.rate_limited.clone();
+        r.register("http_rate_limited", "Requests answered rate_limited", limited);
         r.register("live_streams", "Open event streams", self.streams.clone());
         r.register("job_runs", "Runs of background jobs by result", self.job_runs.clone());
         r.register("orders_expired", "Orders whose hold ran out", self.orders_expired.clone());
@@ -154,6 +202,13 @@ impl Metrics {
         r.register("counters_drift_units", "Redis counters against the ledger", drift);
         let given_back = self.counters_given_back.clone();
         r.register("counters_given_back", "Units given back after a refusal", given_back);
+        let decided = self.queue_decided.clone();
+        r.register("queue_decided", "Queued orders by what the ledger decided", decided);
+        r.register("queue_waiting", "Orders in the queues", self.queue_waiting.clone());
+        let reclaimed = self.queue_reclaimed.clone();
+        r.register("queue_reclaimed", "Queued orders taken over from a consumer", reclaimed);
+        let parked = self.queue_parked.clone();
+        r.register("queue_parked", "Queued orders that were put aside", parked);
         r.register("lock", "What locks did since the start, by event", self.lock_events.clone());
         root
     }
@@ -176,9 +231,24 @@ impl Metrics {
         self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
     }
 
+    /// The ledger decided about a queued order.
+    pub fn queue_decided(&self, decision: &'static str) {
+        self.queue_decided.get_or_create(&DecisionLabels { decision }).inc();
+    }
+
     /// A request was answered.
     pub fn request_answered(&self, method: &'static str, status: u16) {
         self.requests.get_or_create(&RequestLabels { method, status }).inc();
+    }
+
+    /// A request was refused because somebody asked too often.
+    pub fn rate_limited(&self, by: &'static str) {
+        self.rate_limited.get_or_create(&LimitLabels { by }).inc();
+    }
+
+    /// A breaker opened or closed.
+    pub fn breaker_is_open(&self, dependency: &'static str, is_open: bool) {
+        self.breakers.get_or_create(&DependencyLabel { dependency }).set(is_open.into());
     }
 
     /// A background job ran.
@@ -187,9 +257,15 @@ impl Metrics {
     }
 
     /// Sets what the locks of a kind counted so far.
-    pub fn lock_counted(&self, lock: &'static str, event: &'static str, count: u64) {
+    pub fn lock_counted(
+        &self,
+        kind: &'static str,
+        backend: &'static str,
+        event: &'static str,
+        count: u64,
+    ) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.lock_events.get_or_create(&LockLabels { lock, event }).set(count);
+        self.lock_events.get_or_create(&LockLabels { kind, backend, event }).set(count);
     }
 
     /// The text that Prometheus reads.

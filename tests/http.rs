@@ -1,13 +1,17 @@
 //! The HTTP contract: routes, status codes and events, as a client sees them.
 
 mod access;
+mod admin_actions;
 mod bad_bodies;
 mod bad_requests;
+mod degraded;
 mod documented;
 pub mod events;
+mod http2;
 mod items;
 mod keys;
 mod ledger;
+mod limits;
 mod operator;
 mod order_events;
 mod orders;

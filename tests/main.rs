@@ -6,11 +6,15 @@ mod support;
 
 mod commit;
 mod docs;
+mod fuzz;
 mod gates;
 mod http;
 mod lab;
 mod ledger;
 mod lock;
+mod logs;
 mod process;
+mod stopping;
 mod strategies;
+mod stream;
 mod tidy;

@@ -19,7 +19,7 @@ const PRESS_MAX: Duration = Duration::from_secs(30);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_seckill");
 
 /// The program with the settings of a shop and nothing of this terminal's.
-fn program(shop: &Shop, arguments: &[&str]) -> Command {
+pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
@@ -28,6 +28,8 @@ fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .env("REDIS_URL", shop.config.redis_url.reveal())
         .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
         .env("SECKILL_SECRET", shop.config.secret.reveal())
+        .env("SECKILL_QUEUE_POLL_MS", shop.config.queue.poll_ms.to_string())
+        .env("SECKILL_QUEUE_CLAIM_IDLE_MS", shop.config.queue.claim_idle_ms.to_string())
         .env("SECKILL_LOG_FILTER", "warn")
         .env("SECKILL_DATA_DIR", "/nonexistent")
         .current_dir(std::env::temp_dir())
@@ -46,13 +48,13 @@ fn told(output: &Output) -> (i32, String) {
 }
 
 /// A free loopback port. Another process may take it, so a start may have to be tried again.
-fn free_addr() -> String {
+pub fn free_addr() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
 /// Serves in a process of its own; returns when it answers.
-async fn serve(shop: &Shop, addr: &str) -> Child {
+pub async fn serve(shop: &Shop, addr: &str) -> Child {
     let child = program(shop, &["serve"]).env("SECKILL_HTTP_ADDR", addr).spawn().expect("started");
     let stranger = Client::new(addr.parse().expect("an address"), None);
     eventually("the service to answer", || async {
@@ -64,7 +66,7 @@ async fn serve(shop: &Shop, addr: &str) -> Child {
 }
 
 /// One press of a buyer, tried again with the same key until it is answered for good.
-async fn press(client: Client, path: String, key: String) -> (Option<String>, u16) {
+pub async fn press(client: Client, path: String, key: String) -> (Option<String>, u16) {
     let mut first = None;
     let until = tokio::time::Instant::now() + PRESS_MAX;
     while tokio::time::Instant::now() < until {
@@ -75,7 +77,7 @@ async fn press(client: Client, path: String, key: String) -> (Option<String>, u1
         };
         let status = response.status().as_u16();
         let body: serde_json::Value = response.json().await.unwrap_or_default();
-        if status == 201 {
+        if status == 201 || status == 202 {
             let id = body["id"].as_str().expect("an id").to_owned();
             // What was once accepted stays that very order.
             assert_eq!(*first.get_or_insert_with(|| id.clone()), id);
@@ -136,15 +138,18 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
     }
 }
 
+/// Sends a signal to a process of ours.
+pub async fn signal(pid: u32, name: &str) {
+    // The shell's own kill: a bare machine has no program of that name.
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
+    assert!(sent.await.expect("a shell runs").success());
+}
+
 #[tokio::test]
 async fn a_polite_stop_exits_with_zero() {
     let shop = Shop::new().await;
     let mut service = serve(&shop, &free_addr()).await;
-    let pid = service.id().expect("running").to_string();
-    // The shell's own kill: a bare machine has no program of that name.
-    let sent = Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status();
-    let sent = sent.await.expect("a shell runs");
-    assert!(sent.success());
+    signal(service.id().expect("running"), "TERM").await;
     let ended = tokio::time::timeout(Duration::from_secs(12), service.wait()).await;
     assert_eq!(ended.expect("within the bound").expect("ended").code(), Some(0));
 }
@@ -157,6 +162,17 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
     let cases = [
         (vec![("SECKILL_SECRET", "")], "SECKILL_SECRET is not set"),
         (vec![("SECKILL_SECRET", "short")], "at least 32"),
+        (
+            vec![("SECKILL_SECRET", "demo-only-demo-only-demo-only-demo-only")],
+            "SECKILL_I_KNOW=sample-secret",
+        ),
+        (
+            vec![("DATABASE_URL", "mysql://root@db.example/seckill")],
+            "SECKILL_I_KNOW=empty-password",
+        ),
+        (vec![("REDIS_URL", "redis://cache.example:6379")], "SECKILL_I_KNOW=empty-password"),
+        (vec![("SECKILL_I_KNOW", "everything")], "i_know takes sample-secret"),
+        (vec![("SECKILL_HTTP_TRUSTED_PROXIES", "the proxy")], "http.trusted_proxies"),
         (vec![("DATABASE_URL", "")], "DATABASE_URL is not set"),
         (vec![("DATABASE_URL", "mysql://root@localhost")], "names no database"),
         (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),

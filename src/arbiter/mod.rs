@@ -13,17 +13,24 @@
 
 mod bare;
 mod batch;
+mod budget;
 mod lane;
+mod reject;
 mod transaction;
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use sqlx::MySqlPool;
+use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{ArbiterMode, Order, OrderStatus, Purchase, Refusal, Unavailable};
 use crate::metrics::Metrics;
 use crate::store::mysql::{Fault, orders};
+
+use budget::RetryBudget;
 
 pub use bare::Bare;
 pub use lane::{BATCH_MAX, Lanes};
@@ -35,6 +42,18 @@ pub const ATTEMPTS_MAX: u32 = 4;
 pub const SETTLE_ATTEMPTS_MAX: u32 = 5;
 /// The longest pause before the second try; it doubles from try to try, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
+
+tokio::task_local! {
+    /// When the buyer of the running purchase stops waiting. It travels with the task, since no
+    /// gate has a use for it here.
+    static DEADLINE: Instant;
+}
+
+/// Runs a purchase whose buyer waits until `deadline`: after that no transaction is begun for it,
+/// while one that is under way is finished.
+pub async fn by<T>(deadline: Instant, purchase: impl Future<Output = T>) -> T {
+    DEADLINE.scope(deadline, purchase).await
+}
 
 /// What a gate hands over.
 #[derive(Clone, Debug)]
@@ -76,6 +95,7 @@ pub enum Verdict {
 pub struct Arbiter {
     pool: MySqlPool,
     metrics: Metrics,
+    budget: Arc<RetryBudget>,
 }
 
 /// How one try of the transaction ended.
@@ -91,7 +111,7 @@ impl Arbiter {
     /// An arbiter over the ledger's pool.
     #[must_use]
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
-        Self { pool, metrics }
+        Self { pool, metrics, budget: Arc::new(RetryBudget::new()) }
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order.
@@ -108,10 +128,18 @@ impl Arbiter {
         stock_written: &mut (dyn FnMut() + Send),
     ) -> Verdict {
         let mut fault = Fault::Transient;
+        self.budget.write();
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
+                if !self.budget.retry() {
+                    self.metrics.arbiter_retries_unaffordable.inc();
+                    break;
+                }
                 self.metrics.arbiter_retries.inc();
                 pause(attempt).await;
+            }
+            if is_late() {
+                break;
             }
             match self.attempt(write, stock_written).await {
                 Attempt::Done(verdict) => return self.count(write, verdict),
@@ -135,7 +163,7 @@ impl Arbiter {
         stock_written: &mut (dyn FnMut() + Send),
     ) -> Attempt {
         // The pool has tried for as long as it may; trying again would only keep the buyer waiting.
-        let Ok(mut connection) = self.pool.acquire().await else {
+        let Some(mut connection) = self.connection().await else {
             let unavailable = Unavailable::Dependency(Dependency::Mysql);
             return Attempt::Done(Verdict::Unavailable(unavailable));
         };
@@ -143,6 +171,15 @@ impl Arbiter {
             Ok(attempt) => attempt,
             Err(error) => self.after_error(write, &error).await,
         }
+    }
+
+    /// A connection, unless the pool has none in time for the buyer.
+    async fn connection(&self) -> Option<sqlx::pool::PoolConnection<sqlx::MySql>> {
+        let acquired = match DEADLINE.try_with(|deadline| *deadline) {
+            Ok(deadline) => tokio::time::timeout_at(deadline, self.pool.acquire()).await.ok()?,
+            Err(_) => self.pool.acquire().await,
+        };
+        acquired.ok()
     }
 
     /// Sorts an error that came before COMMIT was sent; the transaction is rolled back already.
@@ -221,6 +258,11 @@ const WRITTEN_AS: OrderStatus = OrderStatus::Pending;
 
 fn is_guarded(purchase: &Purchase) -> bool {
     purchase.item.arbiter == ArbiterMode::On
+}
+
+/// Whether nobody waits for the running purchase any more.
+fn is_late() -> bool {
+    DEADLINE.try_with(|deadline| Instant::now() >= *deadline).unwrap_or(false)
 }
 
 /// Full jitter over a doubling bound.

@@ -40,8 +40,9 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
             return Err(format!("there is no item {item}"));
         };
         if let Some(counters) = &counters {
-            let counter = counters.peek(item).await.ok().flatten();
-            facts.redis_available = counter.map(|counter| counter.available);
+            let seen = counters.peek_with_queue(item).await.ok().flatten();
+            facts.redis_available = seen.map(|seen| seen.counter.available);
+            facts.redis_queued = seen.map_or(0, |seen| seen.queued);
         }
         let report = judge(facts);
         print(&report);

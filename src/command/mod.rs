@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod dev;
+pub mod guard;
 pub mod migrate;
 pub mod seed;
 pub mod serve;

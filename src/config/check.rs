@@ -1,6 +1,6 @@
 //! Relations between settings that must hold before anything starts.
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, Risk};
 
 /// The shortest secret that is taken.
 const SECRET_LENGTH_MIN: usize = 32;
@@ -30,12 +30,20 @@ impl Config {
                 "purchase.item_age_ms_max and purchase.sold_out_ms together must not be above 1000, or a restock is not seen within a second",
             ),
             (
+                self.queue.poll_ms > 0 && self.queue.claim_idle_ms > self.queue.poll_ms,
+                "queue.claim_idle_ms must be longer than queue.poll_ms, and that longer than nothing",
+            ),
+            (
                 self.mysql.pool_max >= 2,
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
             ),
             (
                 self.http.body_bytes_max >= 1_024,
                 "http.body_bytes_max must be at least 1024, or an item cannot be created",
+            ),
+            (
+                self.limits.user_burst >= 1 && self.limits.address_burst >= 1,
+                "limits.user_burst and limits.address_burst must be at least 1, or nobody is let in",
             ),
             (
                 matches!(self.log.format.as_str(), "text" | "json"),
@@ -46,6 +54,10 @@ impl Config {
                     .iter()
                     .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN),
                 "secret and secret_previous must have at least 32 characters",
+            ),
+            (
+                self.known().all(|word| Risk::ALL.iter().any(|risk| risk.word() == word)),
+                "i_know takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
             ),
             (
                 !self.redis.prefix.contains(['{', '}']),

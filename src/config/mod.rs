@@ -24,12 +24,15 @@ pub struct Config {
     pub secret_previous: Secret,
     pub database_url: Secret,
     pub redis_url: Secret,
+    pub i_know: String,
     pub http: Http,
+    pub limits: Limits,
     pub mysql: Mysql,
     pub redis: Redis,
     pub session: Session,
     pub purchase: Purchase,
     pub lock: Lock,
+    pub queue: Queue,
     pub job: Job,
     pub live: Live,
     pub lifecycle: Lifecycle,
@@ -71,6 +74,36 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What `serve` refuses to start with unless the operator says that it is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Risk {
+    /// The secret that signs tokens is a published one.
+    SampleSecret,
+    /// A server on another machine has no password.
+    EmptyPassword,
+    /// MySQL may forget what it has committed.
+    VolatileDatabase,
+    /// Redis may forget any key when its memory is full.
+    EvictingRedis,
+}
+
+impl Risk {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::SampleSecret, Self::EmptyPassword, Self::VolatileDatabase, Self::EvictingRedis];
+
+    /// Its name in `i_know`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::SampleSecret => "sample-secret",
+            Self::EmptyPassword => "empty-password",
+            Self::VolatileDatabase => "volatile-database",
+            Self::EvictingRedis => "evicting-redis",
+        }
+    }
+}
+
 /// Declares the structs of the sections; the meaning of each key stands in `defaults.toml`.
 macro_rules! sections {
     ($($name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {$(
@@ -91,6 +124,16 @@ sections! {
         body_bytes_max: usize,
         static_dir: PathBuf,
         cookie_secure: bool,
+        trusted_proxies: String,
+        hosts: String,
+    }
+    Limits {
+        user_per_second: u32,
+        user_burst: u32,
+        address_per_second: u32,
+        address_burst: u32,
+        address_connections_max: usize,
+        loopback_exempt: bool,
     }
     Mysql {
         pool_max: u32,
@@ -117,6 +160,12 @@ sections! {
         zookeeper_hosts: String,
         redlock_urls: Secret,
         etcd_endpoints: String,
+    }
+    Queue {
+        backlog_max: usize,
+        poll_ms: u64,
+        claim_idle_ms: u64,
+        deliveries_max: u64,
     }
     Job {
         expire_period_ms: u64,
@@ -147,6 +196,17 @@ impl Config {
     #[must_use]
     pub fn defaults() -> Self {
         toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
+    }
+
+    /// Whether the operator has said that a risk is meant.
+    #[must_use]
+    pub fn knows(&self, risk: Risk) -> bool {
+        self.known().any(|word| word == risk.word())
+    }
+
+    /// The words of `i_know`.
+    fn known(&self) -> impl Iterator<Item = &str> {
+        self.i_know.split(',').map(str::trim).filter(|word| !word.is_empty())
     }
 
     /// How long a buyer waits for an answer.

@@ -38,6 +38,8 @@ pub struct Facts {
     pub fences_above_accepted: i64,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
+    /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
+    pub redis_queued: i64,
 }
 
 /// One invariant and whether it holds.
@@ -84,7 +86,7 @@ pub fn judge(facts: Facts) -> Report {
     let f = &facts;
     let guarded = f.arbiter == ArbiterMode::On;
     let accounted = f.available + f.units_sold + f.units_held;
-    let drift = f.redis_available.map(|redis| redis - f.available);
+    let drift = f.redis_available.map(|redis| redis + f.redis_queued - f.available);
     let findings = vec![
         Finding {
             invariant: "I1",
@@ -137,9 +139,12 @@ pub fn judge(facts: Facts) -> Report {
         },
         Finding {
             invariant: "I7",
-            claim: "the Redis counter equals the ledger once traffic is quiet",
+            claim: "the Redis counter and queue equal the ledger once traffic is quiet",
             holds: drift.map(|drift| drift == 0),
-            detail: drift.map_or_else(|| "not loaded".to_owned(), |drift| format!("drift {drift}")),
+            detail: drift.map_or_else(
+                || "not loaded".to_owned(),
+                |drift| format!("drift {drift}, {} queued", f.redis_queued),
+            ),
         },
     ];
     Report { facts, findings }
@@ -166,6 +171,7 @@ mod tests {
             give_backs_wrong: 0,
             fences_above_accepted: 0,
             redis_available: Some(6),
+            redis_queued: 0,
         }
     }
 
@@ -197,6 +203,7 @@ mod tests {
         assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);
         assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
+        assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
     }
 
     #[test]

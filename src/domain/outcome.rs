@@ -105,6 +105,14 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// Whether the ledger has judged, rather than something in front of it.
+    #[must_use]
+    pub fn is_by_the_ledger(&self) -> bool {
+        matches!(self, Self::SoldOut | Self::LimitReached { .. } | Self::KeyReused { .. })
+    }
+}
+
 /// Why nothing was sold, this time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {

@@ -41,6 +41,9 @@ where
         if web.revocations.contains(&claims.token_id) {
             return Err(invalid_token());
         }
+        if claims.role != Role::Admin {
+            web.rates.user(claims.user).inspect_err(|_| web.metrics.rate_limited("user"))?;
+        }
         Ok(Self(claims))
     }
 }

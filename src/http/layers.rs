@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use axum::middleware::Next;
@@ -19,6 +19,13 @@ use super::Web;
 use super::problem::Problem;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+/// The shop asks the browser for none of these.
+const NO_PERMISSIONS: HeaderValue = HeaderValue::from_static(
+    "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+);
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; img-src 'self' data: https:; style-src 'self'; script-src 'self'; \
      object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -35,7 +42,7 @@ pub(super) async fn wrap(State(web): State<Web>, request: Request, next: Next) -
     let method = method_label(request.method());
     let path = request.uri().path().to_owned();
     let is_api = path.starts_with("/api/") && path != "/api/openapi.json";
-    let answered = match refuse_early(&request, is_api) {
+    let answered = match refuse_early(&web, &request, is_api) {
         Some(problem) => problem.into_response(),
         None => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(%request_id, path, "a handler panicked");
@@ -53,20 +60,30 @@ pub(super) async fn wrap(State(web): State<Web>, request: Request, next: Next) -
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+    if web.cookie_secure {
+        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
     if is_api {
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     } else {
         let policy = if path.starts_with("/docs") { DOCS_POLICY } else { POLICY };
         headers.insert(CONTENT_SECURITY_POLICY, policy);
+        headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
+        headers.insert(PERMISSIONS_POLICY, NO_PERMISSIONS);
     }
     web.metrics.request_answered(method, status.as_u16());
     response
 }
 
 /// What no handler should see.
-fn refuse_early(request: &Request, is_api: bool) -> Option<Problem> {
+fn refuse_early(web: &Web, request: &Request, is_api: bool) -> Option<Problem> {
     if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
         return Some(Problem::new(400, "host_missing", "No Host", "Name the host."));
+    }
+    if !web.hosts.are_meant_by(request.uri(), request.headers()) {
+        let detail = "There is no service of this name here; http.hosts lists the names.";
+        return Some(Problem::new(421, "misdirected_request", "Not this service", detail).close());
     }
     // The files would take it for one slash, a proxy in front of us perhaps for another host.
     if request.uri().path().contains("//") {

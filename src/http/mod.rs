@@ -1,12 +1,16 @@
 //! The only folder that knows axum, status codes and problem details.
 //!
 //! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
-//! requests; `route/` has one file a resource; `problem` is the one table from outcomes to answers.
+//! requests; `address`, `rates` and `crowd` keep anybody from asking too much; `route/` has one file a resource; `problem` is the one table from outcomes to answers.
 
+pub mod address;
 pub mod body;
+pub mod crowd;
 pub mod extract;
+pub mod hosts;
 mod layers;
 pub mod problem;
+pub mod rates;
 pub mod route;
 pub mod server;
 
@@ -36,9 +40,13 @@ use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::Purchases;
 use crate::session::{Revocations, Tokens};
+use crate::store::catalogue::Catalogue;
 use crate::store::redis::{Counters, RedisClient};
+use address::Proxies;
 use body::BodyLimits;
+use hosts::Hosts;
 use problem::Problem;
+use rates::Rates;
 use route::session::Door;
 
 /// What handlers work with. Clones share it.
@@ -51,6 +59,7 @@ pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,
     pub pool: MySqlPool,
+    pub catalogue: Catalogue,
     pub redis: RedisClient,
     pub counters: Counters,
     pub hub: Hub,
@@ -59,6 +68,9 @@ pub struct Parts {
     pub tokens: Tokens,
     pub revocations: Revocations,
     pub door: Door,
+    pub rates: Rates,
+    pub proxies: Proxies,
+    pub hosts: Hosts,
     pub board: Board,
     pub lock_stats: Vec<Arc<dyn crate::lock::Mutex>>,
     pub metrics: Metrics,
@@ -136,6 +148,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lab::create, route::lab::list))
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))
+        .routes(routes!(route::actions::list))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
         .routes(routes!(route::operator::metrics))

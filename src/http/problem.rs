@@ -4,7 +4,7 @@
 //! only there the request's id is known. Errors that axum makes by itself get the same shape there.
 
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
 use crate::domain::{Refusal, Unavailable};
-use crate::order::StepError;
+use crate::order::{FindError, StepError};
 use crate::store::mysql::items::EditError;
 
 /// An error on its way to the client.
@@ -26,6 +26,7 @@ pub struct Problem {
     unknown: bool,
     retry_after_seconds: Option<u32>,
     more: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
     close: bool,
 }
 
@@ -69,6 +70,7 @@ impl Problem {
             unknown: false,
             retry_after_seconds: None,
             more: Map::new(),
+            headers: Vec::new(),
             close: false,
         }
     }
@@ -91,6 +93,13 @@ impl Problem {
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
         self
     }
 
@@ -190,6 +199,7 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        headers.extend(self.headers.iter().cloned());
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -287,6 +297,18 @@ impl From<Unavailable> for Problem {
 pub fn outcome_unknown() -> Problem {
     let detail = "It may or may not have happened: ask again with the same Idempotency-Key.";
     Problem::new(504, "outcome_unknown", "Outcome unknown", detail).outcome_unknown().retry_after(1)
+}
+
+impl From<FindError> for Problem {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Ledger(error) => Self::database(&error),
+            FindError::Queue(error) => {
+                tracing::warn!(%error, "the queues could not be looked at");
+                Self::dependency("redis")
+            }
+        }
+    }
 }
 
 impl From<StepError> for Problem {

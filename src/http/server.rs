@@ -4,11 +4,14 @@
 //! theirs where they are read. A stop lets requests in flight finish and closes the rest.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -16,6 +19,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::address::Peer;
+use super::crowd::{Crowd, Visit};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 
@@ -29,13 +34,15 @@ const HTTP2_RESETS_MAX: usize = 50;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How connections are served.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerOptions {
     /// Open connections; further ones wait in the kernel's queue.
     pub connections_max: usize,
     /// Time until a request's head is complete, also the first one's and, on a kept connection,
     /// the next one's.
     pub head_timeout: Duration,
+    /// Who is connected; one address too often is closed at once.
+    pub crowd: Crowd,
 }
 
 /// Serves `router` on `listener` until the lifecycle stops.
@@ -68,14 +75,19 @@ pub async fn serve(
             () = stop.cancelled() => return,
         };
         match accepted {
-            Ok((stream, place)) => {
+            Ok((stream, peer, place)) => {
+                let Some(visit) = options.crowd.enter(peer) else {
+                    metrics.connections_refused.inc();
+                    continue;
+                };
                 let connection = Connection {
                     stream,
+                    peer,
                     builder: Arc::clone(&builder),
                     head_timeout: options.head_timeout,
                     service: service.clone(),
                     metrics: metrics.clone(),
-                    _place: place,
+                    _place: (place, visit),
                 };
                 lifecycle.connections().spawn(connection.serve(stop.clone()));
             }
@@ -91,20 +103,21 @@ pub async fn serve(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
+    let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, place))
+    Ok((stream, peer.ip(), place))
 }
 
 struct Connection {
     stream: TcpStream,
+    peer: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
     head_timeout: Duration,
     service: TowerToHyperService<Router>,
     metrics: Metrics,
-    _place: OwnedSemaphorePermit,
+    _place: (OwnedSemaphorePermit, Visit),
 }
 
 impl Connection {
@@ -112,7 +125,9 @@ impl Connection {
         self.metrics.connections.inc();
         let io = TokioIo::new(self.stream);
         let has_asked = AtomicBool::new(false);
-        let service = service_fn(|request| {
+        let peer = Peer(self.peer);
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
             has_asked.store(true, Ordering::Relaxed);
             self.service.call(request)
         });

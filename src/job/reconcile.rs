@@ -3,7 +3,7 @@
 //! While a sale runs the two differ by what is in flight. A difference that two looks show
 //! unchanged, with the ledger's version unchanged too, is drift: units of a purchase that died on
 //! its way, or sales by strategies that do not use the counter. The counter is then set to the
-//! ledger's figure, unless anybody has touched it meanwhile. Items without an arbiter are only
+//! ledger's figure, less what is queued, unless anybody has touched either meanwhile. Items without an arbiter are only
 //! watched: nothing but the counter stands between them and overselling.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use sqlx::{MySqlPool, Row};
 use super::Job;
 use crate::domain::{ArbiterMode, ItemId};
 use crate::metrics::Metrics;
-use crate::store::redis::{Counter, Counters};
+use crate::store::redis::{CounterAndQueue, Counters};
 
 /// Items that one run looks at: the newest.
 const ITEMS_MAX: u32 = 200;
@@ -34,7 +34,7 @@ pub struct Reconcile {
 /// One item as one look saw it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Look {
-    counter: Counter,
+    seen: CounterAndQueue,
     available: i64,
     version: u64,
     arbiter: ArbiterMode,
@@ -51,14 +51,14 @@ impl Reconcile {
         let looks = self.look().await?;
         let (mut drift_units, mut repaired) = (0, 0);
         for (&item, look) in &looks {
-            let drift = look.counter.available - look.available;
+            let drift = look.seen.counter.available + look.seen.queued - look.available;
             if drift == 0 {
                 continue;
             }
             drift_units += drift.abs();
             let agreed = self.previous(item) == Some(*look);
             if agreed && look.arbiter == ArbiterMode::On {
-                let repair = self.counters.repair(item, look.counter, look.available);
+                let repair = self.counters.repair(item, look.seen, look.available);
                 if repair.await.map_err(|error| error.to_string())? {
                     tracing::info!(%item, drift, "counter set to the ledger's figure");
                     repaired += 1;
@@ -101,9 +101,9 @@ impl Reconcile {
             else {
                 continue;
             };
-            let counter = self.counters.peek(item).await.map_err(|error| error.to_string())?;
-            if let Some(counter) = counter {
-                looks.insert(item, Look { counter, available, version, arbiter });
+            let seen = self.counters.peek_with_queue(item).await;
+            if let Some(seen) = seen.map_err(|error| error.to_string())? {
+                looks.insert(item, Look { seen, available, version, arbiter });
             }
         }
         Ok(looks)

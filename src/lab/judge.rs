@@ -245,6 +245,7 @@ mod tests {
                 give_backs_wrong: 0,
                 fences_above_accepted: 0,
                 redis_available: None,
+                redis_queued: 0,
             };
             let wanted = Wanted {
                 strategies: vec!["mysql-atomic".to_owned()],

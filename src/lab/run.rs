@@ -13,6 +13,7 @@ use super::{Parts, Running};
 use crate::domain::{
     ArbiterMode, Cents, Item, ItemId, ItemKind, OrderStatus, Quantity, SaleWindow, UserId, audit,
 };
+use crate::store::mysql::actions::Actor;
 use crate::store::mysql::items::{ItemEdit, NewItem};
 use crate::store::mysql::orders::Recorded;
 use crate::store::mysql::{self, items, orders, stock};
@@ -257,7 +258,8 @@ fn millis(duration: Duration) -> u64 {
 async fn end(parts: &Parts, operator: UserId, item: ItemId) {
     let now = parts.clock.now();
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
-    match items::edit(&parts.pool, item, &edit, operator, now).await {
+    let actor = Actor { user: operator, address: None, now };
+    match items::edit(&parts.pool, item, &edit, &actor).await {
         Ok(_) => parts.purchases.item_changed(item).await,
         Err(error) => tracing::warn!(%error, %item, "a lab item was not ended"),
     }

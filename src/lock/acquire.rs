@@ -6,19 +6,23 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::guard::Hold;
-use super::lease::{Token, Unanswered, Wakeups, ask, local_deadline};
+use super::hand_over::fences_for;
+use super::lease::{Grant, Token, Unanswered, Wakeups, ask, local_deadline};
 use super::leased::Core;
+use super::pauses::{Manner, Pauses};
 use super::releaser::ReleaseJob;
 use super::stats::count;
-use super::waiting::{Manner, Pauses, Turn};
-use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
+use super::waiting::{Called, Turn};
+use super::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// How often an acquire is sent in a row without an answer before the backend counts as down.
 const UNANSWERED_MAX: u32 = 3;
 
 /// How long a contender that is told of changes waits for one before it looks by itself.
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// It looks at least so often in one lease.
+const LOOKS_PER_LEASE: u32 = 3;
 
 /// One acquire that has its turn and may ask the backend.
 pub(super) struct Request {
@@ -36,7 +40,7 @@ pub(super) struct Request {
 
 /// What came of asking the backend once.
 enum Reply {
-    Granted(Option<Fence>),
+    Granted(Grant),
     HeldByOther,
     Unanswered(String),
 }
@@ -52,13 +56,21 @@ pub(super) async fn acquire(
     let asked_at = Instant::now();
     let (turn, contended) = match options.wait {
         Wait::Contend { .. } => (None, false),
-        wait => stand_in_line(core, &name, wait).await?,
+        wait => match stand_in_line(core, &name, options.lease, wait).await? {
+            (Called::Turn(turn), contended) => (Some(turn), contended),
+            (Called::Guard(guard), _) => {
+                core.stats.wait.add(asked_at.elapsed());
+                return Ok(guard);
+            }
+        },
     };
+    let waits = options.wait != Wait::Never;
+    let behind = turn.as_ref().map_or(0, |_| core.lines.waiting(&name));
     let request = Request {
+        token: Token::mint(waits, fences_for(core, behind)),
         name,
-        token: Token::mint(),
         lease: options.lease,
-        waits: options.wait != Wait::Never,
+        waits,
         manner: options.wait.manner().unwrap_or_else(|| core.store.manner()),
         asked_at,
         contended,
@@ -79,32 +91,36 @@ pub(super) async fn acquire(
     })
 }
 
-/// Waits for the turn to ask, as `wait` says; tells whether somebody else had it.
+/// Waits for the turn to ask, or for the lock itself, as `wait` says; tells whether somebody else
+/// had it.
 async fn stand_in_line(
     core: &Arc<Core>,
     name: &LockName,
+    lease: Duration,
     wait: Wait,
-) -> Result<(Option<Turn>, bool), AcquireError> {
+) -> Result<(Called, bool), AcquireError> {
     if let Some(turn) = core.lines.try_enter(name) {
-        return Ok((Some(turn), false));
+        return Ok((Called::Turn(turn), false));
     }
     count(&core.stats.contended);
     let deadline = wait.deadline().ok_or(AcquireError::Busy)?;
-    let called = timeout_at(deadline, core.lines.enter(name)).await;
-    let turn = called.map_err(|_| AcquireError::TimedOut)??;
-    Ok((Some(turn), true))
+    let called = timeout_at(deadline, core.lines.enter(name, lease)).await;
+    let called = called.map_err(|_| AcquireError::TimedOut)??;
+    Ok((called, true))
 }
 
 /// One more hold of an owner that has the name: past the line, in which it would wait for itself.
-pub(super) async fn enter_again(core: &Arc<Core>, held: &Hold) -> Result<Guard, AcquireError> {
+pub(super) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
+    let Guard { core, hold, .. } = outer;
     if !core.capabilities.reentrant {
         let why = "this kind of lock is not re-entrant";
         return Err(AcquireError::InvalidOptions(why.to_owned()));
     }
+    hold.locked().entered_again = true;
     let request = Request {
-        name: held.name.clone(),
-        token: held.token.again(),
-        lease: held.lease,
+        name: hold.name.clone(),
+        token: hold.token.again(),
+        lease: hold.lease,
         waits: false,
         manner: Manner::Backoff,
         asked_at: Instant::now(),
@@ -113,10 +129,13 @@ pub(super) async fn enter_again(core: &Arc<Core>, held: &Hold) -> Result<Guard, 
     };
     let (deliver, delivery) = oneshot::channel();
     core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
-    delivery.await.unwrap_or_else(|_| {
+    let mut inner = delivery.await.unwrap_or_else(|_| {
         let why = "the task that asked was ended with its runtime";
         Err(AcquireError::Unavailable(why.to_owned()))
-    })
+    })?;
+    // The backend knows the first fence of the block only.
+    inner.fence = outer.fence;
+    Ok(inner)
 }
 
 /// The task's side: asks until the name is granted, refused for good or no longer wanted.
@@ -126,15 +145,18 @@ async fn ask_until_granted(
     mut deliver: oneshot::Sender<Result<Guard, AcquireError>>,
 ) {
     let mut pauses = Pauses::new(request.manner);
-    let mut wakeups = None;
+    let mut wakeups = match request.manner {
+        Manner::Notified => core.store.listen(&request.name, &request.token),
+        _ => None,
+    };
     let mut unanswered_in_a_row = 0;
     // So may a place in the queue, which has to be given back as well.
-    let mut may_be_held = core.store.queues();
+    let mut may_be_held = core.store.queues() || (request.waits && wakeups.is_some());
     let refusal = loop {
         let sent_at = Instant::now();
         match ask_once(&core, &request, sent_at).await {
-            Reply::Granted(fence) => {
-                let guard = core.guard(request, fence, sent_at);
+            Reply::Granted(grant) => {
+                let guard = core.guard(request, grant, sent_at, wakeups);
                 // If the caller has gone, the guard comes back here, and dropping it gives it back.
                 drop(deliver.send(Ok(guard)));
                 return;
@@ -148,9 +170,10 @@ async fn ask_until_granted(
                     break AcquireError::Busy;
                 }
                 // A name that became free before the watch began is seen by one more look.
-                if wakeups.is_none() && request.manner == Manner::Backoff {
+                if wakeups.is_none() && request.manner == Manner::Notified {
                     wakeups = watch(&core, &request).await;
                     if wakeups.is_some() {
+                        may_be_held = true;
                         continue;
                     }
                 }
@@ -170,6 +193,15 @@ async fn ask_until_granted(
             () = deliver.closed() => break AcquireError::TimedOut,
             () = pass(&mut pauses, &mut wakeups, request.lease) => {}
         }
+        if let Some(grant) = wakeups.as_mut().and_then(|told| told.granted())
+            && local_deadline(sent_at, request.lease) > Instant::now() + request.lease / 2
+        {
+            // Granted after the look at `sent_at` was refused, for a whole lease.
+            count(&core.stats.handed_over_by_others);
+            let guard = core.guard(request, grant, sent_at, wakeups);
+            drop(deliver.send(Ok(guard)));
+            return;
+        }
     };
     if may_be_held {
         core.releases.submit(ReleaseJob {
@@ -187,8 +219,9 @@ async fn ask_until_granted(
 /// Lets the time between two looks pass: until the backend says that it is worth it, or a pause.
 async fn pass(pauses: &mut Pauses, wakeups: &mut Option<Box<dyn Wakeups>>, lease: Duration) {
     let Some(listening) = wakeups else { return pauses.pass().await };
-    // A message can be lost, so none is waited for without a bound.
-    let bound = LOOK_PAUSE_MAX.min(lease).mul_f64(rand::random_range(0.8..=1.0));
+    // A message can be lost, so none is waited for without a bound. A look early in the lease also
+    // keeps what a message grants worth having.
+    let bound = LOOK_PAUSE_MAX.min(lease / LOOKS_PER_LEASE).mul_f64(rand::random_range(0.8..=1.0));
     if timeout(bound, listening.next()).await == Ok(false) {
         *wakeups = None;
         pauses.pass().await;
@@ -209,7 +242,7 @@ async fn ask_once(core: &Core, request: &Request, sent_at: Instant) -> Reply {
         Ok(Some(_)) if Instant::now() >= local_deadline(sent_at, *lease) => {
             Reply::Unanswered("the grant came after its deadline".to_owned())
         }
-        Ok(Some(grant)) => Reply::Granted(grant.fence),
+        Ok(Some(grant)) => Reply::Granted(grant),
         Ok(None) => Reply::HeldByOther,
         Err(Unanswered(why)) => Reply::Unanswered(why),
     }

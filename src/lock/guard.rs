@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::acquire::enter_again;
-use super::lease::Token;
+use super::lease::{Grant, LeaseStore, Token, Wakeups};
 use super::leased::Core;
 use super::releaser::ReleaseJob;
-use super::stats::{add_time, count};
+use super::stats::{Stats, count};
 use super::waiting::Turn;
 use super::{AcquireError, LockName};
 
@@ -24,14 +24,18 @@ use super::{AcquireError, LockName};
 pub struct Guard {
     pub(super) hold: Arc<Hold>,
     pub(super) core: Arc<Core>,
-    pub(super) given_back: bool,
+    pub(super) fence: Option<Fence>,
+    pub(super) lost: CancellationToken,
+    pub(super) since: Instant,
+    /// It was given back or handed over, so dropping it does nothing.
+    pub(super) over: bool,
 }
 
 impl Guard {
     /// The number to store with everything that is written under this hold, and to compare with
     /// what is stored: it is above those of all earlier holders. `None` where the kind has no fences.
     pub fn fence(&self) -> Option<Fence> {
-        self.hold.fence
+        self.fence
     }
 
     /// The name that is held.
@@ -49,13 +53,13 @@ impl Guard {
     /// renewed before, or as soon as a renewal learns that the name is not ours any more. It does
     /// not fire after a release.
     pub fn lost(&self) -> CancellationToken {
-        self.hold.lost.clone()
+        self.lost.clone()
     }
 
     /// Whether the hold is over. Looks at the clock itself, so a process that was paused learns the
     /// truth at its first look.
     pub fn is_lost(&self) -> bool {
-        self.hold.lost.is_cancelled() || Instant::now() >= self.deadline()
+        self.lost.is_cancelled() || Instant::now() >= self.deadline()
     }
 
     /// Acquires the same name once more for the same owner, whose proof this guard is. The name is
@@ -64,22 +68,29 @@ impl Guard {
     /// # Errors
     /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
     pub async fn enter_again(&self) -> Result<Self, AcquireError> {
-        enter_again(&self.core, &self.hold).await
+        enter_again(self).await
     }
 
-    /// Gives the name back and tells whether it was still ours.
+    /// Gives the name back, or hands it over to the next in line, and tells whether it was still
+    /// ours.
     ///
     /// Without an answer from the backend it asks again until the lease is over, so bound it with a
     /// time-out where that is too long. Dropping the future hands the rest to the background.
     pub async fn release(mut self) -> ReleaseOutcome {
+        if self.hand_over() {
+            return ReleaseOutcome::Released;
+        }
         let ended = self.end();
         let outcome = if ended.was_foreign {
             ReleaseOutcome::AlreadyLost
         } else {
             self.core.give_back(&self.job(ended.deadline)).await
         };
-        self.given_back = true;
+        self.over = true;
         self.core.stats.count_release(outcome);
+        // The next in line starts when the name is free, not before: it would only find it taken.
+        let turn = self.hold.locked().turn.take();
+        drop(turn);
         outcome
     }
 
@@ -87,8 +98,8 @@ impl Guard {
     fn end(&self) -> Ended {
         let ended = self.hold.end();
         self.core.renewals.forget(&self.hold, ended.due);
-        if let Some(held_for) = ended.held_for {
-            add_time(&self.core.stats.hold_us, held_for);
+        if ended.was_live {
+            self.core.stats.hold.add(self.since.elapsed());
         }
         ended
     }
@@ -106,13 +117,15 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The next in line starts when the name is free, not before: it would only find it taken.
-        let turn = self.hold.locked().turn.take();
-        if self.given_back {
+        if self.over {
+            return;
+        }
+        count(&self.core.stats.released_by_drop);
+        if self.hand_over() {
             return;
         }
         let ended = self.end();
-        count(&self.core.stats.released_by_drop);
+        let turn = self.hold.locked().turn.take();
         if !ended.was_foreign {
             let job = self.job(ended.deadline);
             self.core.releases.submit(ReleaseJob { turn, ..job });
@@ -125,7 +138,7 @@ impl fmt::Debug for Guard {
         formatter
             .debug_struct("Guard")
             .field("name", &self.hold.name)
-            .field("fence", &self.hold.fence)
+            .field("fence", &self.fence)
             .field("is_lost", &self.is_lost())
             .finish_non_exhaustive()
     }
@@ -162,15 +175,15 @@ pub enum ReleaseOutcome {
     AlreadyLost,
 }
 
-/// What guard and scheduler know of one hold, together.
+/// What guard and scheduler know of one hold, together. It outlives its first guard when that one
+/// hands over.
 pub(super) struct Hold {
     pub(super) id: u64,
     pub(super) name: LockName,
     pub(super) token: Token,
-    pub(super) fence: Option<Fence>,
     pub(super) lease: Duration,
-    pub(super) granted_at: Instant,
-    pub(super) lost: CancellationToken,
+    pub(super) store: Arc<dyn LeaseStore>,
+    pub(super) stats: Arc<Stats>,
     pub(super) state: Mutex<HoldState>,
 }
 
@@ -182,6 +195,16 @@ pub(super) struct HoldState {
     pub(super) due: Instant,
     /// Kept while holding, so that the next in line does not ask for what we have.
     pub(super) turn: Option<Turn>,
+    /// The signal of the guard that has the hold now.
+    pub(super) lost: CancellationToken,
+    /// What the backend granted, for whoever comes next.
+    pub(super) grant: Grant,
+    /// How often it was handed over.
+    pub(super) hand_overs: u32,
+    /// Its owner has it more than once, so that no guard alone can hand it over.
+    pub(super) entered_again: bool,
+    /// Tells that another process waits.
+    pub(super) signals: Option<Box<dyn Wakeups>>,
 }
 
 /// A hold only ever moves forward: held, then perhaps lost, then ended by its guard.
@@ -202,8 +225,8 @@ struct Ended {
     was_foreign: bool,
     deadline: Instant,
     due: Instant,
-    /// How long it was held; `None` when it had been ended before.
-    held_for: Option<Duration>,
+    /// It had not been ended before.
+    was_live: bool,
 }
 
 impl Hold {
@@ -214,22 +237,22 @@ impl Hold {
             was_foreign: before == Phase::LostToOthers,
             deadline: state.deadline,
             due: state.due,
-            held_for: (before != Phase::Ended).then(|| self.granted_at.elapsed()),
+            was_live: before != Phase::Ended,
         }
     }
 
     /// Fires `lost` and lets the next in line try, unless the hold is over already.
     /// Returns whether it did.
     pub(super) fn lose(&self, how: Phase) -> bool {
-        let turn = {
+        let (turn, lost) = {
             let mut state = self.locked();
             if state.phase != Phase::Held {
                 return false;
             }
             state.phase = how;
-            state.turn.take()
+            (state.turn.take(), state.lost.clone())
         };
-        self.lost.cancel();
+        lost.cancel();
         // Dropped outside our lock: passing it on takes the line's own.
         drop(turn);
         true

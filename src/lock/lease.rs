@@ -45,6 +45,17 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Frees the name if `token` has it; otherwise changes nothing (`false`).
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool>;
 
+    /// Whether [`renew_together`](Self::renew_together) works.
+    fn renews_together(&self) -> bool {
+        false
+    }
+
+    /// Several renewals in one command, each as by [`renew`](Self::renew); the answers in the same
+    /// order. Where it is not possible it is not asked for.
+    fn renew_together<'a>(&'a self, _renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(async { Err(Unanswered("this kind renews one hold at a time".to_owned())) })
+    }
+
     /// Makes the next fence of `name` higher than `at_least`. Kinds without fences have none to raise.
     fn raise_fence<'a>(&'a self, _name: &'a LockName, _at_least: Fence) -> StoreFuture<'a, ()> {
         Box::pin(async { Err(Unanswered("this kind has no fences".to_owned())) })
@@ -60,9 +71,15 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
-    /// How a contender of this kind lets time pass that is not told of changes.
+    /// How a contender of this kind waits, unless its caller says otherwise.
     fn manner(&self) -> Manner {
-        Manner::Backoff
+        Manner::Notified
+    }
+
+    /// The same without asking the backend, where that costs nothing: `None` if it would. An
+    /// acquire listens so before it first asks, and its hold goes on listening.
+    fn listen(&self, _name: &LockName, _token: &Token) -> Option<Box<dyn Wakeups>> {
+        None
     }
 
     /// Whether several can hold a name at the same time. Then callers of one process wait for each
@@ -78,28 +95,60 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
     }
 }
 
+/// One hold to be renewed.
+pub(super) struct Renewal {
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    pub(super) lease: Duration,
+}
+
 /// Tells a contender when to look at a name again.
 pub(super) trait Wakeups: Send {
     /// Returns `true` when the name may have become free since the watch began or since the last
     /// return, and `false` when it cannot tell any more. What comes between two calls is kept for
     /// the next one.
     fn next(&mut self) -> BoxFuture<'_, bool>;
+
+    /// What the wake-up brought along, where the release has granted the name to us already: after
+    /// the last look that was refused, and for the lease that it named.
+    fn granted(&mut self) -> Option<Grant> {
+        None
+    }
+
+    /// Whether another process waits for what is held here, as far as was told, or whether that
+    /// could not be told any more.
+    fn others_wait(&self) -> bool {
+        false
+    }
 }
 
 /// What an acquire got.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Grant {
     /// `None` where the kind has no fences.
     pub(super) fence: Option<Fence>,
+    /// How many fences from that one on are ours: the hold can be handed over once for each further
+    /// one. Nobody else gets one of them.
+    pub(super) fences: u32,
+    /// Whether another process waits for the name.
+    pub(super) others_wait: bool,
 }
 
 impl Grant {
     /// A grant with a fence.
     pub(super) fn fenced(fence: u64) -> Self {
-        Self { fence: Some(Fence(fence)) }
+        Self { fence: Some(Fence(fence)), fences: 1, others_wait: false }
+    }
+
+    /// A grant with up to so many fences, as far as there are any.
+    pub(super) fn block(first: u64, fences: u32, others_wait: bool) -> Self {
+        let left = (Fence::MAX.get() + 1).saturating_sub(first);
+        let fences = fences.min(u32::try_from(left).unwrap_or(u32::MAX));
+        Self { fence: Some(Fence(first)), fences, others_wait }
     }
 
     /// A grant of a kind that has no fences.
-    pub(super) const UNFENCED: Self = Self { fence: None };
+    pub(super) const UNFENCED: Self = Self { fence: None, fences: 1, others_wait: false };
 }
 
 /// The answer of a backend, or why there is none: then the command may or may not have run.
@@ -113,17 +162,36 @@ pub(super) struct Unanswered(pub(super) String);
 pub(super) struct Token {
     hold: Arc<str>,
     owner: Arc<str>,
+    waits: bool,
+    fences: u32,
 }
 
 impl Token {
-    pub(super) fn mint() -> Self {
+    /// A new one, whose acquire `waits` or gives up when it is refused, and would like so many
+    /// fences, at least one.
+    pub(super) fn mint(waits: bool, fences: u32) -> Self {
         let hold = random();
-        Self { owner: Arc::clone(&hold), hold }
+        Self { owner: Arc::clone(&hold), hold, waits, fences }
     }
 
     /// One more hold of the same owner, for kinds that are re-entrant.
     pub(super) fn again(&self) -> Self {
-        Self { hold: random(), owner: Arc::clone(&self.owner) }
+        Self { hold: random(), owner: Arc::clone(&self.owner), waits: false, fences: 1 }
+    }
+
+    /// Whether its acquire stays when it is refused, so that it is worth to tell it later.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// How many fences its acquire would like.
+    pub(super) fn fences(&self) -> u32 {
+        self.fences
+    }
+
+    /// The hold's own identity, to be kept.
+    pub(super) fn shared(&self) -> &Arc<str> {
+        &self.hold
     }
 
     /// The hold's own identity.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use tokio::time::Instant;
@@ -12,10 +12,10 @@ use tokio_util::task::TaskTracker;
 
 use super::acquire::{Request, acquire};
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
-use super::lease::{LeaseStore, ask, local_deadline};
+use super::lease::{Grant, LeaseStore, Wakeups, ask, local_deadline};
 use super::releaser::{self, ReleaseJob, ReleaseQueue};
-use super::renewal::{Renewals, renew_at};
-use super::stats::{Stats, add_time, count};
+use super::renewal::{Scheduler, renew_at};
+use super::stats::{Stats, count};
 use super::waiting::Lines;
 use super::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
@@ -26,29 +26,35 @@ pub struct LeasedMutex {
 }
 
 impl LeasedMutex {
-    /// Starts the scheduler and the releaser on `tasks`; both end when the last clone and the last
-    /// guard are gone, after everything dropped was given back.
+    /// Starts the releaser on `tasks`; it ends when the last clone and the last guard are gone, after
+    /// everything dropped was given back. The scheduler is shared by all locks of the runtime.
     pub(super) fn start(
         store: Arc<dyn LeaseStore>,
         capabilities: &'static Capabilities,
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
-        let renewals = Arc::new(Renewals::default());
         let (releases, jobs) = ReleaseQueue::new(Arc::clone(&stats));
-        tasks.spawn(Arc::clone(&renewals).run(Arc::clone(&store), Arc::clone(&stats)));
         tasks.spawn(releaser::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
         let core = Core {
             store,
             capabilities,
             lines: Lines::new(Arc::clone(&stats)),
             stats,
-            renewals,
+            renewals: Scheduler::of_this_runtime(),
             releases,
             tasks: tasks.clone(),
-            holds: AtomicU64::new(0),
+            hands_over: AtomicBool::new(true),
         };
         Self { core: Arc::new(core) }
+    }
+
+    /// Whether holds may be passed on inside the process without asking the backend, where the kind
+    /// can. They are, unless this switches it off: then every acquire is the backend's own answer.
+    #[must_use]
+    pub fn with_hand_over(self, on: bool) -> Self {
+        self.core.hands_over.store(on, Ordering::Relaxed);
+        self
     }
 }
 
@@ -106,16 +112,19 @@ impl fmt::Debug for LeasedMutex {
     }
 }
 
+/// Numbers the holds of this process, since all of them share a schedule.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
 /// What mutex, guards and tasks of one lock share.
 pub(super) struct Core {
     pub(super) store: Arc<dyn LeaseStore>,
     pub(super) capabilities: &'static Capabilities,
     pub(super) lines: Arc<Lines>,
     pub(super) stats: Arc<Stats>,
-    pub(super) renewals: Arc<Renewals>,
+    pub(super) renewals: Arc<Scheduler>,
     pub(super) releases: ReleaseQueue,
     pub(super) tasks: TaskTracker,
-    holds: AtomicU64,
+    pub(super) hands_over: AtomicBool,
 }
 
 impl Core {
@@ -127,36 +136,38 @@ impl Core {
     pub(super) fn guard(
         self: &Arc<Self>,
         request: Request,
-        fence: Option<Fence>,
+        grant: Grant,
         sent_at: Instant,
+        signals: Option<Box<dyn Wakeups>>,
     ) -> Guard {
         let Request { name, token, lease, turn, .. } = request;
         // Where several can hold a name, the next one of this process may ask at once.
         let turn = turn.filter(|_| !self.store.shared());
+        let now = Instant::now();
         count(&self.stats.acquired);
-        add_time(&self.stats.wait_us, request.asked_at.elapsed());
+        self.stats.wait.add(now - request.asked_at);
+        let lost = CancellationToken::new();
         let hold = Arc::new(Hold {
-            id: self.holds.fetch_add(1, Ordering::Relaxed),
+            id: HOLDS.fetch_add(1, Ordering::Relaxed),
             name,
             token,
-            fence,
             lease,
-            granted_at: Instant::now(),
-            lost: CancellationToken::new(),
+            store: Arc::clone(&self.store),
+            stats: Arc::clone(&self.stats),
             state: std::sync::Mutex::new(HoldState {
                 phase: Phase::Held,
                 deadline: local_deadline(sent_at, lease),
                 due: renew_at(sent_at, lease),
                 turn,
+                lost: lost.clone(),
+                grant,
+                hand_overs: 0,
+                entered_again: false,
+                signals,
             }),
         });
         self.renewals.watch(&hold);
-        Guard { hold, core: Arc::clone(self), given_back: false }
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.renewals.close();
+        let core = Arc::clone(self);
+        Guard { hold, core, fence: grant.fence, lost, since: now, over: false }
     }
 }

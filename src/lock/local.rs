@@ -34,6 +34,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
+    hands_over: true,
     expires: true,
     between_processes: false,
     survives_failover: false,
@@ -63,7 +64,7 @@ struct Table {
 struct Hold {
     owner: String,
     until: Instant,
-    fence: u64,
+    grant: Grant,
 }
 
 /// Makes a lock over `names`. Its tasks run on `tasks`, as with the other kinds.
@@ -89,23 +90,24 @@ impl Names {
         name: &LockName,
         token: &Token,
         lease: Duration,
-    ) -> Result<Option<u64>, Unanswered> {
+    ) -> Result<Option<Grant>, Unanswered> {
         let mut table = self.locked();
         let now = Instant::now();
         let until = now + lease;
         if let Some(hold) = table.holds.get_mut(name) {
             if hold.owner == token.as_str() {
                 hold.until = until;
-                return Ok(Some(hold.fence));
+                return Ok(Some(hold.grant));
             }
             if hold.until > now {
                 return Ok(None);
             }
         }
-        let fence = mint(table.last_fence)?;
-        table.last_fence = fence;
-        table.holds.insert(name.clone(), Hold { owner: token.as_str().to_owned(), until, fence });
-        Ok(Some(fence))
+        let first = mint(table.last_fence)?;
+        let grant = Grant::block(first, token.fences(), false);
+        table.last_fence = first + u64::from(grant.fences) - 1;
+        table.holds.insert(name.clone(), Hold { owner: token.as_str().to_owned(), until, grant });
+        Ok(Some(grant))
     }
 }
 
@@ -127,7 +129,7 @@ impl LeaseStore for Names {
         token: &'a Token,
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move { Ok(self.grant(name, token, lease)?.map(Grant::fenced)) })
+        Box::pin(async move { self.grant(name, token, lease) })
     }
 
     fn renew<'a>(

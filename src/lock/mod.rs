@@ -11,6 +11,7 @@
 //!   LeasedMutex      leased.rs               the machinery that all leased kinds share:
 //!     acquire.rs     one acquire from the call to the guard
 //!     waiting.rs     one line per name, first come first served, inside this process
+//!     hand_over.rs   passes a hold on to the next of them, without the backend
 //!     guard.rs       the hold in hand: fence, deadline, lost signal, release
 //!     renewal.rs     one scheduler for all holds: renews, and fires `lost` on time
 //!     releaser.rs    gives back what was dropped instead of released
@@ -41,10 +42,12 @@
 //!   holders: that is what the fence is for.
 
 mod acquire;
+pub mod combine;
 mod command;
 mod counter;
 pub mod etcd;
 mod guard;
+mod hand_over;
 mod latch;
 mod lease;
 mod leased;
@@ -52,6 +55,7 @@ pub mod local;
 mod multi;
 pub mod mysql;
 mod name;
+mod pauses;
 mod read_write;
 pub mod redis;
 mod releaser;
@@ -69,13 +73,15 @@ use tokio::time::Instant;
 pub use command::CommandError;
 pub use counter::SharedCounter;
 pub use guard::{Fence, Guard, ReleaseOutcome};
+pub use hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
 pub use latch::CountdownLatch;
 pub use leased::LeasedMutex;
 pub use multi::{MultiGuard, MultiMutex, NAMES_MAX};
 pub use name::{InvalidName, LockName};
+pub use pauses::Manner;
 pub use read_write::ReadWrite;
-pub use stats::{Stats, StatsSnapshot};
-pub use waiting::{Manner, WAITERS_MAX};
+pub use stats::{Stats, StatsSnapshot, TimesSnapshot};
+pub use waiting::WAITERS_MAX;
 
 /// THE LIST: every kind on every backend that is built, with what it can and cannot do.
 pub static KINDS: &[&Capabilities] = &[
@@ -261,6 +267,8 @@ pub struct Capabilities {
     pub fencing: Fencing,
     /// How the process at the head learns that the name has become free.
     pub waiting: Waiting,
+    /// Whether waiters of one process pass the lock on without asking the backend.
+    pub hands_over: bool,
     /// Whether a hold whose process died ends by itself, at the latest with its lease.
     pub expires: bool,
     /// Whether it excludes other processes, too.

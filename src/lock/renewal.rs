@@ -1,29 +1,81 @@
-//! One scheduler for all holds of a lock: renews each at a third of its lease, and fires `lost` on
-//! time when that did not work.
+//! One scheduler for all holds of all locks: renews each at a third of its lease, and fires `lost`
+//! on time when that did not work.
 //!
-//! The loop itself never waits for the backend, so a renewal that hangs delays neither another
-//! hold's renewal nor its own hold's `lost` signal.
+//! Renewals that are due at about the same time on one backend go out in one command, where it can.
+//! The loop itself never waits for a backend, so a renewal that hangs delays neither another hold's
+//! renewal nor its own hold's `lost` signal. There is one scheduler in each tokio runtime, since
+//! tasks end with theirs; a service has one.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::guard::{Hold, Phase};
-use super::lease::{LeaseStore, ask, local_deadline};
-use super::stats::{Stats, count};
+use super::lease::{Renewal, ask, local_deadline};
+use super::stats::count;
 
 /// A hold is renewed when this part of its lease has passed.
 const RENEWALS_PER_LEASE: u32 = 3;
 
 /// A failed renewal is tried again after this part of the lease.
 const RETRIES_PER_LEASE: u32 = 12;
+
+/// Whoever is due so soon after another one goes with it.
+const RENEWED_EARLY: Duration = Duration::from_millis(20);
+
+/// How many holds go in one command at most.
+const RENEWED_TOGETHER_MAX: usize = 100;
+
+/// The schedulers of this process by their runtimes.
+static SCHEDULERS: LazyLock<Mutex<HashMap<Id, Weak<Scheduler>>>> = LazyLock::new(Mutex::default);
+
+/// A running scheduler. It ends when the last lock and the last guard that have it are gone.
+pub(super) struct Scheduler {
+    renewals: Arc<Renewals>,
+    task: AbortHandle,
+}
+
+impl Scheduler {
+    /// The one of this runtime.
+    pub(super) fn of_this_runtime() -> Arc<Self> {
+        let mut schedulers = SCHEDULERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = Handle::current().id();
+        let running = schedulers.get(&id).and_then(Weak::upgrade);
+        if let Some(running) = running.filter(|scheduler| !scheduler.task.is_finished()) {
+            return running;
+        }
+        schedulers.retain(|_, scheduler| scheduler.strong_count() > 0);
+        let renewals = Arc::new(Renewals::default());
+        let task = tokio::spawn(Arc::clone(&renewals).run()).abort_handle();
+        let scheduler = Arc::new(Self { renewals, task });
+        schedulers.insert(id, Arc::downgrade(&scheduler));
+        scheduler
+    }
+}
+
+impl Deref for Scheduler {
+    type Target = Renewals;
+
+    fn deref(&self) -> &Renewals {
+        &self.renewals
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.renewals.closed.cancel();
+    }
+}
 
 /// The holds, ordered by when the scheduler has to look at them next.
 ///
@@ -37,10 +89,26 @@ pub(super) struct Renewals {
 
 #[derive(Default)]
 struct Schedule {
-    holds: BTreeMap<(Instant, u64), Arc<Hold>>,
+    holds: BTreeMap<(Instant, u64), (Arc<Hold>, Look)>,
     /// When the scheduler wakes up by itself. It is not moved when a hold ends: waking once for
     /// nothing in a third of a lease is cheaper than being woken by every short hold.
     alarm: Option<Instant>,
+}
+
+/// Why the scheduler looks at a hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// It is to be renewed.
+    Renew,
+    /// Its renewal is on the way; only its deadline is left to watch.
+    Deadline,
+}
+
+/// A renewal that was sent.
+struct Sent {
+    hold: Arc<Hold>,
+    due: Instant,
+    at: Instant,
 }
 
 /// When a hold whose command was sent at `sent_at` is to be renewed.
@@ -52,7 +120,7 @@ impl Renewals {
     /// Looks after `hold` from its `due` instant on.
     pub(super) fn watch(&self, hold: &Arc<Hold>) {
         let state = hold.locked();
-        self.insert(hold, state.due);
+        self.insert(hold, state.due, Look::Renew);
     }
 
     /// Never looks at `hold` again. A renewal that is on its way changes nothing any more.
@@ -60,42 +128,45 @@ impl Renewals {
         self.locked().holds.remove(&(due, hold.id));
     }
 
-    /// Ends the scheduler.
-    pub(super) fn close(&self) {
-        self.closed.cancel();
-    }
-
-    /// The scheduler. Ends after [`Renewals::close`].
-    pub(super) async fn run(self: Arc<Self>, store: Arc<dyn LeaseStore>, stats: Arc<Stats>) {
+    /// The scheduler. Ends when its [`Scheduler`] is dropped.
+    async fn run(self: Arc<Self>) {
         let mut renewing = FuturesUnordered::new();
         loop {
-            for hold in self.take_due() {
-                if let Some(sent_at) = self.look_at(&hold, &stats) {
-                    renewing.push(renew(hold, sent_at, Arc::clone(&store)));
-                }
+            let looked_at = self.take_due().into_iter().filter_map(|(due, hold)| {
+                let at = self.look_at(&hold)?;
+                Some(Sent { hold, due, at })
+            });
+            for batch in batches(looked_at) {
+                renewing.push(renew(batch));
             }
             let alarm = self.set_alarm();
             tokio::select! {
                 () = self.closed.cancelled() => return,
                 () = self.earlier.notified() => {}
                 () = sleep_until(alarm.unwrap_or_else(Instant::now)), if alarm.is_some() => {}
-                Some((hold, sent_at, answer)) = renewing.next() => {
-                    self.take_answer(&hold, sent_at, answer, &stats);
+                Some(answered) = renewing.next() => {
+                    for (sent, answer) in answered {
+                        self.take_answer(&sent, answer);
+                    }
                 }
             }
         }
     }
 
-    fn take_due(&self) -> Vec<Arc<Hold>> {
+    /// Those that are due, and those that are to be renewed soon after.
+    fn take_due(&self) -> Vec<(Instant, Arc<Hold>)> {
         let now = Instant::now();
         let mut schedule = self.locked();
-        let mut due = Vec::new();
-        while let Some(first) = schedule.holds.first_entry()
-            && first.key().0 <= now
-        {
-            due.push(first.remove());
+        let mut taken = Vec::new();
+        while let Some(first) = schedule.holds.first_entry() {
+            let (due, look) = (first.key().0, first.get().1);
+            let soon = look == Look::Renew && !taken.is_empty() && due <= now + RENEWED_EARLY;
+            if due > now && !soon {
+                break;
+            }
+            taken.push((due, first.remove().0));
         }
-        due
+        taken
     }
 
     fn set_alarm(&self) -> Option<Instant> {
@@ -106,7 +177,7 @@ impl Renewals {
 
     /// Fires `lost` if the deadline has passed; otherwise it is time to renew, and the instant at
     /// which the renewal counts as sent is returned.
-    fn look_at(&self, hold: &Arc<Hold>, stats: &Stats) -> Option<Instant> {
+    fn look_at(&self, hold: &Arc<Hold>) -> Option<Instant> {
         let now = Instant::now();
         {
             let mut state = hold.locked();
@@ -116,47 +187,50 @@ impl Renewals {
             if now < state.deadline {
                 // Until the answer comes, only the deadline is left to watch.
                 state.due = state.deadline;
-                self.insert(hold, state.due);
+                self.insert(hold, state.due, Look::Deadline);
                 return Some(now);
             }
         }
         if hold.lose(Phase::LostByTime) {
-            count(&stats.lost);
+            count(&hold.stats.lost);
         }
         None
     }
 
-    fn take_answer(&self, hold: &Arc<Hold>, sent_at: Instant, answer: Answer, stats: &Stats) {
+    fn take_answer(&self, sent: &Sent, answer: Answer) {
+        let (hold, stats) = (&sent.hold, &sent.hold.stats);
+        match answer {
+            Answer::Renewed => {
+                count(&stats.renewals);
+                stats.renewal_lag.add(sent.due.elapsed());
+            }
+            Answer::NotOurs | Answer::Unknown => count(&stats.renew_failures),
+        }
         if answer == Answer::NotOurs {
-            count(&stats.renew_failures);
             if hold.lose(Phase::LostToOthers) {
                 count(&stats.lost);
             }
             return;
         }
-        count(match answer {
-            Answer::Renewed => &stats.renewals,
-            _ => &stats.renew_failures,
-        });
         let mut state = hold.locked();
         if state.phase != Phase::Held {
             return;
         }
         let next = if answer == Answer::Renewed {
-            state.deadline = state.deadline.max(local_deadline(sent_at, hold.lease));
-            renew_at(sent_at, hold.lease)
+            state.deadline = state.deadline.max(local_deadline(sent.at, hold.lease));
+            renew_at(sent.at, hold.lease)
         } else {
             // An error proves nothing: the hold stays as it is, and so does its deadline.
             Instant::now() + hold.lease / RETRIES_PER_LEASE
         };
         self.forget(hold, state.due);
         state.due = next.min(state.deadline);
-        self.insert(hold, state.due);
+        self.insert(hold, state.due, Look::Renew);
     }
 
-    fn insert(&self, hold: &Arc<Hold>, due: Instant) {
+    fn insert(&self, hold: &Arc<Hold>, due: Instant, look: Look) {
         let mut schedule = self.locked();
-        schedule.holds.insert((due, hold.id), Arc::clone(hold));
+        schedule.holds.insert((due, hold.id), (Arc::clone(hold), look));
         if schedule.alarm.is_none_or(|alarm| due < alarm) {
             self.earlier.notify_one();
         }
@@ -175,18 +249,47 @@ enum Answer {
     Unknown,
 }
 
-fn renew(
-    hold: Arc<Hold>,
-    sent_at: Instant,
-    store: Arc<dyn LeaseStore>,
-) -> BoxFuture<'static, (Arc<Hold>, Instant, Answer)> {
-    Box::pin(async move {
-        let renewed = store.renew(&hold.name, &hold.token, hold.lease);
-        let answer = match ask(hold.lease, renewed).await {
-            Ok(true) => Answer::Renewed,
-            Ok(false) => Answer::NotOurs,
-            Err(_) => Answer::Unknown,
+/// Puts together what one command can renew.
+fn batches(sent: impl Iterator<Item = Sent>) -> Vec<Vec<Sent>> {
+    let mut batches: Vec<Vec<Sent>> = Vec::new();
+    for one in sent {
+        let store = &one.hold.store;
+        let fits = |batch: &&mut Vec<Sent>| {
+            let same = batch.first().is_some_and(|first| Arc::ptr_eq(&first.hold.store, store));
+            same && store.renews_together() && batch.len() < RENEWED_TOGETHER_MAX
         };
-        (hold, sent_at, answer)
+        match batches.iter_mut().rev().find(fits) {
+            Some(batch) => batch.push(one),
+            None => batches.push(vec![one]),
+        }
+    }
+    batches
+}
+
+/// Renews what one command can renew, at least one.
+fn renew(batch: Vec<Sent>) -> BoxFuture<'static, Vec<(Sent, Answer)>> {
+    Box::pin(async move {
+        let Some(Sent { hold: first, .. }) = batch.first() else { return Vec::new() };
+        count(&first.stats.renewal_batches);
+        let (store, mut lease) = (Arc::clone(&first.store), first.lease);
+        let answers = if batch.len() == 1 {
+            let renewed = store.renew(&first.name, &first.token, lease);
+            ask(lease, renewed).await.map(|renewed| vec![renewed])
+        } else {
+            let renewal = |sent: &Sent| {
+                let Hold { name, token, lease, .. } = &*sent.hold;
+                Renewal { name: name.clone(), token: token.clone(), lease: *lease }
+            };
+            let renewals: Vec<_> = batch.iter().map(renewal).collect();
+            lease = renewals.iter().map(|renewal| renewal.lease).min().unwrap_or(lease);
+            ask(lease, store.renew_together(&renewals)).await
+        };
+        let mut answers = answers.unwrap_or_default().into_iter();
+        let answered = batch.into_iter().map(|sent| match answers.next() {
+            Some(true) => (sent, Answer::Renewed),
+            Some(false) => (sent, Answer::NotOurs),
+            None => (sent, Answer::Unknown),
+        });
+        answered.collect()
     })
 }

@@ -3,92 +3,150 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The counters of one lock. All only rise, except `waiting_now`.
-#[derive(Debug, Default)]
-pub struct Stats {
-    pub(super) acquired: AtomicU64,
-    pub(super) contended: AtomicU64,
-    pub(super) busy: AtomicU64,
-    pub(super) timed_out: AtomicU64,
-    pub(super) unavailable: AtomicU64,
-    pub(super) lost: AtomicU64,
-    pub(super) renewals: AtomicU64,
-    pub(super) renew_failures: AtomicU64,
-    pub(super) released: AtomicU64,
-    pub(super) already_lost: AtomicU64,
-    pub(super) released_by_drop: AtomicU64,
-    pub(super) left_to_expire: AtomicU64,
-    pub(super) wait_us: AtomicU64,
-    pub(super) hold_us: AtomicU64,
-    pub(super) waiting_now: AtomicU64,
+/// Declares the counters once: those that are counted, and their values at one moment.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one lock. All only rise, except `waiting_now`.
+        #[derive(Debug, Default)]
+        pub struct Stats {
+            $(pub(super) $name: AtomicU64,)*
+            pub(super) wait: Times,
+            pub(super) hold: Times,
+            pub(super) renewal_lag: Times,
+        }
+
+        /// The values of [`Stats`] at about one moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct StatsSnapshot {
+            $($(#[$doc])* pub $name: u64,)*
+            /// From the call to the grant, of all granted acquires.
+            pub wait: TimesSnapshot,
+            /// From the grant to the start of the release or to the hand-over.
+            pub hold: TimesSnapshot,
+            /// From the moment at which a renewal was due to the backend's confirmation.
+            pub renewal_lag: TimesSnapshot,
+        }
+
+        impl Stats {
+            /// All counters, read one after the other (so not one instant's picture).
+            pub fn snapshot(&self) -> StatsSnapshot {
+                StatsSnapshot {
+                    $($name: self.$name.load(Ordering::Relaxed),)*
+                    wait: self.wait.snapshot(),
+                    hold: self.hold.snapshot(),
+                    renewal_lag: self.renewal_lag.snapshot(),
+                }
+            }
+        }
+
+        impl StatsSnapshot {
+            /// Every counter with its name, for a metrics page.
+            pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Guards granted, also those whose caller had gone meanwhile.
+    acquired,
+    /// Acquires that did not get the name at their first look, whatever came of them.
+    contended,
+    /// Acquires answered with `Busy`.
+    busy,
+    /// Acquires answered with `TimedOut`.
+    timed_out,
+    /// Acquires answered with `Unavailable`.
+    unavailable,
+    /// Guards that the one before in this process handed over, without asking the backend.
+    handed_over,
+    /// Guards that the release of another process granted, told by its message.
+    handed_over_by_others,
+    /// Guards whose `lost` signal fired.
+    lost,
+    /// Writes that the guarded store refused for their fence, as told by [`Stats::count_fenced`].
+    fenced,
+    /// Renewals that the backend confirmed.
+    renewals,
+    /// Renewals without a confirmation: errors, time-outs and holds found to be gone.
+    renew_failures,
+    /// Commands in which renewals were sent: several holds may share one.
+    renewal_batches,
+    /// Holds that were given back or handed over while they were ours.
+    released,
+    /// Holds that were no longer ours, or could not be confirmed as ours, when given back.
+    already_lost,
+    /// Guards dropped without a (finished) release, which the background releaser took over.
+    released_by_drop,
+    /// Dropped guards that found the releaser's queue full or closed and were left to expire.
+    left_to_expire,
+    /// Callers waiting in line in this process right now, without the one at the head.
+    waiting_now,
 }
 
 impl Stats {
-    /// All counters, read one after the other (so not one instant's picture).
-    pub fn snapshot(&self) -> StatsSnapshot {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        StatsSnapshot {
-            acquired: read(&self.acquired),
-            contended: read(&self.contended),
-            busy: read(&self.busy),
-            timed_out: read(&self.timed_out),
-            unavailable: read(&self.unavailable),
-            lost: read(&self.lost),
-            renewals: read(&self.renewals),
-            renew_failures: read(&self.renew_failures),
-            released: read(&self.released),
-            already_lost: read(&self.already_lost),
-            released_by_drop: read(&self.released_by_drop),
-            left_to_expire: read(&self.left_to_expire),
-            wait_us: read(&self.wait_us),
-            hold_us: read(&self.hold_us),
-            waiting_now: read(&self.waiting_now),
+    /// Counts a write that the guarded store refused because it had seen a higher fence. Only the
+    /// caller knows of it.
+    pub fn count_fenced(&self) {
+        count(&self.fenced);
+    }
+}
+
+/// The upper bounds of [`Times`]: 64 µs, doubling to 2 s; one more takes the rest.
+const BUCKETS: usize = 17;
+
+/// Durations, counted by size.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    counts: [AtomicU64; BUCKETS],
+    sum_us: AtomicU64,
+}
+
+impl Times {
+    /// Counts one.
+    pub(super) fn add(&self, duration: Duration) {
+        let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        // How many bits are left above 64 µs.
+        let bucket = (u64::BITS - (duration_us >> 6).leading_zeros()) as usize;
+        self.counts[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(duration_us, Ordering::Relaxed);
+    }
+
+    fn snapshot(&self) -> TimesSnapshot {
+        TimesSnapshot {
+            counts: std::array::from_fn(|bucket| self.counts[bucket].load(Ordering::Relaxed)),
+            sum_us: self.sum_us.load(Ordering::Relaxed),
         }
     }
 }
 
-/// The values of [`Stats`] at about one moment.
+/// Durations, counted by size, at about one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StatsSnapshot {
-    /// Guards granted, also those whose caller had gone meanwhile.
-    pub acquired: u64,
-    /// Acquires that did not get the name at their first look, whatever came of them.
-    pub contended: u64,
-    /// Acquires answered with `Busy`.
-    pub busy: u64,
-    /// Acquires answered with `TimedOut`.
-    pub timed_out: u64,
-    /// Acquires answered with `Unavailable`.
-    pub unavailable: u64,
-    /// Guards whose `lost` signal fired.
-    pub lost: u64,
-    /// Renewals that the backend confirmed.
-    pub renewals: u64,
-    /// Renewals without a confirmation: errors, time-outs and holds found to be gone.
-    pub renew_failures: u64,
-    /// Holds that were given back while they were ours.
-    pub released: u64,
-    /// Holds that were no longer ours, or could not be confirmed as ours, when given back.
-    pub already_lost: u64,
-    /// Guards dropped without a (finished) release, which the background releaser took over.
-    pub released_by_drop: u64,
-    /// Dropped guards that found the releaser's queue full or closed and were left to expire.
-    pub left_to_expire: u64,
-    /// Total time from the call to the grant, in microseconds, of all granted acquires.
-    pub wait_us: u64,
-    /// Total time from the grant to the start of the release, in microseconds.
-    pub hold_us: u64,
-    /// Callers waiting in line in this process right now, without the one at the head.
-    pub waiting_now: u64,
+pub struct TimesSnapshot {
+    counts: [u64; BUCKETS],
+    /// All of them together, in microseconds.
+    pub sum_us: u64,
+}
+
+impl TimesSnapshot {
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// For each upper bound in microseconds, how many stayed below it. The rest is above the last.
+    pub fn below_us(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut below = 0;
+        self.counts[..BUCKETS - 1].iter().zip(6..).map(move |(count, bits)| {
+            below += count;
+            (1 << bits, below)
+        })
+    }
 }
 
 /// Adds one.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Adds a duration in microseconds.
-pub(super) fn add_time(counter: &AtomicU64, duration: Duration) {
-    let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    counter.fetch_add(duration_us, Ordering::Relaxed);
 }

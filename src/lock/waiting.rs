@@ -10,23 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
 
 use super::stats::Stats;
-use super::{AcquireError, LockName};
+use super::{AcquireError, Guard, LockName};
 
 /// How many callers of one process may stand in line, all names of one lock together.
 pub const WAITERS_MAX: u64 = 20_000;
-
-/// The first pause of the one contender that asks the backend again and again.
-const POLL_PAUSE_FIRST: Duration = Duration::from_millis(1);
-
-/// Its longest pause: how late a process may notice at worst that another one has released.
-const POLL_PAUSE_MAX: Duration = Duration::from_millis(25);
-
-/// The longest pause of [`Manner::Spin`].
-const SPIN_PAUSE_MAX: Duration = Duration::from_millis(128);
 
 /// All lines of one lock.
 pub(super) struct Lines {
@@ -43,7 +32,21 @@ struct State {
 }
 
 /// Those who wait for one name, the one who came first in front.
-type Line = BTreeMap<u64, oneshot::Sender<Turn>>;
+type Line = BTreeMap<u64, InLine>;
+
+struct InLine {
+    /// The lease it wants.
+    lease: Duration,
+    call: oneshot::Sender<Called>,
+}
+
+/// What the next in line gets.
+pub(super) enum Called {
+    /// It may ask the backend.
+    Turn(Turn),
+    /// It has the lock: the one before handed it over.
+    Guard(Guard),
+}
 
 /// The right to ask the backend for one name. Dropping it passes it to the next in line.
 pub(super) struct Turn {
@@ -67,20 +70,24 @@ impl Lines {
         Some(self.turn(name))
     }
 
-    /// Waits in line for the turn. Dropping the future leaves the line.
-    pub(super) async fn enter(self: &Arc<Self>, name: &LockName) -> Result<Turn, AcquireError> {
-        let mut waiter = match self.join(name)? {
-            Place::Turn(turn) => return Ok(turn),
+    /// Waits in line for the turn or for the lock itself. Dropping the future leaves the line.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        name: &LockName,
+        lease: Duration,
+    ) -> Result<Called, AcquireError> {
+        let mut waiter = match self.join(name, lease)? {
+            Place::Turn(turn) => return Ok(Called::Turn(turn)),
             Place::Waiting(waiter) => waiter,
         };
         match (&mut waiter.called).await {
-            Ok(turn) => Ok(turn),
+            Ok(called) => Ok(called),
             // A line is only ever dropped when nobody waits in it.
             Err(_) => unreachable!("a waiter stays in line until it is called or leaves"),
         }
     }
 
-    fn join(self: &Arc<Self>, name: &LockName) -> Result<Place, AcquireError> {
+    fn join(self: &Arc<Self>, name: &LockName, lease: Duration) -> Result<Place, AcquireError> {
         let mut locked = self.locked();
         let state = &mut *locked;
         let Some(line) = state.by_name.get_mut(name) else {
@@ -95,7 +102,7 @@ impl Lines {
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         let (call, called) = oneshot::channel();
-        line.insert(ticket, call);
+        line.insert(ticket, InLine { lease, call });
         Ok(Place::Waiting(Waiter { lines: Arc::clone(self), name: name.clone(), ticket, called }))
     }
 
@@ -104,9 +111,9 @@ impl Lines {
     }
 
     /// Takes the next waiter out of the line, or ends the line if there is none.
-    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<Turn>> {
+    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<Called>> {
         let mut state = self.locked();
-        let Some((_, call)) = state.by_name.get_mut(name)?.pop_first() else {
+        let Some((_, InLine { call, .. })) = state.by_name.get_mut(name)?.pop_first() else {
             state.by_name.remove(name);
             return None;
         };
@@ -114,9 +121,29 @@ impl Lines {
         Some(call)
     }
 
+    /// How many wait for the name.
+    pub(super) fn waiting(&self, name: &LockName) -> usize {
+        self.locked().by_name.get(name).map_or(0, BTreeMap::len)
+    }
+
     fn locked(&self) -> MutexGuard<'_, State> {
         // Nothing in here can panic half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// Takes the next waiter out of the line if it wants such a lease. The turn stays here.
+    pub(super) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<Called>> {
+        let lines = self.lines.as_ref()?;
+        let mut state = lines.locked();
+        let first = state.by_name.get_mut(&self.name)?.first_entry()?;
+        if first.get().lease != lease {
+            return None;
+        }
+        let call = first.remove().call;
+        lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+        Some(call)
     }
 }
 
@@ -128,9 +155,9 @@ impl Drop for Turn {
         // The turn itself travels through the channel: if the receiver goes away after the send,
         // the turn is dropped with it and calls the next one. No wake-up can be lost.
         while let Some(call) = lines.next_waiter(&self.name) {
-            match call.send(lines.turn(&self.name)) {
-                Ok(()) => return,
-                Err(mut returned) => returned.lines = None,
+            match call.send(Called::Turn(lines.turn(&self.name))) {
+                Err(Called::Turn(mut returned)) => returned.lines = None,
+                _ => return,
             }
         }
     }
@@ -146,7 +173,7 @@ struct Waiter {
     lines: Arc<Lines>,
     name: LockName,
     ticket: u64,
-    called: oneshot::Receiver<Turn>,
+    called: oneshot::Receiver<Called>,
 }
 
 impl Drop for Waiter {
@@ -159,75 +186,6 @@ impl Drop for Waiter {
         if left.is_some() {
             self.lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// What a contender does between two looks at the backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// Sleep, from 1 ms on and doubling to 25 ms, with jitter.
-    Backoff,
-    /// Sleep, from 1 ms on and doubling to 128 ms, with jitter; never listen for changes.
-    Spin,
-    /// Look again at once for 600 ms, then yield.
-    SpinThenYield,
-    /// Yield for 600 ms, then sleep 200 ms between looks.
-    YieldThenSleep,
-    /// Sleep 200 ms.
-    Sleep200,
-    /// Sleep 2 s.
-    Sleep2000,
-    /// Let the other tasks run, then look again.
-    Yield,
-}
-
-/// For how long the two-phase manners stay in their first phase.
-const FIRST_PHASE: Duration = Duration::from_millis(600);
-
-const SHORT_SLEEP: Duration = Duration::from_millis(200);
-const LONG_SLEEP: Duration = Duration::from_secs(2);
-
-/// The pauses of one contender.
-pub(super) struct Pauses {
-    manner: Manner,
-    since: Instant,
-    backoff: PollPause,
-}
-
-impl Pauses {
-    pub(super) fn new(manner: Manner) -> Self {
-        Self { manner, since: Instant::now(), backoff: PollPause::new() }
-    }
-
-    /// Lets the time between two looks pass.
-    pub(super) async fn pass(&mut self) {
-        let in_first_phase = self.since.elapsed() < FIRST_PHASE;
-        match self.manner {
-            Manner::Backoff => sleep(self.backoff.next(POLL_PAUSE_MAX)).await,
-            Manner::Spin => sleep(self.backoff.next(SPIN_PAUSE_MAX)).await,
-            Manner::SpinThenYield if in_first_phase => {}
-            Manner::YieldThenSleep if !in_first_phase => sleep(SHORT_SLEEP).await,
-            Manner::Sleep200 => sleep(SHORT_SLEEP).await,
-            Manner::Sleep2000 => sleep(LONG_SLEEP).await,
-            Manner::SpinThenYield | Manner::YieldThenSleep | Manner::Yield => yield_now().await,
-        }
-    }
-}
-
-/// The pauses of the one contender that polls: doubling, capped, each with jitter so that several
-/// processes do not fall into step.
-struct PollPause(Duration);
-
-impl PollPause {
-    fn new() -> Self {
-        Self(POLL_PAUSE_FIRST)
-    }
-
-    /// How long to pause now: between half and all of the current step.
-    fn next(&mut self, max: Duration) -> Duration {
-        let step = self.0;
-        self.0 = (step * 2).min(max);
-        step.mul_f64(rand::random_range(0.5..=1.0))
     }
 }
 
@@ -270,7 +228,7 @@ mod tests {
         });
         let enter = || {
             let (lines, name) = (Arc::clone(&lines), name.clone());
-            Box::pin(async move { lines.enter(&name).await })
+            Box::pin(async move { lines.enter(&name, Duration::from_secs(1)).await })
         };
         for round in 0..ROUNDS {
             let turn = lines.try_enter(&name).expect("nobody has the turn");

@@ -17,7 +17,7 @@ use crate::domain::{Clock, ItemId, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::mysql::{Fault, orders};
-use crate::store::redis::Counters;
+use crate::store::redis::{CounterError, Counters, Queue};
 
 /// How often a step is tried.
 const ATTEMPTS_MAX: u32 = 4;
@@ -44,11 +44,23 @@ pub enum StepError {
     Unavailable(sqlx::Error),
 }
 
+/// Why it is not known whether there is such an order.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The ledger did not answer.
+    #[error("mysql: {0}")]
+    Ledger(#[from] sqlx::Error),
+    /// The ledger has no such order, and the queues could not be looked at.
+    #[error("queue: {0}")]
+    Queue(CounterError),
+}
+
 /// Steps of orders. Clones share everything.
 #[derive(Clone)]
 pub struct Orders {
     pool: MySqlPool,
     counters: Counters,
+    queue: Queue,
     hub: Hub,
     metrics: Metrics,
     clock: Clock,
@@ -60,11 +72,12 @@ impl Orders {
     pub fn new(
         pool: MySqlPool,
         counters: Counters,
+        queue: Queue,
         hub: Hub,
         metrics: Metrics,
         clock: Clock,
     ) -> Self {
-        Self { pool, counters, hub, metrics, clock }
+        Self { pool, counters, queue, hub, metrics, clock }
     }
 
     /// Pays: in time, or late if the units can still be had.
@@ -83,15 +96,23 @@ impl Orders {
         self.step(id, owner, Step::Cancel).await
     }
 
-    /// Finds an owner's order.
+    /// Finds an owner's order, in the ledger or on its way there.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn find(&self, id: OrderId, owner: UserId) -> sqlx::Result<Option<Order>> {
-        orders::find(&self.pool, id, owner).await
+    /// See [`FindError`].
+    pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
+        if let Some(order) = orders::find(&self.pool, id, owner).await? {
+            return Ok(Some(order));
+        }
+        if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
+            return Ok(Some(queued));
+        }
+        // It may have got from one to the other in between.
+        Ok(orders::find(&self.pool, id, owner).await?)
     }
 
-    /// An owner's orders, newest first.
+    /// An owner's orders, newest first, with those on their way to the ledger. Without Redis those
+    /// of the ledger alone.
     ///
     /// # Errors
     /// The database's.
@@ -101,7 +122,21 @@ impl Orders {
         before: Option<OrderId>,
         limit: u32,
     ) -> sqlx::Result<Vec<Order>> {
-        orders::list(&self.pool, owner, before, limit).await
+        // First the queue: what gets to the ledger meanwhile is seen in both, never in neither.
+        let queued = self.queue.list(owner).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "queued orders are not listed");
+            Vec::new()
+        });
+        let mut orders = orders::list(&self.pool, owner, before, limit).await?;
+        for order in queued {
+            let on_this_page = before.is_none_or(|before| order.id < before);
+            if on_this_page && orders.iter().all(|listed| listed.id != order.id) {
+                orders.push(order);
+            }
+        }
+        orders.sort_unstable_by_key(|order| std::cmp::Reverse(order.id));
+        orders.truncate(limit as usize);
+        Ok(orders)
     }
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
@@ -147,6 +182,13 @@ impl Orders {
                     return Ok(stepped.order);
                 }
                 Err(StepError::Unavailable(error)) => error,
+                // An order on its way to the ledger is there, and nothing can be done with it yet.
+                Err(StepError::NotFound) => {
+                    return Err(match self.queue.find(id, owner).await {
+                        Ok(Some(queued)) => StepError::Conflict(Box::new(queued)),
+                        _ => StepError::NotFound,
+                    });
+                }
                 Err(refused) => return Err(refused),
             };
             let passing = matches!(

@@ -4,40 +4,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moka::future::Cache;
-use sqlx::MySqlPool;
 
 use crate::domain::{Item, ItemId};
-use crate::store::mysql::items;
+use crate::store::catalogue::{Catalogue, Seen, Unreachable};
 
 /// Items that are remembered at once.
 const REMEMBERED_MAX: u64 = 100_000;
 
+/// An item as a purchase finds it.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// As it is.
+    Fresh(Arc<Item>),
+    /// The ledger does not answer; as it was when it did.
+    Earlier {
+        /// The item.
+        item: Arc<Item>,
+        /// Whether nothing was left.
+        sold_out: bool,
+    },
+    /// There is none.
+    Nothing,
+}
+
 /// The items. Clones share what is remembered.
 #[derive(Clone)]
 pub struct Items {
-    pool: MySqlPool,
-    known: Cache<ItemId, Option<Arc<Item>>>,
+    catalogue: Catalogue,
+    known: Cache<ItemId, Found>,
 }
 
 impl Items {
     /// Remembers each item for `age_max`. An item that does not exist is remembered too, so that
     /// asking for it over and over costs nothing.
     #[must_use]
-    pub fn new(pool: MySqlPool, age_max: Duration) -> Self {
+    pub fn new(catalogue: Catalogue, age_max: Duration) -> Self {
         let known = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(age_max).build();
-        Self { pool, known }
+        Self { catalogue, known }
     }
 
     /// Finds an item.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn find(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<sqlx::Error>> {
+    /// When the ledger does not answer and the item was not seen lately.
+    pub async fn find(&self, id: ItemId) -> Result<Found, Unreachable> {
         let read = async {
-            let found = items::find(&self.pool, id).await?;
-            Ok(found.map(|stocked| stocked.item))
+            let Seen { value, age } = self.catalogue.find(id).await?;
+            Ok(match (value, age) {
+                (None, _) => Found::Nothing,
+                (Some(stocked), None) => Found::Fresh(stocked.item),
+                (Some(stocked), Some(_)) => {
+                    Found::Earlier { sold_out: stocked.available <= 0, item: stocked.item }
+                }
+            })
         };
-        self.known.try_get_with(id, read).await
+        self.known.try_get_with(id, read).await.map_err(|error: Arc<Unreachable>| *error)
     }
 
     /// Reads the item afresh next time.

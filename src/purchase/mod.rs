@@ -1,10 +1,11 @@
 //! What every purchase does, whatever the strategy.
 //!
 //! [`Purchases::buy`] in order: find the item and the strategy; answer a finished key; judge the
-//! window; answer "sold out" from memory if that is known; ask admission; run the gate on a task
+//! window; answer "sold out" from memory if that is known; ask the breakers and admission; run the gate on a task
 //! of its own, which finishes whether or not the buyer still waits; tell the outcome.
 
 mod admission;
+mod calls;
 mod items;
 mod sold_out;
 
@@ -24,8 +25,12 @@ use crate::domain::{
 };
 use crate::live::Hub;
 use crate::metrics::Metrics;
+use crate::store::breaker::Breakers;
 use crate::store::mysql::orders;
 use crate::strategy::{Breaks, Card, Options, Request, Strategies};
+
+use calls::Calls;
+use items::Found;
 
 pub use admission::Admission;
 pub use items::Items;
@@ -72,6 +77,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Running purchases, which a stop waits for.
     pub tasks: TaskTracker,
+    /// Who of the servers answers.
+    pub breakers: Breakers,
     /// The door.
     pub admission: Admission,
     /// How long a buyer waits.
@@ -99,13 +106,13 @@ impl Purchases {
             Ok(settled) => settled,
             Err(outcome) => return outcome,
         };
-        let strategy = settled.card.name;
+        let card = settled.card;
         let outcome = match self.judge(&wish, settled).await {
-            Ok(purchase) => self.run(wish, purchase, started + self.parts.deadline).await,
+            Ok(purchase) => self.run(wish, purchase, card, started + self.parts.deadline).await,
             Err(outcome) => outcome,
         };
         let seconds = started.elapsed().as_secs_f64();
-        self.parts.metrics.purchase_ended(strategy, outcome.word(), seconds);
+        self.parts.metrics.purchase_ended(card.name, outcome.word(), seconds);
         outcome
     }
 
@@ -130,12 +137,14 @@ impl Purchases {
     /// Finds the item and the strategy, and refuses what can never be sold this way.
     async fn settle(&self, wish: &Wish) -> Result<Settled, Outcome> {
         let item = match self.parts.items.find(wish.item).await {
-            Ok(Some(item)) => item,
-            Ok(None) => return Err(Outcome::Refused(Refusal::ItemNotFound)),
-            Err(error) => {
-                tracing::warn!(%error, "the item could not be read");
-                return Err(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)));
+            Ok(Found::Fresh(item)) => item,
+            Ok(Found::Nothing) => return Err(Outcome::Refused(Refusal::ItemNotFound)),
+            // Nothing comes back while the ledger is away; a key asks for more than that.
+            Ok(Found::Earlier { sold_out: true, .. }) if wish.key.is_none() => {
+                self.parts.metrics.sold_out_from_memory.inc();
+                return Err(Outcome::Refused(Refusal::SoldOut));
             }
+            Ok(Found::Earlier { .. }) | Err(_) => return Err(no_ledger()),
         };
         let name = if wish.strategy == "default" { &item.strategy } else { &wish.strategy };
         let found = self.parts.strategies.find(name);
@@ -203,6 +212,9 @@ impl Purchases {
         if !purchase.key.is_from_caller() {
             return None;
         }
+        if self.parts.breakers.mysql.is_open() {
+            return Some(no_ledger());
+        }
         let (pool, item) = (&self.parts.pool, purchase.item.id);
         match orders::find_by_key(pool, purchase.buyer, item, &purchase.key).await {
             Ok(None) => None,
@@ -213,13 +225,17 @@ impl Purchases {
             }),
             Err(error) => {
                 tracing::warn!(%error, "a key could not be looked up");
-                Some(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
+                Some(no_ledger())
             }
         }
     }
 
     /// Admission, then the gate on a task of its own.
-    async fn run(&self, wish: Wish, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn run(&self, wish: Wish, purchase: Purchase, card: &Card, deadline: Instant) -> Outcome {
+        let calls = match Calls::begin(&self.parts.breakers, card) {
+            Ok(calls) => calls,
+            Err(outcome) => return outcome,
+        };
         let admitted = match self.parts.admission.enter(&purchase) {
             Ok(admitted) => admitted,
             Err(outcome) => return outcome,
@@ -227,16 +243,22 @@ impl Purchases {
         let parts = Arc::clone(&self.parts);
         let request = Request { purchase, options: wish.options, deadline };
         let task = self.parts.tasks.spawn(async move {
-            let outcome = gate(&parts, &request).await;
+            let outcome = arbiter::by(deadline, gate(&parts, &request)).await;
             drop(admitted);
             outcome
         });
-        match tokio::time::timeout_at(deadline, task).await {
+        let outcome = match tokio::time::timeout_at(deadline, task).await {
             Ok(Ok(outcome)) => outcome,
             // A panic in a gate: whether its write went through is for the ledger to say.
             Ok(Err(_)) | Err(_) => Outcome::Unknown,
-        }
+        };
+        calls.ended(&outcome);
+        outcome
     }
+}
+
+fn no_ledger() -> Outcome {
+    Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
 }
 
 /// Runs the gate and tells everyone who wants to know.

@@ -36,6 +36,7 @@ mod redis_bucket;
 mod redis_lua;
 mod redis_mutex;
 mod redis_naive;
+pub mod redis_stream;
 mod redis_watch;
 pub mod shared;
 
@@ -50,7 +51,7 @@ use crate::arbiter::{Arbiter, Lanes, Verdict};
 use crate::domain::{Outcome, Purchase, Unavailable};
 use crate::lock;
 use crate::store::memory::MemoryCounters;
-use crate::store::redis::{Buckets, Counters, RedisClient};
+use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 
 pub use shared::built::Strategies;
 pub use shared::card::{Breaks, Card};
@@ -75,6 +76,7 @@ pub static LIST: &[Entry] = &[
     mysql_version::ENTRY,
     redis_lua::ENTRY,
     redis_bucket::ENTRY,
+    redis_stream::ENTRY,
     redis_watch::ENTRY,
     lock_local::ENTRY,
     lock_redis_setnx_expire::ENTRY,
@@ -133,6 +135,8 @@ pub struct Gear {
     pub counters: Counters,
     /// The Redis counters that are split over several keys.
     pub buckets: Buckets,
+    /// The queues of orders on their way to the arbiter.
+    pub queue: Queue,
     /// The counters of this process.
     pub memory: MemoryCounters,
     /// The main lock.

@@ -4,6 +4,7 @@ use reqwest::{Method, RequestBuilder};
 use seckill::session::Role;
 use serde_json::{Value, json};
 
+use super::ledger::Ledger;
 use super::{assert_clean, assert_problem, order_id};
 use crate::support::{Answer, Client, Instance, Shop, item_body};
 
@@ -55,6 +56,7 @@ fn operations() -> Vec<Operation> {
         operation("POST", "/api/admin/items", Who::Admin, Some(item_body(json!({}))), 201),
         operation("PATCH", "/api/admin/items/{id}", Who::Admin, Some(json!({})), 200),
         operation("GET", "/api/admin/items/{id}/audit", Who::Admin, None, 200),
+        operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/healthz", Who::Anyone, None, 200),
         operation("GET", "/readyz", Who::Anyone, None, 200),
         operation("GET", "/metrics", Who::Anyone, None, 200),
@@ -137,6 +139,57 @@ async fn each_operation_is_for_those_it_is_for() {
         }
     }
     assert_clean(instance, item).await;
+}
+
+/// Operations without a token; whatever else the document names needs one.
+const FOR_ANYONE: [&str; 12] = [
+    "GET /api/items",
+    "GET /api/items/{id}",
+    "GET /api/items/{id}/events",
+    "POST /api/users",
+    "POST /api/session",
+    "GET /api/strategies",
+    "GET /api/locks",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /api/openapi.json",
+    "GET /docs",
+];
+
+/// Walks the document, so that a new operation is judged on the day on which it is added.
+#[tokio::test]
+async fn whatever_the_document_names_is_closed_to_those_it_is_not_for() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let order = order_id(&instance.buyer(1).buy("default", item).await);
+    let before = Ledger::of(&shop).await;
+    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    for (method, path, _) in documented(&document) {
+        let what = format!("{method} {path}");
+        if FOR_ANYONE.contains(&what.as_str()) {
+            continue;
+        }
+        let method: Method = method.parse().expect("a method");
+        let id = if path.starts_with("/api/orders") { order.clone() } else { item.to_string() };
+        let filled = path
+            .replace("{strategy}", "default")
+            .replace("{item_id}", &item.to_string())
+            .replace("{id}", &id);
+        assert!(!filled.contains('{'), "{what}: say here what its parameter stands for");
+        let ask = async |client: Client| {
+            Client::send(client.request(method.clone(), &filled).json(&json!({}))).await
+        };
+        assert_problem(&ask(instance.stranger()).await, (401, "unauthenticated"), &what);
+        let forged = instance.stranger().with_token("sk1.forged.token.x");
+        assert_problem(&ask(forged).await, (401, "invalid_token"), &what);
+        if path.starts_with("/api/admin") || path.starts_with("/api/lab") {
+            assert_problem(&ask(instance.buyer(2)).await, (403, "forbidden"), &what);
+        } else if path.contains("/orders/{id}") {
+            assert_problem(&ask(instance.buyer(2)).await, (404, "order_not_found"), &what);
+        }
+        assert_eq!(Ledger::of(&shop).await, before, "{what}: something changed");
+    }
 }
 
 /// What the document says of an operation.

@@ -50,6 +50,9 @@ async fn every_answer_carries_the_headers_that_guard_it() {
     for (what, answer) in &answers {
         assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{what}");
         assert!(answer.headers.contains_key("referrer-policy"), "{what}");
+        assert_eq!(answer.headers["cross-origin-resource-policy"], "same-origin", "{what}");
+        // Without TLS it would lock people out.
+        assert!(!answer.headers.contains_key("strict-transport-security"), "{what}");
         assert_eq!(answer.headers["x-request-id"].len(), 16, "{what}");
         assert!(!answer.headers.contains_key("access-control-allow-origin"), "{what}");
         assert!(!answer.headers.contains_key("server"), "{what}");
@@ -65,6 +68,8 @@ async fn every_answer_carries_the_headers_that_guard_it() {
             assert!(policy.contains(part), "{what}: {part} is missing in {policy}");
         }
         assert!(!policy.contains("unsafe"), "{what}: {policy}");
+        assert_eq!(answer.headers["cross-origin-opener-policy"], "same-origin", "{what}");
+        assert!(answer.headers.contains_key("permissions-policy"), "{what}");
         assert!(
             answer.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")),
             "{what}"

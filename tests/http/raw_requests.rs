@@ -256,6 +256,21 @@ async fn a_head_that_is_too_large_or_malformed_is_refused() {
     }
     let (heard, _) = place.ask("GET /api/items HTTP/1.1\r\n\r\n").await;
     assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
+    // A name that is not ours was made to point here.
+    for foreign in ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b", "@"] {
+        let request =
+            place.purchase("").replace(&format!("Host: {addr}"), &format!("Host: {foreign}"));
+        let (heard, _) = place.ask(request).await;
+        assert!([421, 400].contains(&heard.status), "Host: {foreign}: {heard:?}");
+        place.assert_untouched(foreign).await;
+        if foreign.starts_with("evil") {
+            assert_eq!(heard.brief(), (421, "misdirected_request"), "{heard:?}");
+        }
+    }
+    let (heard, _) = place
+        .ask(format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n"))
+        .await;
+    assert_eq!(heard.brief(), (421, "misdirected_request"), "{heard:?}");
     let (heard, _) = place.ask(place.purchase("").replace("Host:", "X-Host:")).await;
     assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
     place.assert_clean().await;

@@ -60,6 +60,7 @@ async fn behind_tls_the_cookie_is_bound_to_the_host() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let (answer, cookie) = session(&instance, "buyer").await;
+    assert_eq!(answer.headers["strict-transport-security"], "max-age=31536000");
     let set = answer.headers["set-cookie"].to_str().expect("text");
     assert!(set.starts_with("__Host-seckill=") && set.contains("; Secure"), "{set}");
     assert!(set.contains("; Path=/;") && !set.contains("Domain"), "{set}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use seckill::lock::redis::subscriber::Subscriber;
 use seckill::lock::{
     Capabilities, CountdownLatch, KINDS, LeasedMutex, LockName, MultiMutex, Primitive, ReadWrite,
     SharedCounter, etcd, local, mysql, redis as redis_locks, zookeeper,
@@ -51,9 +52,16 @@ impl Ground {
 
     /// One more process with a lock of this kind.
     pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
+        self.process_behind(kind, &crate::support::redis_url().await).await
+    }
+
+    /// The same, whose Redis is at `url`.
+    pub async fn process_behind(&self, kind: &Capabilities, url: &str) -> LeasedMutex {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
-        let redis = connect(&crate::support::redis_url().await).await;
         let etcd = etcd::Client::new(&crate::support::etcd_url().await).expect("an address");
+        let redis = connect(url).await;
+        let client = redis::Client::open(url).expect("a Redis URL");
+        let told = &Subscriber::start(client, prefix, tasks).expect("a prefix");
         let made = match (kind.backend, kind.kind) {
             ("local", "token") => Ok(local::mutex(&self.names, tasks)),
             ("mysql", "table") => Ok(mysql::table::mutex(self.shop.pool.clone(), tasks)),
@@ -67,9 +75,9 @@ impl Ground {
                 etcd::read_write::lock(&etcd, prefix, tasks).map(|lock| lock.write)
             }
             ("etcd", "semaphore") => etcd::semaphore::semaphore(etcd, prefix, 1, tasks),
-            ("redis", "token") => redis_locks::token::mutex(redis, prefix, tasks),
-            ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, prefix, tasks),
-            ("redis", "fair") => redis_locks::fair::mutex(redis, prefix, tasks),
+            ("redis", "token") => redis_locks::token::notified(redis, told, prefix, tasks),
+            ("redis", "reentrant") => redis_locks::reentrant::notified(redis, told, prefix, tasks),
+            ("redis", "fair") => redis_locks::fair::notified(redis, told, prefix, tasks),
             ("redis", "spin") => redis_locks::spin::mutex(redis, prefix, tasks),
             ("redis", "redlock") => {
                 let servers = crate::support::independent_redis().await;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use reqwest::{Method, RequestBuilder};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Somebody who sends requests to one instance.
 #[derive(Clone)]
@@ -76,6 +76,35 @@ impl Client {
     pub async fn buy_with_key(&self, strategy: &str, item: i64, key: &str) -> Answer {
         let request = self.request(Method::POST, &purchase_path(strategy, item));
         Self::send(request.header("idempotency-key", key)).await
+    }
+}
+
+impl Client {
+    /// What a purchase came to: an answer that it was queued is followed until the ledger has
+    /// decided, and then reads as the one that a strategy gives which does not queue.
+    pub async fn outcome(&self, answer: Answer) -> Answer {
+        if answer.status != 202 {
+            return answer;
+        }
+        let path = answer.headers["location"].to_str().expect("a path").to_owned();
+        let order = super::eventually("a queued order to be decided", || async {
+            let order = self.get(&path).await;
+            assert_eq!(order.status, 200, "a queued order is not found: {}", order.text);
+            (order.json["status"] != "queued").then_some(order)
+        })
+        .await;
+        match order.json["status"].as_str() {
+            Some("rejected") => {
+                Answer { status: 409, json: json!({ "code": "rejected" }), ..order }
+            }
+            _ => Answer { status: 201, ..order },
+        }
+    }
+
+    /// Buys one unit without a key and waits for the ledger's decision.
+    pub async fn buy_for_good(&self, strategy: &str, item: i64) -> Answer {
+        let answer = self.buy(strategy, item).await;
+        self.outcome(answer).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! What tests have in common: private servers that all share, and a service of one's own.
 
 mod client;
+mod cut;
 mod instance;
 
 use std::sync::LazyLock;
@@ -14,6 +15,7 @@ use seckill::dev::{
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
+pub use cut::Cut;
 pub use instance::{Instance, Shop, item_body};
 
 /// The servers of this run. They end with the process.

@@ -12,9 +12,11 @@ use utoipa::ToSchema;
 use super::items::{ItemBody, answer};
 use crate::domain::{ArbiterMode, Cents, Item, ItemKind, Refusal, SaleWindow};
 use crate::http::Web;
+use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, invalid_schedule};
+use crate::store::mysql::actions::Actor;
 use crate::store::mysql::items::{self, ItemEdit, NewItem};
 use crate::strategy;
 
@@ -105,11 +107,13 @@ pub struct EditItemBody {
 pub async fn create(
     State(web): State<Web>,
     Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
     let new = new_item(body)?;
     let now = web.clock.now();
-    let created = items::create(&web.pool, &new, now).await;
+    let actor = Actor { user: claims.user, address: Some(address), now };
+    let created = items::create_by(&web.pool, &new, &actor).await;
     let created = created.map_err(|error| Problem::database(&error))?;
     tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, now)).into_response())
@@ -135,6 +139,7 @@ pub async fn create(
 pub async fn edit(
     State(web): State<Web>,
     Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
     ItemPath(id): ItemPath,
     headers: HeaderMap,
     JsonBody(body): JsonBody<EditItemBody>,
@@ -158,7 +163,8 @@ pub async fn edit(
         revision_seen: revision_seen(&headers)?,
     };
     let now = web.clock.now();
-    let edited = items::edit(&web.pool, id, &edit, claims.user, now).await?;
+    let actor = Actor { user: claims.user, address: Some(address), now };
+    let edited = items::edit(&web.pool, id, &edit, &actor).await?;
     web.purchases.item_changed(id).await;
     if stock_delta != 0 {
         web.counters.follow(id, stock_delta).await;

@@ -30,6 +30,8 @@ pub struct AuditBody {
     orders: i64,
     /// Units left by the Redis counter, if it is loaded.
     redis_available: Option<i64>,
+    /// Units of orders in the Redis queue, not in the ledger yet.
+    redis_queued: i64,
     findings: Vec<FindingBody>,
 }
 
@@ -64,6 +66,7 @@ impl From<Report> for AuditBody {
             oversold,
             orders: report.facts.orders,
             redis_available: report.facts.redis_available,
+            redis_queued: report.facts.redis_queued,
             findings: findings.collect(),
         }
     }
@@ -89,7 +92,8 @@ pub async fn find(
 ) -> Result<Json<AuditBody>, Problem> {
     let facts = ledger::facts(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
     let mut facts = facts.ok_or(Refusal::ItemNotFound)?;
-    let counter = web.counters.peek(id).await.ok().flatten();
-    facts.redis_available = counter.map(|counter| counter.available);
+    let seen = web.counters.peek_with_queue(id).await.ok().flatten();
+    facts.redis_available = seen.map(|seen| seen.counter.available);
+    facts.redis_queued = seen.map_or(0, |seen| seen.queued);
     Ok(Json(audit::judge(facts).into()))
 }

@@ -45,7 +45,7 @@ pub(super) type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, In
     ),
 )]
 pub async fn stock(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Events, Problem> {
-    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let found = web.catalogue.find(id).await?.value;
     let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
     let stream = open(&web)?;
     let first = StockSeen { item, total, available };

@@ -1,10 +1,11 @@
 //! `GET /api/items`, `GET /api/items/{id}`: what is on sale.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::ETAG;
+use axum::http::header::{AGE, ETAG};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -14,7 +15,8 @@ use crate::domain::{Item, Refusal};
 use crate::http::Web;
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::mysql::items::{self, StockedItem};
+use crate::store::catalogue::{Seen, Unreachable};
+use crate::store::mysql::items::StockedItem;
 
 /// An item as everyone sees it.
 #[derive(Serialize, ToSchema)]
@@ -47,6 +49,9 @@ pub struct ItemBody {
     paused: bool,
     /// `upcoming`, `open`, `sold_out` or `ended`.
     state: &'static str,
+    /// Whether the ledger does not answer now, and this is how the item was last seen; the header
+    /// `Age` tells how many seconds ago.
+    stale: bool,
     /// Compare your clock with it.
     #[serde(with = "time::serde::rfc3339")]
     server_time: OffsetDateTime,
@@ -74,6 +79,7 @@ impl ItemBody {
             arbiter: item.arbiter.word(),
             paused: item.paused,
             state: item.state(stocked.available, now).word(),
+            stale: false,
             server_time: now,
         }
     }
@@ -84,6 +90,8 @@ impl ItemBody {
 pub struct ItemsBody {
     /// The sales that are coming, open, or ended today.
     items: Vec<ItemBody>,
+    /// Whether this is how the list was last seen, as for an item.
+    stale: bool,
     /// Compare your clock with it.
     #[serde(with = "time::serde::rfc3339")]
     server_time: OffsetDateTime,
@@ -99,12 +107,13 @@ pub struct ItemsBody {
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
-pub async fn list(State(web): State<Web>) -> Result<Json<ItemsBody>, Problem> {
+pub async fn list(State(web): State<Web>) -> Result<Response, Problem> {
     let now = web.clock.now();
-    let listed =
-        items::list_shop(&web.pool, now).await.map_err(|error| Problem::database(&error))?;
-    let items = listed.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
-    Ok(Json(ItemsBody { items, server_time: now }))
+    let Seen { value, age } = web.catalogue.list_shop(now).await?;
+    let stale = age.is_some();
+    let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
+    let items = value.iter().map(body).collect();
+    Ok(with_age(Json(ItemsBody { items, stale, server_time: now }), age))
 }
 
 /// One item.
@@ -120,9 +129,26 @@ pub async fn list(State(web): State<Web>) -> Result<Json<ItemsBody>, Problem> {
     ),
 )]
 pub async fn find(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Response, Problem> {
-    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
-    let stocked = found.ok_or(Refusal::ItemNotFound)?;
-    Ok(answer(&stocked, web.clock.now()))
+    let Seen { value, age } = web.catalogue.find(id).await?;
+    let stocked = value.ok_or(Refusal::ItemNotFound)?;
+    let now = web.clock.now();
+    if age.is_none() {
+        return Ok(answer(&stocked, now));
+    }
+    // Without an entity tag: nothing can be edited by a copy.
+    let body = ItemBody { stale: true, ..ItemBody::new(&stocked, now) };
+    Ok(with_age(Json(body), age))
+}
+
+fn with_age(body: impl IntoResponse, age: Option<Duration>) -> Response {
+    let age = age.map(|age| [(AGE, age.as_secs().to_string())]);
+    (age, body).into_response()
+}
+
+impl From<Unreachable> for Problem {
+    fn from(_: Unreachable) -> Self {
+        Self::dependency("mysql")
+    }
 }
 
 /// An item with its entity tag.

@@ -1,20 +1,26 @@
 //! `/api/lab/runs`: comparisons of strategies inside the service, for operators.
 
+use std::net::IpAddr;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::Event as Sent;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
 use super::events::{self, Events};
+use crate::domain::UserId;
 use crate::http::Web;
+use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Admin;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
+use crate::store::mysql::actions::{self, Actor};
 
 /// A comparison to run.
 #[derive(Deserialize, ToSchema)]
@@ -78,6 +84,7 @@ pub struct RunsBody {
 pub async fn create(
     State(web): State<Web>,
     Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
@@ -86,6 +93,7 @@ pub async fn create(
         Problem::new(409, "lab_busy", "The lab is busy", detail).retry_after(5)
     })?;
     tracing::info!(run = run.id, operator = %claims.user, "a run of the lab began");
+    write_down(&web, claims.user, address, "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
@@ -140,11 +148,26 @@ pub async fn find(
 pub async fn cancel(
     State(web): State<Web>,
     Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
     let run = web.lab.cancel(&id).ok_or_else(not_found)?;
     tracing::info!(run = run.id, operator = %claims.user, "a run of the lab is ended");
+    write_down(&web, claims.user, address, "lab_run_ended", &run.id).await;
     Ok(Json(run))
+}
+
+/// Writes down what the operator did. The run goes on all the same when that fails: it writes its
+/// own orders, and the ledger that does not answer will end it.
+async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static str, run: &str) {
+    let actor = Actor { user, address: Some(address), now: web.clock.now() };
+    let written = async {
+        let mut connection = web.pool.acquire().await?;
+        actions::record(&mut connection, &actor, action, None, &json!({ "run": run })).await
+    };
+    if let Err(error) = written.await {
+        tracing::error!(%error, action, run, operator = %user, "an act was not written down");
+    }
 }
 
 /// What happens to a run: `run` at first, `progress` and `lane` meanwhile, `done` at the end.

@@ -1,5 +1,7 @@
 //! `GET /api/strategies`, `GET /api/locks`: the lists, as data.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -7,6 +9,10 @@ use utoipa::ToSchema;
 
 use crate::http::Web;
 use crate::lock;
+use crate::store::redis::Durability;
+
+/// How long Redis may take to tell how it writes to disk.
+const ASK_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A strategy's card.
 #[derive(Serialize, ToSchema)]
@@ -27,6 +33,9 @@ pub struct StrategyBody {
     available: bool,
     /// Whether an accepted answer means a durable order.
     durable_before_reply: bool,
+    /// What an accepted answer promises until then, by the settings of the server that keeps it;
+    /// `null` when the order is durable.
+    promise: Option<&'static str>,
     /// Where it comes from.
     source: &'static str,
 }
@@ -39,6 +48,9 @@ pub struct StrategyBody {
     responses((status = 200, description = "Every strategy, in order", body = Vec<StrategyBody>)),
 )]
 pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
+    // An answer that is a moment old would do, but the list is seldom asked for.
+    let asked = tokio::time::timeout(ASK_TIMEOUT, Durability::ask(&web.redis)).await;
+    let durability = asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown);
     let cards = web.purchases.strategies().cards();
     let bodies = cards.map(|(card, available)| StrategyBody {
         name: card.name,
@@ -50,6 +62,7 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
         needs: card.needs,
         available,
         durable_before_reply: card.durable_before_reply,
+        promise: (!card.durable_before_reply).then(|| durability.promise()),
         source: card.source,
     });
     Json(bodies.collect())

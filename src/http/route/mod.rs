@@ -1,5 +1,6 @@
 //! The handlers, one file a resource: its bodies and its routes sit together.
 
+pub mod actions;
 pub mod admin;
 pub mod audit;
 pub mod events;

@@ -113,24 +113,14 @@ async fn look<T, E: std::fmt::Display>(
 )]
 pub async fn metrics(State(web): State<Web>) -> Response {
     for lock in &web.lock_stats {
-        let (name, stats) = (lock.capabilities().kind, lock.stats().snapshot());
-        for (event, count) in [
-            ("acquired", stats.acquired),
-            ("contended", stats.contended),
-            ("busy", stats.busy),
-            ("timed_out", stats.timed_out),
-            ("unavailable", stats.unavailable),
-            ("lost", stats.lost),
-            ("renewals", stats.renewals),
-            ("renew_failures", stats.renew_failures),
-            ("released", stats.released),
-            ("already_lost", stats.already_lost),
-            ("released_by_drop", stats.released_by_drop),
-            ("wait_us", stats.wait_us),
-            ("hold_us", stats.hold_us),
-            ("waiting_now", stats.waiting_now),
-        ] {
-            web.metrics.lock_counted(name, event, count);
+        let (kind, stats) = (lock.capabilities(), lock.stats().snapshot());
+        let sums = [
+            ("wait_us", stats.wait.sum_us),
+            ("hold_us", stats.hold.sum_us),
+            ("renewal_lag_us", stats.renewal_lag.sum_us),
+        ];
+        for (event, count) in stats.counters().chain(sums) {
+            web.metrics.lock_counted(kind.kind, kind.backend, event, count);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -82,7 +82,7 @@ pub struct StepBody {}
     tag = "buyer",
     params(
         ("limit" = Option<u32>, Query, description = "Orders of a page", minimum = 1, maximum = 200),
-        ("before" = Option<String>, Query, description = "The `next` of the page before"),
+        ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
     ),
     responses(
         (status = 200, description = "A page, newest first", body = OrdersBody),
@@ -106,7 +106,11 @@ pub async fn list(
     Ok(Json(OrdersBody { orders: orders.into_iter().map(OrderBody::from).collect(), next }))
 }
 
-fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
+/// Limit and cursor of a page.
+///
+/// # Errors
+/// 400 for any other parameter.
+pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
     let (mut limit, mut before) = (None, None);
     for (name, value) in pairs {
         match name.as_str() {
@@ -131,7 +135,7 @@ fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
     get,
     path = "/api/orders/{id}",
     tag = "buyer",
-    params(("id" = String, Path)),
+    params(("id" = uuid::Uuid, Path)),
     responses(
         (status = 200, description = "The order", body = OrderBody),
         (status = "4XX", description = "Not signed in, or no order of yours", body = ProblemBody, content_type = "application/problem+json"),
@@ -144,8 +148,7 @@ pub async fn find(
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
-    let found =
-        web.orders.find(id, claims.user).await.map_err(|error| Problem::database(&error))?;
+    let found = web.orders.find(id, claims.user).await?;
     found.map(|order| Json(order.into())).ok_or_else(order_not_found)
 }
 
@@ -154,8 +157,8 @@ pub async fn find(
     post,
     path = "/api/orders/{id}/payment",
     tag = "buyer",
-    params(("id" = String, Path)),
-    request_body(content = StepBody, description = "May be left out"),
+    params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 200, description = "The paid order; paying twice is paying once", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
@@ -179,8 +182,8 @@ pub async fn pay(
     post,
     path = "/api/orders/{id}/cancellation",
     tag = "buyer",
-    params(("id" = String, Path)),
-    request_body(content = StepBody, description = "May be left out"),
+    params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 200, description = "The cancelled order; cancelling twice is cancelling once", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),

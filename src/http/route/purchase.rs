@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
-use crate::domain::{ItemId, Order, Outcome, Quantity};
+use crate::domain::{ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, QueryPairs, bad_path, bad_query};
@@ -38,12 +38,12 @@ pub struct PurchaseBody {
     params(
         ("strategy" = String, Path, description = "A name of /api/strategies, or default"),
         ("item_id" = i64, Path, description = "The item", minimum = 1),
-        ("store" = Option<String>, Query, description = "Lock strategies: mysql or redis"),
-        ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user"),
+        ("store" = Option<String>, Query, description = "Lock strategies: mysql or redis", pattern = "^(mysql|redis)$"),
+        ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user", pattern = "^(market|item|user|item-user)$"),
         ("wait" = Option<String>, Query, description = "Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield"),
         ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key is the same purchase", min_length = 1, max_length = 64),
     ),
-    request_body(content = PurchaseBody, description = "May be left out"),
+    request_body(content = Option<PurchaseBody>, description = "May be left out"),
     responses(
         (status = 201, description = "Sold, and durable", body = OrderBody),
         (status = 202, description = "Accepted; becomes durable soon", body = OrderBody),
@@ -81,7 +81,10 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         Outcome::Sold(order) => Ok(created(StatusCode::CREATED, order)),
         Outcome::Queued(order) => Ok(created(StatusCode::ACCEPTED, order)),
         Outcome::Replayed(order) => {
-            let mut response = created(StatusCode::CREATED, order);
+            // What was queued was answered 202, and a refusal of it does not become a sale.
+            let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
+            let status = if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+            let mut response = created(status, order);
             response.headers_mut().insert(REPLAYED, axum::http::HeaderValue::from_static("true"));
             Ok(response)
         }

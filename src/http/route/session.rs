@@ -20,6 +20,7 @@ use crate::http::Web;
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, refuse_cross_site};
 use crate::http::problem::{Problem, ProblemBody};
+use crate::http::rates::Costly;
 use crate::session::{Role, password};
 use crate::store::mysql::users;
 
@@ -132,6 +133,7 @@ pub struct SessionBody {
 )]
 pub async fn create(
     State(web): State<Web>,
+    _: Costly,
     method: Method,
     headers: HeaderMap,
     JsonBody(body): JsonBody<CredentialsBody>,

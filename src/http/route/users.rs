@@ -10,6 +10,7 @@ use crate::http::Web;
 use crate::http::body::JsonBody;
 use crate::http::extract::refuse_cross_site;
 use crate::http::problem::{Problem, ProblemBody};
+use crate::http::rates::Costly;
 use crate::session::Role;
 use crate::session::password::{
     PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN, USERNAME_LENGTH_MAX, fold_username, is_acceptable,
@@ -21,9 +22,10 @@ use crate::store::mysql::users;
 #[serde(deny_unknown_fields)]
 pub struct CredentialsBody {
     /// 1 to 32 letters, digits, `.`, `_` and `-` of any script.
+    #[schema(min_length = 1, max_length = 32)]
     pub username: String,
     /// 8 characters to 256 bytes.
-    #[schema(format = Password)]
+    #[schema(format = Password, min_length = 8, max_length = 256)]
     pub password: String,
 }
 
@@ -47,6 +49,7 @@ pub struct UserBody {
 )]
 pub async fn create(
     State(web): State<Web>,
+    _: Costly,
     method: Method,
     headers: HeaderMap,
     JsonBody(body): JsonBody<CredentialsBody>,

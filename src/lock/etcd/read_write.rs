@@ -32,6 +32,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: true,

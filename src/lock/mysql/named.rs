@@ -41,6 +41,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: false,
     between_processes: true,
     survives_failover: false,

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Connection, Keys, refused_or_unanswered, run_command};
 use crate::lock::command::bounded;
-use crate::lock::waiting::{Manner, Pauses};
+use crate::lock::pauses::{Manner, Pauses};
 use crate::lock::{
     Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LockName, Primitive,
     Waiting,
@@ -38,6 +38,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,

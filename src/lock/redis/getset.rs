@@ -41,6 +41,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,

@@ -1,5 +1,5 @@
 -- Counts down by one; at zero the key is deleted, and it stays at zero.
--- KEYS[1]  what is left, also the name of the channel
+-- KEYS[1]  what is left
 -- ARGV[1]  how long it is kept without a change, in milliseconds
 -- Answers  what is left
 
@@ -9,7 +9,6 @@ if not left then
 end
 if tonumber(left) <= 1 then
   redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', KEYS[1], 'free')
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])

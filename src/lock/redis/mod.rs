@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | `P` `lock:N` | the owner's token and its fence | as long as the lease |
 //! | `P` `lock-of:{N}` | the same for a name that came without a hash tag | as long as the lease |
+//! | `P` `queue:N`, `P` `said:N` | who waits, by arrival, and what each said last | seconds after the last look |
 //! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire |
 //!
 //! The other kinds have the same below `P` and their name; what else they keep stands in their files.
@@ -27,15 +28,16 @@ pub mod semaphore;
 pub mod setnx;
 pub mod setnx_expire;
 pub mod spin;
+pub mod subscriber;
 pub mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
-use ::redis::{ErrorKind, FromRedisValue, Script};
+use ::redis::{ErrorKind, FromRedisValue, Script, ServerErrorKind};
 
-use super::lease::Unanswered;
+use super::lease::{Renewal, Unanswered};
 use super::{CommandError, InvalidName, LockName};
 
 /// A connection that can be cloned and used by many tasks at once, such as
@@ -52,6 +54,10 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {}
 /// clock, which has passed it by then, so nothing is lost; and a name that nobody uses any more
 /// leaves no key behind.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long a waiter that is not seen keeps its place in a queue. Far above the longest pause
+/// between two looks and the longest command.
+const WAITER_ALIVE: Duration = Duration::from_millis(1_500);
 
 /// Where the keys of names are.
 struct Keys {
@@ -88,6 +94,12 @@ impl Keys {
         }
     }
 
+    /// What scripts with a queue work on: the hold, the fence counter, the queue, and what those in
+    /// it said.
+    fn all(&self, name: &LockName) -> [String; 4] {
+        [self.lock(name), self.fence(name), self.key("queue", name), self.key("said", name)]
+    }
+
     /// The key of the fence counter, in the same slot.
     fn fence(&self, name: &LockName) -> String {
         let tag = name.hash_tag().unwrap_or(name.as_str());
@@ -99,12 +111,12 @@ impl Keys {
 async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
-    keys: &[&str],
+    keys: &[impl AsRef<str>],
     arguments: &[&str],
 ) -> Result<T, Unanswered> {
     let mut invocation = script.prepare_invoke();
     for key in keys {
-        invocation.key(*key);
+        invocation.key(key.as_ref());
     }
     for argument in arguments {
         invocation.arg(*argument);
@@ -132,6 +144,29 @@ fn refused_or_unanswered(error: ::redis::RedisError) -> CommandError {
     match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => CommandError::Refused(error.to_string()),
         _ => CommandError::Unanswered(error.to_string()),
+    }
+}
+
+/// Runs the script of a kind that renews by `KEYS[1]`, the token and the lease, once for each hold,
+/// in one round trip.
+async fn renew_together<C: Connection>(
+    connection: &C,
+    script: &Script,
+    keys: &Keys,
+    renewals: &[Renewal],
+) -> Result<Vec<bool>, Unanswered> {
+    let mut pipeline = ::redis::pipe();
+    for Renewal { name, token, lease } in renewals {
+        let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(keys.lock(name));
+        call.arg(token.as_str()).arg(lease.as_millis().to_string());
+    }
+    let mut redis = connection.clone();
+    match pipeline.query_async(&mut redis).await {
+        Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
+            script.load_async(&mut redis).await.map_err(unanswered)?;
+            pipeline.query_async(&mut redis).await.map_err(unanswered)
+        }
+        answer => answer.map_err(unanswered),
     }
 }
 

@@ -19,10 +19,10 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, FENCE_KEPT, Keys, run};
+use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, run};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::waiting::Manner;
+use crate::lock::pauses::Manner;
 use crate::lock::{
     Capabilities, Fence, Fencing, InvalidName, LockName, MultiMutex, Primitive, Waiting,
 };
@@ -41,6 +41,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,
@@ -55,7 +56,7 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<MultiMutex, InvalidName> {
-    let store = GroupStore::new(connection, Keys::new(key_prefix)?, Manner::Backoff);
+    let store = GroupStore::new(connection, Keys::new(key_prefix)?, Manner::Notified);
     Ok(MultiMutex::by_hash_tag(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)))
 }
 
@@ -73,6 +74,7 @@ pub(super) struct GroupStore<C> {
 impl<C: Connection> GroupStore<C> {
     /// Over these keys; its contenders wait in this manner unless they are told of changes.
     pub(super) fn new(connection: C, keys: Keys, manner: Manner) -> Self {
+        const WAITERS: &str = include_str!("waiters.lua");
         const MINT: &str = include_str!("mint_fence.lua");
         const OURS: &str = include_str!("multi_ours.lua");
         let script = |parts: &[&str]| Script::new(&parts.concat());
@@ -82,7 +84,7 @@ impl<C: Connection> GroupStore<C> {
             manner,
             acquire: script(&[MINT, OURS, include_str!("multi_acquire.lua")]),
             renew: script(&[OURS, include_str!("multi_renew.lua")]),
-            release: script(&[OURS, include_str!("multi_release.lua")]),
+            release: script(&[WAITERS, MINT, OURS, include_str!("multi_release.lua")]),
             raise_fence: Script::new(include_str!("raise_fence.lua")),
         }
     }
@@ -131,9 +133,10 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let locks = self.locks(name);
-            let keys: Vec<&str> = locks.iter().map(|key| &**key).collect();
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
+            let keys: Vec<String> = name.parts().flat_map(|name| self.keys.all(&name)).collect();
+            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
+            let arguments = [token.as_str(), &kept_ms, &alive_ms];
+            run(&self.connection, &self.release, &keys, &arguments).await
         })
     }
 

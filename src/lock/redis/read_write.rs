@@ -41,6 +41,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,
@@ -161,8 +162,7 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let keys =
-                [&*self.holds(name), &*self.keys.key("waiting", name), &*self.keys.lock(name)];
+            let keys = [&*self.holds(name), &*self.keys.key("waiting", name)];
             run(&self.connection, &self.scripts.release, &keys, &[token.as_str()]).await
         })
     }

@@ -46,6 +46,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: true,
@@ -95,7 +96,7 @@ pub fn mutex<C: Connection>(
         scripts: Scripts {
             acquire: Arc::new(Script::new(include_str!("redlock_acquire.lua"))),
             renew: Arc::new(Script::new(include_str!("token_renew.lua"))),
-            release: Arc::new(Script::new(include_str!("token_release.lua"))),
+            release: Arc::new(Script::new(include_str!("redlock_release.lua"))),
             undo: Arc::new(Script::new(include_str!("value_release.lua"))),
         },
         tasks: tasks.clone(),

@@ -4,8 +4,8 @@
 //! has a guard may [`enter_again`](crate::lock::Guard::enter_again): the guard is the proof of being
 //! the owner, instead of a thread, which means nothing to tasks. Each entry has a field of its own
 //! rather than a share in a count, so a command that is repeated after a lost answer is no further
-//! entry. Each entry is renewed and released by itself; the last release deletes the hash and
-//! publishes on the channel of the same name.
+//! entry. Each entry is renewed and released by itself; the last release deletes the hash, or hands
+//! the lock on to the process that waits longest, as `token` does.
 //!
 //! **What can go wrong.** The same as with `token`: a fail-over, lost data, a jump of the server's
 //! clock, a holder paused beyond its lease. All entries share one fence: it orders owners, not the
@@ -20,8 +20,9 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, FENCE_KEPT, Keys, run};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use super::subscriber::Subscriber;
+use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, renew_together, run};
+use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
 
@@ -38,13 +39,18 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     renewed: true,
     lost_signal: true,
     fencing: Fencing::Rising,
-    waiting: Waiting::Polls,
+    waiting: Waiting::Notified,
+    hands_over: true,
     expires: true,
     between_processes: true,
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+/// The same without a [`Subscriber`].
+static POLLING: Capabilities =
+    Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
+
+/// Makes the lock that polls; arguments as for [`token::mutex`](super::token::mutex).
 ///
 /// # Errors
 /// When the prefix is not one.
@@ -53,27 +59,53 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = ReentrantStore {
-        connection,
-        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-        acquire: Script::new(concat!(
-            include_str!("mint_fence.lua"),
-            include_str!("reentrant_acquire.lua")
-        )),
-        renew: Script::new(include_str!("reentrant_renew.lua")),
-        release: Script::new(include_str!("reentrant_release.lua")),
-        raise_fence: Script::new(include_str!("raise_fence.lua")),
-    };
+    let store = ReentrantStore::new(connection, key_prefix, None)?;
+    Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
+}
+
+/// Makes the lock whose waiters are told when it is theirs; arguments as for
+/// [`token::notified`](super::token::notified).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn notified<C: Connection>(
+    connection: C,
+    subscriber: &Subscriber,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let store = ReentrantStore::new(connection, key_prefix, Some(subscriber.clone()))?;
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
 struct ReentrantStore<C> {
     connection: C,
     keys: Keys,
+    subscriber: Option<Subscriber>,
     acquire: Script,
     renew: Script,
     release: Script,
     raise_fence: Script,
+}
+
+impl<C: Connection> ReentrantStore<C> {
+    fn new(
+        connection: C,
+        key_prefix: &str,
+        subscriber: Option<Subscriber>,
+    ) -> Result<Self, InvalidName> {
+        let heads = concat!(include_str!("waiters.lua"), include_str!("mint_fence.lua"));
+        let with_heads = |code: &str| Script::new(&[heads, code].concat());
+        Ok(Self {
+            connection,
+            keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
+            subscriber,
+            acquire: with_heads(include_str!("reentrant_acquire.lua")),
+            renew: Script::new(include_str!("reentrant_renew.lua")),
+            release: with_heads(include_str!("reentrant_release.lua")),
+            raise_fence: Script::new(include_str!("raise_fence.lua")),
+        })
+    }
 }
 
 impl<C: Connection> LeaseStore for ReentrantStore<C> {
@@ -84,13 +116,16 @@ impl<C: Connection> LeaseStore for ReentrantStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let keys = [&*self.keys.lock(name), &*self.keys.fence(name)];
-            let lease_ms = lease.as_millis().to_string();
-            let kept_ms = FENCE_KEPT.as_millis().to_string();
-            let arguments = [token.owner(), token.as_str(), &*lease_ms, &*kept_ms];
-            let fence: Option<u64> =
+            let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
+            let [lease_ms, kept_ms] = [lease, FENCE_KEPT].map(|span| span.as_millis().to_string());
+            let (fences, waits) =
+                (token.fences().to_string(), if token.waits() { "1" } else { "0" });
+            let arguments =
+                [token.owner(), token.as_str(), &lease_ms, &kept_ms, &fences, channel, waits];
+            let keys = self.keys.all(name);
+            let granted: Option<(u64, u64)> =
                 run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            Ok(fence.map(Grant::fenced))
+            Ok(granted.map(|(fence, others)| Grant::block(fence, token.fences(), others > 0)))
         })
     }
 
@@ -102,23 +137,47 @@ impl<C: Connection> LeaseStore for ReentrantStore<C> {
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &[&*self.keys.lock(name)], &arguments).await
+            run(&self.connection, &self.renew, &[self.keys.lock(name)], &arguments).await
         })
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let keys = [&*self.keys.lock(name)];
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
+            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
+            let arguments = [token.as_str(), &kept_ms, &alive_ms];
+            run(&self.connection, &self.release, &self.keys.all(name), &arguments).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let keys = [&*self.keys.fence(name)];
+            let keys = [self.keys.fence(name)];
             let _fence: u64 = run(&self.connection, &self.raise_fence, &keys, &arguments).await?;
             Ok(())
         })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        Box::pin(async move {
+            let Some(subscriber) = &self.subscriber else { return Ok(None) };
+            subscriber.watch(token).await.map(Some)
+        })
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.subscriber.as_ref()?.listen(token)
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::multi::GroupStore;
 use super::{Connection, Keys};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::waiting::Manner;
+use crate::lock::pauses::Manner;
 use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -33,6 +33,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,

@@ -5,6 +5,12 @@
 //! is repeated. Release and renewal compare the token first, so nobody can free or prolong what
 //! belongs to someone else. Uncontended it costs one round trip each way.
 //!
+//! **How it waits.** With a [`Subscriber`], who is refused stands in a queue by arrival, and the
+//! release hands the lock on: the same script grants it to the first in the queue and tells its
+//! process. A waiter that has gone does not listen, so it is skipped; one that is stuck costs its
+//! lease, like a holder that is. Who comes while the lock is free need not queue. Without a
+//! subscriber each process polls.
+//!
 //! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. The counter alone
 //! would start again from 1 after the server lost its data, and everything that checks fences would
 //! refuse every writer from then on; seeded from the clock it goes on rising. It stays below 2^53,
@@ -24,8 +30,9 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, FENCE_KEPT, Keys, run};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use super::subscriber::Subscriber;
+use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, renew_together, run};
+use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
 
@@ -43,44 +50,81 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     renewed: true,
     lost_signal: true,
     fencing: Fencing::Rising,
-    waiting: Waiting::Polls,
+    waiting: Waiting::Notified,
+    hands_over: true,
     expires: true,
     between_processes: true,
     survives_failover: false,
 };
 
+/// The same without a [`Subscriber`].
+static POLLING: Capabilities =
+    Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
+
 /// Makes the lock. `key_prefix` stands before all its keys: visible ASCII without braces, or empty.
-/// Its two background tasks run on `tasks` and end when the lock and its last guard are gone.
-/// Needs a tokio runtime. Nothing is sent yet.
+/// Its background tasks run on `tasks` and end when the lock and its last guard are gone.
+/// Needs a tokio runtime. Nothing is sent yet. Without a subscriber it polls: see [`notified`].
+///
+/// # Errors
+/// When the prefix is not one.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = TokenStore {
-        connection,
-        keys: Keys::new(key_prefix)?,
-        scripts: Scripts {
-            acquire: Script::new(include_str!("token_acquire.lua")),
-            renew: Script::new(include_str!("token_renew.lua")),
-            release: Script::new(include_str!("token_release.lua")),
-            raise_fence: Script::new(include_str!("raise_fence.lua")),
-        },
-    };
+    let store = TokenStore::new(connection, Keys::new(key_prefix)?, None, false);
+    Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
+}
+
+/// Makes the lock whose waiters are told by `subscriber` when it is theirs. All processes that use
+/// the same names should have one; those that have none still exclude each other, and poll.
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn notified<C: Connection>(
+    connection: C,
+    subscriber: &Subscriber,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let keys = Keys::new(key_prefix)?;
+    let store = TokenStore::new(connection, keys, Some(subscriber.clone()), false);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
-struct TokenStore<C> {
+/// What `token` and `fair` do with Redis.
+pub(super) struct TokenStore<C> {
     connection: C,
     keys: Keys,
-    scripts: Scripts,
-}
-
-struct Scripts {
+    subscriber: Option<Subscriber>,
+    /// Whether nobody may overtake those who wait.
+    fair: bool,
     acquire: Script,
     renew: Script,
     release: Script,
     raise_fence: Script,
+}
+
+impl<C: Connection> TokenStore<C> {
+    pub(super) fn new(
+        connection: C,
+        keys: Keys,
+        subscriber: Option<Subscriber>,
+        fair: bool,
+    ) -> Self {
+        let heads = concat!(include_str!("waiters.lua"), include_str!("mint_fence.lua"));
+        let with_heads = |code: &str| Script::new(&[heads, code].concat());
+        Self {
+            connection,
+            keys,
+            subscriber,
+            fair,
+            acquire: with_heads(include_str!("token_acquire.lua")),
+            renew: Script::new(include_str!("token_renew.lua")),
+            release: with_heads(include_str!("token_release.lua")),
+            raise_fence: Script::new(include_str!("raise_fence.lua")),
+        }
+    }
 }
 
 impl<C: Connection> LeaseStore for TokenStore<C> {
@@ -91,12 +135,18 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let keys = [&*self.keys.lock(name), &*self.keys.fence(name)];
-            let lease_ms = lease.as_millis().to_string();
-            let arguments = [token.as_str(), &*lease_ms, &*FENCE_KEPT.as_millis().to_string()];
-            let fence: Option<u64> =
-                run(&self.connection, &self.scripts.acquire, &keys, &arguments).await?;
-            Ok(fence.map(Grant::fenced))
+            let keys = self.keys.all(name);
+            let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
+            let numbers = [lease, FENCE_KEPT, WAITER_ALIVE].map(|span| span.as_millis());
+            let [lease_ms, kept_ms, alive_ms] = numbers.map(|number| number.to_string());
+            let flag = |set| if set { "1" } else { "0" };
+            let (waits, fair) = (flag(token.waits()), flag(self.fair));
+            let fences = token.fences().to_string();
+            let arguments =
+                [token.as_str(), &lease_ms, &kept_ms, &fences, channel, waits, fair, &alive_ms];
+            let granted: Option<(u64, u64)> =
+                run(&self.connection, &self.acquire, &keys, &arguments).await?;
+            Ok(granted.map(|(fence, others)| Grant::block(fence, token.fences(), others > 0)))
         })
     }
 
@@ -107,27 +157,52 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let keys = [&*self.keys.lock(name)];
             let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.scripts.renew, &keys, &arguments).await
+            run(&self.connection, &self.renew, &[self.keys.lock(name)], &arguments).await
         })
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let keys = [&*self.keys.lock(name)];
-            let arguments = [token.as_str()];
-            run(&self.connection, &self.scripts.release, &keys, &arguments).await
+            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
+            let arguments = [token.as_str(), &kept_ms, &alive_ms];
+            run(&self.connection, &self.release, &self.keys.all(name), &arguments).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let keys = [&*self.keys.fence(name)];
             let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let _fence: u64 =
-                run(&self.connection, &self.scripts.raise_fence, &keys, &arguments).await?;
+            let keys = [self.keys.fence(name)];
+            let _fence: u64 = run(&self.connection, &self.raise_fence, &keys, &arguments).await?;
             Ok(())
         })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        Box::pin(async move {
+            let Some(subscriber) = &self.subscriber else { return Ok(None) };
+            subscriber.watch(token).await.map(Some)
+        })
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.subscriber.as_ref()?.listen(token)
+    }
+
+    fn queues(&self) -> bool {
+        self.fair
     }
 }

@@ -1,33 +1,54 @@
--- Grants a lock to a token, with a fence.
--- KEYS[1]  the lock
--- KEYS[2]  the fence counter, in the same hash slot
+-- Grants a lock to a token, with fences. After waiters.lua and mint_fence.lua.
+-- KEYS[1]  the lock: 'token:fence' and, where its process listens, ':channel'
+-- KEYS[2]  the fence counter
+-- KEYS[3]  the queue
+-- KEYS[4]  what its waiters said; all four in one hash slot
 -- ARGV[1]  the owner's token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  how long the counter is kept without an acquire, in milliseconds: it is seeded from the
 --          clock, so one that is gone loses nothing, and names that nobody uses leave no key
--- Answers  the fence as a decimal string if the lock is ours now, nil if someone else holds it
+-- ARGV[4]  how many fences it would like
+-- ARGV[5]  the channel on which its process listens, or ''
+-- ARGV[6]  '1' if it waits when it is refused
+-- ARGV[7]  '1' if nobody may overtake those who came before
+-- ARGV[8]  for how long a waiter that is not seen counts as alive, in milliseconds
+-- Answers  the first fence as a decimal string and how many others wait, if the lock is ours now;
+--          nil if someone else holds it or is to have it first
+
+local token, channel, fair = ARGV[1], ARGV[5], ARGV[7] == '1'
+local tail = channel ~= '' and ':' .. channel or ''
+-- Without a message a waiter is of no use in the queue, unless the queue is the order.
+local queues = ARGV[6] == '1' and (fair or channel ~= '')
 
 local held = redis.call('GET', KEYS[1])
-if held then
-  if string.sub(held, 1, #ARGV[1] + 1) ~= ARGV[1] .. ':' then
+if held and string.sub(held, 1, #token + 1) == token .. ':' then
+  -- Ours already: handed on by a release, or the answer to an earlier try was lost. Repeat it,
+  -- with a lease from now on.
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  leave(KEYS[3], KEYS[4], token)
+  return {string.match(held, ':(%d+)'), redis.call('ZCARD', KEYS[3])}
+end
+local others = 0
+if held or redis.call('EXISTS', KEYS[3]) == 1 then
+  local new = queues and join(KEYS[3], KEYS[4], token, ARGV[2], ARGV[4], channel)
+  if held then
+    local holder, holders_channel = string.match(held, '^(%x+):%d+:(.+)$')
+    if new and holder then
+      -- It should not go on handing over inside its process.
+      redis.call('PUBLISH', holders_channel, holder .. ' wanted')
+    end
     return false
   end
-  -- Ours already: the answer to an earlier try was lost. Repeat it, with a lease from now on.
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return string.sub(held, #ARGV[1] + 2)
+  if fair then
+    local first = first_waiter(KEYS[3], KEYS[4], ARGV[8])
+    if first and first ~= token then
+      return false
+    end
+  end
+  leave(KEYS[3], KEYS[4], token)
+  others = redis.call('ZCARD', KEYS[3])
 end
 
-local time = redis.call('TIME')
-local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-if last >= fence then
-  fence = last + 1
-end
-if fence > 9007199254740991 then
-  return redis.error_reply('FENCE no whole number is left above ' .. string.format('%.0f', last))
-end
--- '%.0f', since tostring would write 1.7e+15.
-local fence_text = string.format('%.0f', fence)
-redis.call('SET', KEYS[2], fence_text, 'PX', ARGV[3])
-redis.call('SET', KEYS[1], ARGV[1] .. ':' .. fence_text, 'NX', 'PX', ARGV[2])
-return fence_text
+local fence = mint_fence(KEYS[2], ARGV[3], ARGV[4])
+redis.call('SET', KEYS[1], token .. ':' .. fence .. tail, 'PX', ARGV[2])
+return {fence, others}

@@ -1,5 +1,5 @@
 -- Ends a writer's hold, or its waiting.
--- KEYS[1]  the writer's hold, also the name of the channel
+-- KEYS[1]  the writer's hold
 -- KEYS[2]  who waits
 -- ARGV[1]  the token
 -- Answers  1 if ended, 0 if it is free already or someone else's
@@ -8,7 +8,6 @@ redis.call('HDEL', KEYS[2], 'w:' .. ARGV[1])
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then
   redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', KEYS[1], 'free')
   return 1
 end
 return 0

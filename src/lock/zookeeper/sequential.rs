@@ -33,6 +33,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
+    hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: true,

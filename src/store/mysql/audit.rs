@@ -67,6 +67,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
         fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get(), id.get()]).await?,
         redis_available: None,
+        redis_queued: 0,
     }))
 }
 

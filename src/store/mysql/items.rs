@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlPool, Row};
+use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
+use super::actions::{self, Actor};
 use crate::domain::{ArbiterMode, Cents, Item, ItemId, ItemKind, OrderId, SaleWindow, UserId};
 
 /// An item with its stock at the moment of reading.
@@ -51,6 +54,45 @@ pub struct ItemEdit {
     pub stock_delta: Option<i64>,
     /// The revision that the operator saw; the edit is refused when there was another since.
     pub revision_seen: Option<u64>,
+}
+
+impl NewItem {
+    /// What is written down of it.
+    fn told(&self) -> Value {
+        json!({
+            "name": self.name,
+            "price_cents": self.price.cents(),
+            "stock": self.stock,
+            "starts_at": text(Some(self.window.starts_at())),
+            "ends_at": text(Some(self.window.ends_at())),
+            "per_buyer_limit": self.per_buyer_limit,
+            "hold_seconds": self.hold_seconds,
+            "strategy": self.strategy,
+            "kind": self.kind.word(),
+            "arbiter": self.arbiter.word(),
+        })
+    }
+}
+
+impl ItemEdit {
+    /// What is written down of it: the fields that it changes.
+    fn told(&self) -> Value {
+        let mut told = json!({
+            "starts_at": text(self.starts_at),
+            "ends_at": text(self.ends_at),
+            "paused": self.paused,
+            "strategy": self.strategy,
+            "stock_delta": self.stock_delta.filter(|delta| *delta != 0),
+        });
+        if let Some(fields) = told.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        told
+    }
+}
+
+fn text(instant: Option<OffsetDateTime>) -> Option<String> {
+    instant.and_then(|instant| instant.format(&Rfc3339).ok())
 }
 
 /// Why an edit was not made.
@@ -115,6 +157,32 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> sqlx::Result<StockedItem> {
     let mut transaction = pool.begin().await?;
+    let id = insert(&mut transaction, new, now).await?;
+    transaction.commit().await?;
+    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// The same as the act of an operator, which is written down with it.
+///
+/// # Errors
+/// The database's.
+pub async fn create_by(
+    pool: &MySqlPool,
+    new: &NewItem,
+    actor: &Actor,
+) -> sqlx::Result<StockedItem> {
+    let mut transaction = pool.begin().await?;
+    let id = insert(&mut transaction, new, actor.now).await?;
+    actions::record(&mut transaction, actor, "item_created", Some(id), &new.told()).await?;
+    transaction.commit().await?;
+    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+async fn insert(
+    transaction: &mut sqlx::MySqlConnection,
+    new: &NewItem,
+    now: OffsetDateTime,
+) -> sqlx::Result<ItemId> {
     let inserted = sqlx::query(
         "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, created_at) \
@@ -141,13 +209,11 @@ pub async fn create(
         .bind(new.stock)
         .execute(&mut *transaction)
         .await?;
-    transaction.commit().await?;
-    let id = i64::try_from(id).ok().and_then(ItemId::new).ok_or(sqlx::Error::RowNotFound)?;
-    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+    i64::try_from(id).ok().and_then(ItemId::new).ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Edits an item in one transaction. A restock raises `total` and `available` together and is
-/// written down as the act of `operator`.
+/// written down as the act of the operator, and so is the edit.
 ///
 /// # Errors
 /// See [`EditError`]; nothing was changed then.
@@ -155,8 +221,7 @@ pub async fn edit(
     pool: &MySqlPool,
     id: ItemId,
     edit: &ItemEdit,
-    operator: UserId,
-    now: OffsetDateTime,
+    actor: &Actor,
 ) -> Result<StockedItem, EditError> {
     let mut transaction = pool.begin().await?;
     let statement = format!(
@@ -189,8 +254,9 @@ pub async fn edit(
         if !(0..=Item::STOCK_MAX).contains(&total) || before.available.saturating_add(delta) < 0 {
             return Err(EditError::StockOutOfRange);
         }
-        restock(&mut transaction, id, delta, operator, now).await?;
+        restock(&mut transaction, id, delta, actor.user, actor.now).await?;
     }
+    actions::record(&mut transaction, actor, "item_edited", Some(id), &edit.told()).await?;
     transaction.commit().await?;
     find(pool, id).await?.ok_or(EditError::NotFound)
 }

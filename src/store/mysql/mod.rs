@@ -1,7 +1,9 @@
 //! The ledger's connection pool and everything that only reads it, or writes what is neither an
 //! order nor stock.
 
+pub mod actions;
 pub mod audit;
+pub mod buyers;
 pub mod error;
 pub mod items;
 pub mod orders;
@@ -105,6 +107,30 @@ pub async fn schema_is_current(pool: &MySqlPool) -> sqlx::Result<bool> {
         // The table of migrations is missing.
         Err(_) => Ok(false),
     }
+}
+
+/// How far the server keeps what it has committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// `innodb_flush_log_at_trx_commit`; 1 is durable.
+    pub flush_at_commit: u8,
+    /// Whether there is a binary log that is not written to the disk with each commit.
+    pub binlog_unsynced: bool,
+}
+
+/// Asks the server how far it keeps what it has committed.
+///
+/// # Errors
+/// The database's.
+pub async fn durability(pool: &MySqlPool) -> sqlx::Result<Durability> {
+    let (flush, log_bin, sync): (i64, i64, i64) = sqlx::query_as(
+        "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@log_bin AS SIGNED), \
+         CAST(@@sync_binlog AS SIGNED)",
+    )
+    .fetch_one(pool)
+    .await?;
+    let flush_at_commit = u8::try_from(flush).unwrap_or(u8::MAX);
+    Ok(Durability { flush_at_commit, binlog_unsynced: log_bin != 0 && sync != 1 })
 }
 
 async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {

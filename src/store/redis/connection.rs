@@ -101,6 +101,17 @@ impl RedisClient {
         Ok(OwnConnection { connection, pool: Arc::clone(&self.own), _permit: permit })
     }
 
+    /// The policy by which the server forgets keys when its memory is full; `None` when it refuses
+    /// writes instead, as it must.
+    ///
+    /// # Errors
+    /// When Redis does not answer in time.
+    pub async fn evicts(&self) -> RedisResult<Option<String>> {
+        let info: String = redis::cmd("INFO").arg("memory").query_async(&mut self.shared()).await?;
+        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        Ok(policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned))
+    }
+
     /// Asks for a sign of life.
     ///
     /// # Errors

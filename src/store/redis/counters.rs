@@ -39,6 +39,15 @@ pub struct Counter {
     pub epoch: u64,
 }
 
+/// A counter with what is queued of its item, as both were at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterAndQueue {
+    /// The counter.
+    pub counter: Counter,
+    /// Units of orders in the queue: taken from the counter, and not in the ledger yet.
+    pub queued: i64,
+}
+
 /// Why a counter could not be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CounterError {
@@ -118,6 +127,10 @@ impl Counters {
         }
     }
 
+    fn queued_key(&self, item: ItemId) -> String {
+        format!("{}{{item:{item}}}:queued", self.redis.prefix())
+    }
+
     /// Reads an item's counter on the shared connection, loading it first if need be.
     ///
     /// # Errors
@@ -168,6 +181,25 @@ impl Counters {
     /// Redis'.
     pub async fn peek(&self, item: ItemId) -> Result<Option<Counter>, CounterError> {
         self.peek_on(&mut self.redis.shared(), item).await
+    }
+
+    /// The same with the units in the item's queue.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn peek_with_queue(
+        &self,
+        item: ItemId,
+    ) -> Result<Option<CounterAndQueue>, CounterError> {
+        let mut both = redis::pipe();
+        both.atomic().cmd("HMGET").arg(self.key(item)).arg(&["epoch", "available"]);
+        both.hget(self.queued_key(item), "units");
+        let ((epoch, available), queued): ((Option<u64>, Option<i64>), Option<i64>) =
+            both.query_async(&mut self.redis.shared()).await?;
+        Ok(epoch.zip(available).map(|(epoch, available)| CounterAndQueue {
+            counter: Counter { available, epoch },
+            queued: queued.unwrap_or(0),
+        }))
     }
 
     async fn peek_on<C>(
@@ -237,18 +269,20 @@ impl Counters {
         }
     }
 
-    /// Sets the counter to the ledger's figure if it still is what was seen; whether it was set.
+    /// Sets the counter to the ledger's figure without what is queued, if both still are what was
+    /// seen; whether it was set.
     ///
     /// # Errors
     /// Redis'.
     pub async fn repair(
         &self,
         item: ItemId,
-        seen: Counter,
+        seen: CounterAndQueue,
         available: i64,
     ) -> Result<bool, CounterError> {
         let mut call = REPAIR.key(self.key(item));
-        call.arg(seen.epoch).arg(seen.available).arg(available);
+        call.key(self.queued_key(item));
+        call.arg(seen.counter.epoch).arg(seen.counter.available).arg(seen.queued).arg(available);
         let set: u8 = call.invoke_async(&mut self.redis.shared()).await?;
         Ok(set == 1)
     }
@@ -315,10 +349,25 @@ impl Counters {
     }
 
     async fn load(&self, item: ItemId, epoch: u64) -> Result<u64, CounterError> {
+        // Only the whole counter has a queue. First the queue, then the ledger: an order that gets
+        // from one to the other meanwhile is seen in both, never in neither.
+        let whole = self.layout.parts == 1;
+        let queued: Option<i64> = match whole {
+            true => {
+                let mut command = redis::cmd("HGET");
+                command.arg(self.queued_key(item)).arg("units");
+                command.query_async(&mut self.redis.shared()).await?
+            }
+            false => None,
+        };
         let row = stock::read(&self.pool, item).await?.ok_or(CounterError::ItemNotFound)?;
         for part in 0..self.layout.parts {
             let mut call = LOAD.key(self.key_of(item, part));
+            if whole {
+                call.key(self.queued_key(item));
+            }
             call.arg(epoch).arg(share(row.available, part, self.layout.parts));
+            call.arg(queued.unwrap_or(0));
             let _: u8 = call.invoke_async(&mut self.redis.shared()).await?;
         }
         self.metrics.counters_rebuilt.inc();

@@ -5,6 +5,10 @@
 //! | `{item:ID}:stock` | hash: `available`, `epoch` | until it is loaded again | units left, as a gate counts |
 //! | `{item:ID}:takes` | hash: request -> `first` or `again` | ten minutes after the last | which requests took units |
 //! | `{item:ID:B}:stock` | hash: `available`, `epoch` | until it is loaded again | bucket B of a split counter |
+//! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
+//! | `{item:ID}:queued` | hash (see `queue/push.lua`) | the same | those orders by id and by buyer, and their units |
+//! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
+//! | `{item:ID}:parked` | stream | until an operator has looked | orders that could not be decided |
 //! | `…lock…` | see `lock::redis` | a lease | locks and their fence counters |
 //! | `orders` | channel | - | changes of orders, between instances |
 //!
@@ -14,9 +18,13 @@
 pub mod buckets;
 pub mod connection;
 pub mod counters;
+pub mod durability;
+pub mod queue;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
 pub use connection::{RedisClient, connect_when_used};
-pub use counters::{Counter, CounterError, Counters};
+pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
+pub use durability::Durability;
+pub use queue::Queue;
 pub use takes::Take;

@@ -7,7 +7,7 @@ use super::options::{Options, Scope};
 pub struct Card {
     /// Its name in the route.
     pub name: &'static str,
-    /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `watch`, `mutex`, `naive`.
+    /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `queue`, `watch`, `mutex`, `naive`.
     pub family: &'static str,
     /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
     pub store: &'static str,

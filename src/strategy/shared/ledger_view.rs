@@ -18,9 +18,13 @@ pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
         }
         Ok(Some(row)) => Ok(row),
         Ok(None) => Err(Outcome::Refused(Refusal::ItemNotFound)),
-        Err(error) => {
-            tracing::warn!(%error, "the stock could not be read");
-            Err(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
-        }
+        Err(error) => Err(unavailable(&error)),
     }
+}
+
+/// What it means when the ledger cannot be read, when nothing was written yet.
+#[must_use]
+pub fn unavailable(error: &sqlx::Error) -> Outcome {
+    tracing::warn!(%error, "the ledger could not be read");
+    Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
 }

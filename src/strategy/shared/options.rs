@@ -33,7 +33,9 @@ word_enum! {
     /// How a loser waits. All but the first are for comparison: they switch the line inside the
     /// process off, so that each request contends for itself.
     WaitFor {
-        /// In line; the head of it looks again after growing, jittered pauses.
+        /// In line; the head of it is told when it may go on, where the kind of lock can tell.
+        Notify = "notify",
+        /// Look again after growing, jittered pauses.
         Backoff = "backoff",
         /// Look again at once for 600 ms, then yield.
         SpinThenYield = "spin-then-yield",
@@ -54,7 +56,8 @@ impl WaitFor {
     pub fn until(self, deadline: Instant) -> Wait {
         let contend = |manner| Wait::Contend { until: deadline, manner };
         match self {
-            Self::Backoff => Wait::Until(deadline),
+            Self::Notify => Wait::Until(deadline),
+            Self::Backoff => contend(Manner::Backoff),
             Self::SpinThenYield => contend(Manner::SpinThenYield),
             Self::YieldThenSleep => contend(Manner::YieldThenSleep),
             Self::Sleep200 => contend(Manner::Sleep200),
@@ -77,7 +80,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { store: Store::Mysql, scope: None, wait: WaitFor::Backoff }
+        Self { store: Store::Mysql, scope: None, wait: WaitFor::Notify }
     }
 }
 

@@ -1,0 +1,53 @@
+//! Orders that were queued and then refused: written down as `rejected`, with no stock moved, so
+//! that whoever was told of them finds out.
+
+use sqlx::MySqlPool;
+
+use super::Arbiter;
+use crate::domain::{Order, OrderStatus, Purchase};
+use crate::store::mysql::{Fault, orders};
+
+impl Arbiter {
+    /// Writes a refused purchase down as a rejected order, unless it is an order already: then it
+    /// is that one. Doing so twice is fine.
+    ///
+    /// # Errors
+    /// The database's; doing it again tells.
+    pub async fn reject(&self, purchase: &Purchase) -> sqlx::Result<Order> {
+        // The request's key may have become another order meanwhile. Then this one, which its
+        // buyer was told of all the same, stands under its own id.
+        let own_key = purchase.order_id.to_string();
+        for key in [purchase.key.as_str(), &own_key] {
+            match insert(&self.pool, purchase, key).await {
+                Ok(()) => return Ok(purchase.order(OrderStatus::Rejected, None)),
+                Err(error) if Fault::of(&error) == Fault::Duplicate => {}
+                Err(error) => return Err(error),
+            }
+            let found = orders::find(&self.pool, purchase.order_id, purchase.buyer).await?;
+            if let Some(order) = found {
+                return Ok(order);
+            }
+        }
+        Err(sqlx::Error::RowNotFound)
+    }
+}
+
+async fn insert(pool: &MySqlPool, purchase: &Purchase, key: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+         request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(purchase.order_id.to_string())
+    .bind(purchase.item.id.get())
+    .bind(purchase.buyer.get())
+    .bind(purchase.quantity.units())
+    .bind(purchase.amount.cents())
+    .bind(OrderStatus::Rejected.word())
+    .bind(purchase.strategy)
+    .bind(key)
+    .bind(purchase.created_at)
+    .bind(purchase.expires_at)
+    .execute(pool)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! What `serve` refuses to start with, unless the operator says "I know" (`i_know` in the settings):
+//! a secret that everybody can read, servers without a password, and servers that forget.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use redis::{ConnectionAddr, IntoConnectionInfo};
+use seckill::config::{Config, Risk};
+use seckill::lifecycle::Lifecycle;
+use seckill::store::mysql::{self, Durability};
+use seckill::store::redis::RedisClient;
+use sqlx::MySqlPool;
+
+/// The secrets that this project's own files show.
+const PUBLISHED: [&str; 1] = ["demo-only-demo-only-demo-only-demo-only"];
+/// A secret of fewer different characters was not made by chance.
+const DIFFERENT_MIN: usize = 8;
+/// How long the start waits for the servers to say how they are set.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// The pause between two questions to a server that does not answer yet.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Judges the settings alone.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn settings(config: &Config) -> Result<(), String> {
+    let secret = config.secret.reveal();
+    let mut letters: Vec<char> = secret.chars().collect();
+    letters.sort_unstable();
+    letters.dedup();
+    let guessable = letters.len() < DIFFERENT_MIN && !config.http.addr.ip().is_loopback();
+    if PUBLISHED.contains(&secret) || guessable {
+        let sentence = "SECKILL_SECRET is a sample that everybody knows or guesses";
+        refuse(config, Risk::SampleSecret, sentence)?;
+    }
+    for (name, open) in [
+        ("DATABASE_URL", database_is_open(config.database_url.reveal())),
+        ("REDIS_URL", redis_is_open(config.redis_url.reveal())),
+    ] {
+        if open {
+            let sentence = format!("{name} has no password, and the server is not on this machine");
+            refuse(config, Risk::EmptyPassword, &sentence)?;
+        }
+    }
+    Ok(())
+}
+
+/// Judges how the servers are set; when one does not answer, `lifecycle` keeps asking and stops
+/// the service if the answer is bad.
+///
+/// # Errors
+/// A sentence for the operator.
+pub async fn servers(
+    config: &Config,
+    pool: MySqlPool,
+    lifecycle: &Lifecycle,
+) -> Result<(), String> {
+    let redis = RedisClient::new(config)?;
+    let asked = tokio::time::timeout(ANSWER_TIMEOUT, look(config, &pool, &redis)).await;
+    match asked {
+        Ok(Some(judged)) => return judged,
+        Ok(None) | Err(_) => {
+            tracing::warn!("MySQL or Redis does not answer yet; how it is set is judged later");
+        }
+    }
+    let (config, drained) = (config.clone(), lifecycle.drained());
+    lifecycle.worker("guard", async move {
+        loop {
+            match look(&config, &pool, &redis).await {
+                Some(Ok(())) => return drained.cancelled().await,
+                Some(Err(sentence)) => {
+                    tracing::error!("{sentence}");
+                    return;
+                }
+                None => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(ASK_AGAIN) => {}
+                () = drained.cancelled() => return,
+            }
+        }
+    });
+    Ok(())
+}
+
+/// `None` when one of them does not answer.
+async fn look(
+    config: &Config,
+    pool: &MySqlPool,
+    redis: &RedisClient,
+) -> Option<Result<(), String>> {
+    let durability = mysql::durability(pool).await.ok()?;
+    let evicts = redis.evicts().await.ok()?;
+    Some(judge(config, durability, evicts))
+}
+
+fn judge(config: &Config, durability: Durability, evicts: Option<String>) -> Result<(), String> {
+    let Durability { flush_at_commit, binlog_unsynced } = durability;
+    if flush_at_commit != 1 {
+        let sentence = format!(
+            "MySQL runs with innodb_flush_log_at_trx_commit={flush_at_commit}: it forgets orders that were answered 201 when the machine stops"
+        );
+        refuse(config, Risk::VolatileDatabase, &sentence)?;
+    }
+    if binlog_unsynced {
+        let sentence = "MySQL writes a binary log with sync_binlog other than 1: after a power cut its replicas may know other orders than it does";
+        refuse(config, Risk::VolatileDatabase, sentence)?;
+    }
+    if let Some(policy) = evicts {
+        let sentence = format!(
+            "Redis runs with maxmemory-policy {policy}: under memory pressure it forgets locks and counters"
+        );
+        refuse(config, Risk::EvictingRedis, &sentence)?;
+    }
+    Ok(())
+}
+
+fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
+    if config.knows(risk) {
+        tracing::warn!("{sentence}");
+        return Ok(());
+    }
+    Err(format!("{sentence}; set SECKILL_I_KNOW={} to serve all the same", risk.word()))
+}
+
+/// Whether a URL leads beyond this machine without a password. One that cannot be read is refused
+/// elsewhere.
+fn database_is_open(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let password = user.split_once(':').map_or("", |(_, password)| password);
+    password.is_empty() && !query.contains("socket=") && !is_here(host_of(host))
+}
+
+fn redis_is_open(url: &str) -> bool {
+    let Ok(info) = url.into_connection_info() else { return false };
+    let here = match info.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => is_here(host),
+        _ => true,
+    };
+    !here && info.redis_settings().password().is_none_or(str::is_empty)
+}
+
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn is_here(host: &str) -> bool {
+    host.is_empty()
+        || host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_elsewhere_needs_a_password() {
+        for (url, open) in [
+            ("mysql://root@db.example/seckill", true),
+            ("mysql://root:@10.0.0.1:3306/seckill", true),
+            ("mysql://db.example/seckill", true),
+            ("mysql://root:secret@db.example/seckill", false),
+            ("mysql://root@localhost/seckill", false),
+            ("mysql://root@[::1]:3306/seckill", false),
+            ("mysql://root@127.0.0.1:3306/seckill", false),
+            ("mysql://root@localhost/seckill?socket=/run/mysqld.sock", false),
+        ] {
+            assert_eq!(database_is_open(url), open, "{url}");
+        }
+        for (url, open) in [
+            ("redis://cache.example:6379", true),
+            ("redis://:secret@cache.example:6379", false),
+            ("redis://127.0.0.1:6379", false),
+            ("redis+unix:///run/redis.sock", false),
+        ] {
+            assert_eq!(redis_is_open(url), open, "{url}");
+        }
+    }
+
+    #[test]
+    fn servers_that_forget_are_refused_unless_the_operator_knows() {
+        let mut config = Config::defaults();
+        let durability =
+            |flush_at_commit, binlog_unsynced| Durability { flush_at_commit, binlog_unsynced };
+        assert_eq!(judge(&config, durability(1, false), None), Ok(()));
+        for (found, evicts, word) in [
+            (durability(2, false), None, "volatile-database"),
+            (durability(0, false), None, "volatile-database"),
+            (durability(1, true), None, "volatile-database"),
+            (durability(1, false), Some("allkeys-lru".to_owned()), "evicting-redis"),
+        ] {
+            let sentence = judge(&config, found, evicts).expect_err("refused");
+            assert!(sentence.contains(&format!("SECKILL_I_KNOW={word}")), "{sentence}");
+        }
+        config.i_know = "volatile-database,evicting-redis".to_owned();
+        let forgetful = judge(&config, durability(0, true), Some("volatile-ttl".to_owned()));
+        assert_eq!(forgetful, Ok(()));
+    }
+
+    #[test]
+    fn a_sample_secret_is_refused() {
+        let mut config = Config::defaults();
+        let judged = |config: &Config, secret: &str| {
+            let secret = seckill::config::Secret::new(secret);
+            settings(&Config { secret, ..config.clone() })
+        };
+        assert!(judged(&config, PUBLISHED[0]).is_err());
+        let random = "7f1c02a9be44d3568e0b17c2fa9d6635";
+        assert_eq!(judged(&config, random), Ok(()));
+        assert_eq!(judged(&config, &"x".repeat(40)), Ok(()), "on loopback only we are fooled");
+        config.http.addr = "0.0.0.0:8080".parse().expect("an address");
+        assert!(judged(&config, &"x".repeat(40)).is_err());
+        assert_eq!(judged(&config, random), Ok(()));
+        config.i_know = "sample-secret".to_owned();
+        assert_eq!(judged(&config, PUBLISHED[0]), Ok(()));
+    }
+}

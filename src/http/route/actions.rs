@@ -1,0 +1,87 @@
+//! `GET /api/admin/actions`: the log of what operators did.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::orders::page;
+use crate::http::Web;
+use crate::http::extract::{Admin, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody};
+use crate::store::mysql::actions::{self, Action};
+
+/// Something that an operator did.
+#[derive(Serialize, ToSchema)]
+pub struct ActionBody {
+    id: String,
+    /// The operator.
+    user_id: i64,
+    /// `item_created`, `item_edited`, `lab_run_started` or `lab_run_ended`.
+    action: String,
+    /// The item that it was done to.
+    item_id: Option<i64>,
+    /// What was asked for.
+    #[schema(value_type = Object)]
+    detail: Option<Box<RawValue>>,
+    /// Where the request came from; `null` for what the service did on the operator's behalf.
+    address: Option<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+impl From<Action> for ActionBody {
+    fn from(action: Action) -> Self {
+        Self {
+            id: action.id.to_string(),
+            user_id: action.user.get(),
+            action: action.action,
+            item_id: action.item.map(crate::domain::ItemId::get),
+            detail: RawValue::from_string(action.detail).ok(),
+            address: action.address,
+            created_at: action.created_at,
+        }
+    }
+}
+
+/// A page of the log.
+#[derive(Serialize, ToSchema)]
+pub struct ActionsBody {
+    /// Newest first.
+    actions: Vec<ActionBody>,
+    /// Pass it as `before` to get the next page; `null` on the last one.
+    next: Option<String>,
+}
+
+/// What operators did.
+#[utoipa::path(
+    get,
+    path = "/api/admin/actions",
+    tag = "operator",
+    params(
+        ("limit" = Option<u32>, Query, description = "Actions of a page", minimum = 1, maximum = 200),
+        ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page, newest first", body = ActionsBody),
+        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn list(
+    State(web): State<Web>,
+    _: Admin,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<ActionsBody>, Problem> {
+    let (limit, before) = page(&pairs)?;
+    // One more than asked for tells whether there is a next page.
+    let listed = actions::list(&web.pool, before, limit + 1).await;
+    let mut actions = listed.map_err(|error| Problem::database(&error))?;
+    let more = actions.len() > limit as usize;
+    actions.truncate(limit as usize);
+    let next = actions.last().filter(|_| more).map(|action| action.id.to_string());
+    Ok(Json(ActionsBody { actions: actions.into_iter().map(ActionBody::from).collect(), next }))
+}

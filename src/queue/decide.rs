@@ -1,0 +1,152 @@
+//! A batch of queued orders before the arbiter, and what becomes of each.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
+
+use super::Consumers;
+use crate::arbiter::{Bare, Verdict, Write};
+use crate::domain::{ArbiterMode, Item, ItemId, Order, OrderStatus, Purchase, Unavailable};
+use crate::store::mysql::items;
+use crate::store::redis::queue::{Entry, Intention};
+
+/// Orders of a lab item without an arbiter that are written at once.
+const BARE_WRITES_MAX: usize = 8;
+
+/// How the ledger decided about an order.
+enum Decision {
+    /// It is an order, as it stands there now; `rejected` when it was refused.
+    Decided(Order),
+    /// The ledger is busy or away: the order comes again.
+    Later,
+    /// The order cannot be decided, for what may be its own fault.
+    Stuck(&'static str),
+}
+
+impl Consumers {
+    /// Decides about entries of one item; whether each was decided or put aside.
+    pub(super) async fn decide(&self, item: ItemId, entries: Vec<Entry>) -> bool {
+        let found = match items::find(&self.parts.pool, item).await {
+            Ok(found) => found.map(|stocked| stocked.item),
+            Err(error) => {
+                tracing::warn!(%error, %item, "queued orders wait for the ledger");
+                return false;
+            }
+        };
+        let mut judged = Vec::with_capacity(entries.len());
+        if let Some(item) = &found {
+            for entry in &entries {
+                judged.push(self.decide_one(item, entry));
+            }
+        }
+        // Into the lane all at once, which makes batches of them. With the arbiter off a few by
+        // a few, with the bare write: the gate is what is being tested.
+        let guarded = found.as_ref().is_none_or(|item| item.arbiter == ArbiterMode::On);
+        let at_once = if guarded { entries.len() } else { BARE_WRITES_MAX };
+        let decisions: Vec<Decision> =
+            futures::stream::iter(judged).buffered(at_once.max(1)).collect().await;
+        let mut decisions = decisions.into_iter();
+        let mut ended = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let decision = decisions.next().unwrap_or(Decision::Stuck("there is no such item"));
+            ended.push(self.end(item, entry, decision));
+        }
+        join_all(ended).await.into_iter().all(|ended| ended)
+    }
+
+    /// Takes a decided entry out, or puts one aside that cannot be decided; whether it is gone.
+    async fn end(&self, item: ItemId, entry: &Entry, decision: Decision) -> bool {
+        match (decision, &entry.order) {
+            (Decision::Decided(order), Ok(intention)) => {
+                self.settle(item, entry, intention, &order).await
+            }
+            (Decision::Stuck(why), _) => self.put_aside(item, entry, why).await,
+            (Decision::Decided(_) | Decision::Later, _) => false,
+        }
+    }
+
+    async fn decide_one(&self, item: &Arc<Item>, entry: &Entry) -> Decision {
+        let Ok(intention) = &entry.order else { return Decision::Stuck("it cannot be read") };
+        let purchase = intention.clone().purchase(Arc::clone(item), self.parts.strategy);
+        // A panic spoils its own order, not its neighbours.
+        let judged = AssertUnwindSafe(self.judge(&purchase)).catch_unwind().await;
+        judged.unwrap_or(Decision::Stuck("judging it panicked"))
+    }
+
+    async fn judge(&self, purchase: &Purchase) -> Decision {
+        let verdict = match purchase.item.arbiter {
+            ArbiterMode::On => self.parts.lanes.write(purchase.clone()).await,
+            ArbiterMode::Off => {
+                let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
+                self.parts.arbiter.write(&write).await
+            }
+        };
+        match verdict {
+            Verdict::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),
+            // Its key has become another order: this one is not sold as well.
+            Verdict::Sold(_) | Verdict::Replayed(_) | Verdict::Refused(_) => {
+                match self.parts.arbiter.reject(purchase).await {
+                    Ok(order) => Decision::Decided(order),
+                    Err(error) => {
+                        tracing::warn!(%error, order = %purchase.order_id, "a refusal is not written down yet");
+                        Decision::Later
+                    }
+                }
+            }
+            Verdict::Unavailable(Unavailable::Dependency(_)) => {
+                Decision::Stuck("the ledger does not take it")
+            }
+            Verdict::Unavailable(_)
+            | Verdict::Unknown
+            | Verdict::Stale
+            | Verdict::Fenced { .. } => Decision::Later,
+        }
+    }
+
+    /// Takes a decided order out of the queue and tells its owner.
+    async fn settle(
+        &self,
+        item: ItemId,
+        entry: &Entry,
+        intention: &Intention,
+        order: &Order,
+    ) -> bool {
+        let refused = order.status == OrderStatus::Rejected;
+        match self.parts.reader.settle(item, &entry.id, intention, refused).await {
+            Ok(was_queued) => {
+                if was_queued {
+                    self.parts.metrics.queue_decided(if refused { "rejected" } else { "sold" });
+                    self.parts.hub.order_changed(order);
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, order = %order.id, "a decided order is still in the queue; it comes again");
+                false
+            }
+        }
+    }
+
+    /// Puts an entry aside if it has come too often while the ledger answers.
+    async fn put_aside(&self, item: ItemId, entry: &Entry, why: &'static str) -> bool {
+        let reader = &self.parts.reader;
+        let often = match reader.deliveries(item, &entry.id).await {
+            Ok(deliveries) => deliveries >= self.parts.deliveries_max,
+            Err(_) => false,
+        };
+        // Whatever fails while the ledger is away is not the order's fault.
+        if !often || items::find(&self.parts.pool, item).await.is_err() {
+            return false;
+        }
+        match reader.park(item, entry, why).await {
+            Ok(true) => {
+                self.parts.metrics.queue_parked.inc();
+                tracing::error!(%item, entry = entry.id, why, "a queued order was put aside; somebody has to look at it");
+                true
+            }
+            Ok(false) | Err(_) => false,
+        }
+    }
+}

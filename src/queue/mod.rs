@@ -1,0 +1,233 @@
+//! The consumers of the queues: what a gate has queued is handed to the arbiter, which decides.
+//!
+//! # How it works
+//! One worker per process looks after all items that have a queue. An item with something in its
+//! queue has a task of its own, woken by the gate of this process or by a look every now and then;
+//! it reads what nobody has yet, hands a batch to the item's lane, and takes each order out of the
+//! queue once the ledger has decided: after COMMIT, never before. A refused order is written down
+//! as `rejected`, and its units go back to the counter.
+//!
+//! # What can go wrong
+//! * A consumer dies with orders in hand. They stay pending in the group, and another one takes
+//!   them over when they have lain idle for `queue.claim_idle_ms`.
+//! * An order comes twice: because its consumer died between COMMIT and taking it out, or was only
+//!   slow. The ledger's keys make the second time find the first, and only one taking out counts.
+//! * The ledger does not answer: the orders stay, and come again.
+//! * An order cannot be decided though the ledger answers others: after `queue.deliveries_max`
+//!   deliveries it is put aside, so that it holds nobody up, and stays `queued` for an operator.
+
+mod decide;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use sqlx::MySqlPool;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::arbiter::{Arbiter, BATCH_MAX, Lanes};
+use crate::domain::ItemId;
+use crate::live::Hub;
+use crate::metrics::Metrics;
+use crate::store::redis::queue::Reader;
+
+/// How long an item's task waits for more before it ends.
+const IDLE_MAX: Duration = Duration::from_millis(250);
+/// The longest pause after orders could not be decided; half of it at least.
+const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+/// How often empty queues of ended sales are taken off the list.
+const SWEEP_PERIOD: Duration = Duration::from_secs(30);
+
+/// What the consumers work with.
+pub struct Parts {
+    /// The queues.
+    pub reader: Reader,
+    /// What is behind the items with an arbiter.
+    pub lanes: Lanes,
+    /// The same without batches, for lab items; it writes rejected orders too.
+    pub arbiter: Arbiter,
+    /// The ledger, for looking at items.
+    pub pool: MySqlPool,
+    /// Where decided orders are told.
+    pub hub: Hub,
+    /// Where they are counted.
+    pub metrics: Metrics,
+    /// The strategy that queues them.
+    pub strategy: &'static str,
+    /// How often queues are looked at that nobody has told of.
+    pub poll: Duration,
+    /// How long an order may lie with a consumer before another one takes it over.
+    pub claim_idle: Duration,
+    /// Deliveries after which an order that cannot be decided is put aside.
+    pub deliveries_max: u64,
+}
+
+/// The consumers of this process.
+#[derive(Clone)]
+pub struct Consumers {
+    parts: Arc<Parts>,
+    /// The items that have a task. Wake-ups and the ends of tasks happen under this lock, so that
+    /// no wake-up goes to a task that has ended.
+    awake: Arc<Mutex<HashMap<ItemId, Arc<Notify>>>>,
+    tasks: TaskTracker,
+}
+
+/// What one round over an item's queue came to.
+enum Round {
+    /// Something was decided; there may be more.
+    Worked,
+    /// There was nothing.
+    Empty,
+    /// Something could not be decided now.
+    Trouble,
+}
+
+impl Consumers {
+    /// Consumers that do nothing yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts: Arc::new(parts), awake: Arc::default(), tasks: TaskTracker::new() }
+    }
+
+    /// Works until `stop` fires and what is in hand then is finished.
+    pub async fn run(self, mut wake_ups: mpsc::Receiver<ItemId>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(self.parts.poll);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut swept = Instant::now();
+        loop {
+            tokio::select! {
+                Some(item) = wake_ups.recv() => self.wake(item, &stop),
+                _ = tick.tick() => {
+                    let sweep = swept.elapsed() >= SWEEP_PERIOD;
+                    if sweep {
+                        swept = Instant::now();
+                    }
+                    tokio::select! {
+                        () = self.look(sweep, &stop) => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
+                () = stop.cancelled() => break,
+            }
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Wakes the tasks of all queues that have something in them, whoever put it there.
+    async fn look(&self, sweep: bool, stop: &CancellationToken) {
+        let reader = &self.parts.reader;
+        let items: Vec<ItemId> = match reader.queue().refresh().await {
+            Ok(items) => items.into_iter().collect(),
+            Err(error) => return tracing::debug!(%error, "the list of queues is not read"),
+        };
+        let lengths = match reader.lengths(&items).await {
+            Ok(lengths) => lengths,
+            Err(error) => return tracing::debug!(%error, "the queues are not looked at"),
+        };
+        let waiting: u64 = lengths.iter().map(|(entries, _)| entries).sum();
+        self.parts.metrics.queue_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        let mut empty = Vec::new();
+        for (&item, &(entries, fields)) in items.iter().zip(&lengths) {
+            if entries > 0 {
+                self.wake(item, stop);
+            } else if fields == 0 {
+                empty.push(item);
+            }
+        }
+        if sweep && let Err(error) = reader.sweep(&empty).await {
+            tracing::debug!(%error, "empty queues stay on the list");
+        }
+    }
+
+    fn wake(&self, item: ItemId, stop: &CancellationToken) {
+        let mut awake = self.awake();
+        let task = awake.entry(item).or_insert_with(|| {
+            let notify = Arc::new(Notify::new());
+            let (consumers, stop) = (self.clone(), stop.clone());
+            let woken = Arc::clone(&notify);
+            self.tasks.spawn(async move {
+                let served = AssertUnwindSafe(consumers.serve(item, &woken, &stop)).catch_unwind();
+                if served.await.is_err() {
+                    // The next look makes another one.
+                    consumers.awake().remove(&item);
+                }
+            });
+            notify
+        });
+        task.notify_one();
+    }
+
+    /// One item's queue, until nothing has come for a while.
+    async fn serve(&self, item: ItemId, woken: &Notify, stop: &CancellationToken) {
+        let mut reclaimed: Option<Instant> = None;
+        while !stop.is_cancelled() {
+            match self.round(item, &mut reclaimed).await {
+                Round::Worked => continue,
+                Round::Empty => {}
+                Round::Trouble => {
+                    let pause = TROUBLE_PAUSE.mul_f64(rand::random_range(0.5..1.0));
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    continue;
+                }
+            }
+            let called = tokio::select! {
+                called = tokio::time::timeout(IDLE_MAX, woken.notified()) => called.is_ok(),
+                () = stop.cancelled() => false,
+            };
+            if !called {
+                break;
+            }
+        }
+        self.awake().remove(&item);
+        // Whoever called until then found this task and made no other one.
+        if !stop.is_cancelled() && matches!(self.round(item, &mut reclaimed).await, Round::Worked) {
+            self.wake(item, stop);
+        }
+    }
+
+    /// Takes over what another consumer has had for too long, reads what nobody has, and decides.
+    async fn round(&self, item: ItemId, reclaimed: &mut Option<Instant>) -> Round {
+        let (reader, idle) = (&self.parts.reader, self.parts.claim_idle);
+        let mut entries = Vec::new();
+        if reclaimed.is_none_or(|last| last.elapsed() >= idle / 2) {
+            match reader.reclaim(item, idle, BATCH_MAX).await {
+                Ok(taken_over) => {
+                    // More than a batch: the next round goes on with it.
+                    *reclaimed = (taken_over.len() < BATCH_MAX).then(Instant::now);
+                    entries = taken_over;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, %item, "no order is taken over");
+                    return Round::Trouble;
+                }
+            }
+        }
+        self.parts.metrics.queue_reclaimed.inc_by(u64::try_from(entries.len()).unwrap_or(0));
+        if entries.is_empty() {
+            entries = match reader.read(item, BATCH_MAX).await {
+                Ok(entries) => entries,
+                Err(error) => {
+                    tracing::debug!(%error, %item, "a queue is not read");
+                    return Round::Trouble;
+                }
+            };
+        }
+        if entries.is_empty() {
+            return Round::Empty;
+        }
+        if self.decide(item, entries).await { Round::Worked } else { Round::Trouble }
+    }
+
+    fn awake(&self) -> MutexGuard<'_, HashMap<ItemId, Arc<Notify>>> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,239 @@
+//! A breaker for each server that we lean on: when most calls fail, further ones are refused at
+//! once instead of each waiting for its own timeout.
+//!
+//! *Closed*, calls go through and are counted over the last [`WINDOW_SECONDS`] seconds. When there
+//! were at least [`CALLS_MIN`] and half of them failed, it *opens*: one call a second goes through
+//! as a probe, the others are refused. After [`PROBES_GOOD`] good probes in a row it is closed again.
+//! A call whose end says nothing about the server is not counted.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::outcome::Dependency;
+use crate::metrics::Metrics;
+
+/// How far back calls are counted.
+pub const WINDOW_SECONDS: u64 = 5;
+/// Fewer calls than these say nothing.
+pub const CALLS_MIN: u32 = 20;
+/// Good probes in a row that close it again.
+pub const PROBES_GOOD: u32 = 3;
+/// The time from one probe to the next.
+pub const PROBE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The breakers of all dependencies. Clones share them.
+#[derive(Clone)]
+pub struct Breakers {
+    /// The ledger's.
+    pub mysql: Breaker,
+    /// That of the gates' counters and locks.
+    pub redis: Breaker,
+}
+
+impl Breakers {
+    /// All closed.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        let breaker = |dependency| Breaker::new(dependency, metrics.clone());
+        Self { mysql: breaker(Dependency::Mysql), redis: breaker(Dependency::Redis) }
+    }
+}
+
+/// The breaker of one dependency. Clones share it.
+#[derive(Clone)]
+pub struct Breaker {
+    dependency: Dependency,
+    metrics: Metrics,
+    state: Arc<Mutex<State>>,
+}
+
+/// One call. Say how it ended; dropped, it is not counted.
+pub struct Call {
+    breaker: Breaker,
+    is_probe: bool,
+}
+
+enum State {
+    Closed([Second; WINDOW_SECONDS as usize]),
+    Open { probe_due: Instant, good: u32 },
+}
+
+/// The calls of one second.
+#[derive(Clone, Copy, Default)]
+struct Second {
+    /// Since an arbitrary start; 0 for none.
+    number: u64,
+    calls: u32,
+    failures: u32,
+}
+
+impl Breaker {
+    fn new(dependency: Dependency, metrics: Metrics) -> Self {
+        metrics.breaker_is_open(dependency.name(), false);
+        let state = State::Closed(Default::default());
+        Self { dependency, metrics, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Whose breaker it is.
+    #[must_use]
+    pub fn dependency(&self) -> Dependency {
+        self.dependency
+    }
+
+    /// Whether calls are refused, other than probes.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(*self.state(), State::Open { .. })
+    }
+
+    /// Begins a call; `None` when it is refused.
+    #[must_use]
+    pub fn enter(&self) -> Option<Call> {
+        self.enter_at(Instant::now())
+    }
+
+    fn enter_at(&self, now: Instant) -> Option<Call> {
+        let is_probe = match &mut *self.state() {
+            State::Closed(_) => false,
+            State::Open { probe_due, .. } => {
+                if now < *probe_due {
+                    return None;
+                }
+                *probe_due = now + PROBE_PERIOD;
+                true
+            }
+        };
+        Some(Call { breaker: self.clone(), is_probe })
+    }
+
+    fn ended(&self, is_probe: bool, well: bool) {
+        let mut state = self.state();
+        match &mut *state {
+            State::Closed(seconds) => {
+                if count(seconds, second_number(), well) {
+                    *state = State::Open { probe_due: Instant::now() + PROBE_PERIOD, good: 0 };
+                    self.changed(true);
+                }
+            }
+            // A call from before it opened is no probe.
+            State::Open { good, .. } if is_probe => {
+                *good = if well { *good + 1 } else { 0 };
+                if *good >= PROBES_GOOD {
+                    *state = State::Closed(Default::default());
+                    self.changed(false);
+                }
+            }
+            State::Open { .. } => {}
+        }
+    }
+
+    fn changed(&self, is_open: bool) {
+        let name = self.dependency.name();
+        self.metrics.breaker_is_open(name, is_open);
+        if is_open {
+            tracing::error!(dependency = name, "most calls fail: refusing them for now");
+        } else {
+            tracing::info!(dependency = name, "it answers again");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call {
+    /// The server answered, whatever it said.
+    pub fn answered(self) {
+        self.breaker.ended(self.is_probe, true);
+    }
+
+    /// The server did not answer.
+    pub fn failed(self) {
+        self.breaker.ended(self.is_probe, false);
+    }
+}
+
+/// Seconds since the first call, from 1.
+fn second_number() -> u64 {
+    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    START.elapsed().as_secs() + 1
+}
+
+/// Counts a call in the second `now`; whether it is time to open.
+fn count(seconds: &mut [Second; WINDOW_SECONDS as usize], now: u64, well: bool) -> bool {
+    let slot = &mut seconds[usize::try_from(now % WINDOW_SECONDS).unwrap_or(0)];
+    if slot.number != now {
+        *slot = Second { number: now, ..Second::default() };
+    }
+    slot.calls += 1;
+    slot.failures += u32::from(!well);
+    let recent = seconds.iter().filter(|second| second.number + WINDOW_SECONDS > now);
+    let (calls, failures) = recent.fold((0, 0), |(calls, failures), second| {
+        (calls + second.calls, failures + second.failures)
+    });
+    calls >= CALLS_MIN && failures * 2 >= calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaker() -> Breaker {
+        Breaker::new(Dependency::Redis, Metrics::new())
+    }
+
+    fn fail(breaker: &Breaker, count: u32) {
+        for _ in 0..count {
+            breaker.enter().expect("closed").failed();
+        }
+    }
+
+    #[test]
+    fn it_opens_probes_and_closes() {
+        let breaker = breaker();
+        fail(&breaker, CALLS_MIN - 1);
+        assert!(!breaker.is_open());
+        let late = breaker.enter().expect("closed");
+        fail(&breaker, 1);
+        let mut now = Instant::now();
+        assert!(breaker.is_open() && breaker.enter_at(now).is_none());
+        // What began before it opened proves nothing about now.
+        late.answered();
+        for (answered, still_open) in
+            [(true, true), (false, true), (true, true), (true, true), (true, false)]
+        {
+            now += PROBE_PERIOD;
+            let probe = breaker.enter_at(now).expect("a probe is due");
+            assert!(breaker.enter_at(now).is_none(), "one a second");
+            if answered {
+                probe.answered();
+            } else {
+                probe.failed();
+            }
+            assert_eq!(breaker.is_open(), still_open);
+        }
+        assert!(breaker.enter().is_some());
+    }
+
+    #[test]
+    fn a_minority_of_failures_or_an_old_one_does_not_open_it() {
+        let mut seconds = Default::default();
+        let opened = (0..100).any(|call| count(&mut seconds, 1, call % 5 < 3));
+        assert!(!opened);
+        let mut seconds = Default::default();
+        assert!(!(0..CALLS_MIN - 1).any(|_| count(&mut seconds, 1, false)));
+        assert!(!count(&mut seconds, 1 + WINDOW_SECONDS, false), "those are forgotten");
+    }
+
+    #[test]
+    fn a_call_that_says_nothing_is_not_counted() {
+        let breaker = breaker();
+        for _ in 0..2 * CALLS_MIN {
+            drop(breaker.enter().expect("closed"));
+        }
+        assert!(!breaker.is_open());
+    }
+}

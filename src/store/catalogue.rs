@@ -1,0 +1,117 @@
+//! The items as everyone may see them: from the ledger, or, while it does not answer, as they were
+//! last seen.
+//!
+//! Pages that only show something had better show a copy that is marked as one than nothing; a
+//! purchase is never judged by it, other than to say that an item was sold out.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use moka::sync::Cache;
+use sqlx::MySqlPool;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::breaker::Breaker;
+use super::mysql::Fault;
+use super::mysql::items::{self, StockedItem};
+use crate::domain::ItemId;
+
+/// Items whose last state is remembered.
+const REMEMBERED_MAX: u64 = 10_000;
+/// The oldest copy that is shown.
+const AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Something read, now or earlier.
+#[derive(Clone, Debug)]
+pub struct Seen<T> {
+    /// What was read.
+    pub value: T,
+    /// How old it is; `None` for what the ledger says now.
+    pub age: Option<Duration>,
+}
+
+/// The ledger does not answer, and there is no copy.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the ledger does not answer")]
+pub struct Unreachable;
+
+/// The shop's list, and when it was read.
+type Listed = (Vec<StockedItem>, Instant);
+
+/// The items. Clones share what was seen.
+#[derive(Clone)]
+pub struct Catalogue {
+    pool: MySqlPool,
+    breaker: Breaker,
+    items: Cache<ItemId, (StockedItem, Instant)>,
+    shop: Arc<RwLock<Option<Listed>>>,
+}
+
+impl Catalogue {
+    /// Nothing was seen yet.
+    #[must_use]
+    pub fn new(pool: MySqlPool, breaker: Breaker) -> Self {
+        let items = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(AGE_MAX).build();
+        Self { pool, breaker, items, shop: Arc::default() }
+    }
+
+    /// Reads one item.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the item was not seen lately.
+    pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+        if let Ok(found) = self.ask(items::find(&self.pool, id)).await {
+            match &found {
+                Some(stocked) => self.items.insert(id, (stocked.clone(), Instant::now())),
+                None => self.items.invalidate(&id),
+            }
+            return Ok(Seen { value: found, age: None });
+        }
+        let (stocked, seen) = self.items.get(&id).ok_or(Unreachable)?;
+        Ok(Seen { value: Some(stocked), age: Some(seen.elapsed()) })
+    }
+
+    /// Reads the sales of the shop.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the list was not seen lately.
+    pub async fn list_shop(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+        if let Ok(listed) = self.ask(items::list_shop(&self.pool, now)).await {
+            let mut shop = self.shop.write().unwrap_or_else(PoisonError::into_inner);
+            *shop = Some((listed.clone(), Instant::now()));
+            return Ok(Seen { value: listed, age: None });
+        }
+        let shop = self.shop.read().unwrap_or_else(PoisonError::into_inner);
+        let (listed, seen) = shop.as_ref().ok_or(Unreachable)?;
+        let age = seen.elapsed();
+        if age > AGE_MAX {
+            return Err(Unreachable);
+        }
+        Ok(Seen { value: listed.clone(), age: Some(age) })
+    }
+
+    /// Asks the ledger, unless it is known not to answer.
+    async fn ask<T>(
+        &self,
+        question: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, Unreachable> {
+        let call = self.breaker.enter().ok_or(Unreachable)?;
+        match question.await {
+            Ok(answer) => {
+                call.answered();
+                Ok(answer)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the catalogue could not be read");
+                if Fault::of(&error) == Fault::Connection {
+                    call.failed();
+                }
+                Err(Unreachable)
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The log of what operators did, written in the transaction that does it: there is no change
+//! without its line, and no line without its change.
+
+use std::net::IpAddr;
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlConnection, MySqlPool, Row};
+use time::OffsetDateTime;
+
+use super::items::parsed;
+use crate::domain::{ItemId, OrderId, UserId};
+
+/// Who does something, from where, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor {
+    /// The operator.
+    pub user: UserId,
+    /// Where the request came from; `None` for what the service does on the operator's behalf.
+    pub address: Option<IpAddr>,
+    /// The time of it.
+    pub now: OffsetDateTime,
+}
+
+/// A line of the log.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Sorts by time.
+    pub id: OrderId,
+    /// The operator.
+    pub user: UserId,
+    /// What was done, in a word.
+    pub action: String,
+    /// The item that it was done to.
+    pub item: Option<ItemId>,
+    /// What was asked for, as JSON.
+    pub detail: String,
+    /// Where the request came from.
+    pub address: Option<String>,
+    /// When.
+    pub created_at: OffsetDateTime,
+}
+
+/// Writes a line, in the transaction of the change itself if the ledger is what changes.
+///
+/// # Errors
+/// The database's.
+pub async fn record(
+    transaction: &mut MySqlConnection,
+    actor: &Actor,
+    action: &'static str,
+    item: Option<ItemId>,
+    detail: &serde_json::Value,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO admin_actions (id, user_id, action, item_id, detail, address, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(OrderId::generate().to_string())
+    .bind(actor.user.get())
+    .bind(action)
+    .bind(item.map(ItemId::get))
+    .bind(detail.to_string())
+    .bind(actor.address.map(|address| address.to_string()))
+    .bind(actor.now)
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Reads at most `limit` lines, newest first, those before the line `before`.
+///
+/// # Errors
+/// The database's.
+pub async fn list(
+    pool: &MySqlPool,
+    before: Option<OrderId>,
+    limit: u32,
+) -> sqlx::Result<Vec<Action>> {
+    let rows = sqlx::query(
+        "SELECT id, user_id, action, item_id, detail, address, created_at FROM admin_actions \
+         WHERE id < ? ORDER BY id DESC LIMIT ?",
+    )
+    // Above every id.
+    .bind(before.map_or_else(|| "g".to_owned(), |before| before.to_string()))
+    .bind(limit)
+    .fetch_all(pool)
+    .await?;
+    rows.iter().map(read).collect()
+}
+
+fn read(row: &MySqlRow) -> sqlx::Result<Action> {
+    let item: Option<i64> = row.try_get("item_id")?;
+    Ok(Action {
+        id: parsed("id", OrderId::parse(row.try_get("id")?))?,
+        user: parsed("user_id", UserId::new(row.try_get("user_id")?))?,
+        action: row.try_get("action")?,
+        item: item.and_then(ItemId::new),
+        detail: row.try_get("detail")?,
+        address: row.try_get("address")?,
+        created_at: row.try_get("created_at")?,
+    })
+}

@@ -1,0 +1,67 @@
+//! What Redis keeps when it dies, by its own settings: what a queued order is worth meanwhile.
+
+use redis::{InfoDict, RedisResult};
+
+use super::RedisClient;
+
+/// How Redis writes to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Only in memory, or in snapshots now and then.
+    Memory,
+    /// In its log, whenever the system writes it to disk.
+    Log,
+    /// In its log, on disk once a second.
+    LogEverySecond,
+    /// In its log, on disk before it answers.
+    LogAlways,
+    /// It did not tell.
+    Unknown,
+}
+
+impl Durability {
+    /// Asks the server. A managed one may refuse `CONFIG`; then it is not known.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn ask(redis: &RedisClient) -> RedisResult<Self> {
+        let mut connection = redis.shared();
+        let info: InfoDict =
+            redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
+        match info.get::<u8>("aof_enabled") {
+            Some(1) => {}
+            Some(_) => return Ok(Self::Memory),
+            None => return Ok(Self::Unknown),
+        }
+        let asked: RedisResult<(String, String)> =
+            redis::cmd("CONFIG").arg("GET").arg("appendfsync").query_async(&mut connection).await;
+        Ok(match asked.as_ref().map(|(_, value)| value.as_str()) {
+            Ok("always") => Self::LogAlways,
+            Ok("everysec") => Self::LogEverySecond,
+            Ok("no") => Self::Log,
+            _ => Self::Unknown,
+        })
+    }
+
+    /// What the answer 202 promises with it, in a sentence.
+    #[must_use]
+    pub fn promise(self) -> &'static str {
+        match self {
+            Self::Memory => {
+                "Queued in Redis' memory only (no append-only file): a crash of Redis loses every queued order."
+            }
+            Self::Log => {
+                "Queued in Redis' log (appendfsync no): it outlives Redis, and a crash of its machine loses what the system had not written, usually half a minute."
+            }
+            Self::LogEverySecond => {
+                "Queued in Redis' log (appendfsync everysec): a crash of its machine, or of Redis while the disk is slow, loses up to about two seconds."
+            }
+            Self::LogAlways => {
+                "Queued on Redis' disk (appendfsync always): it outlives a crash of Redis and of its machine, but not a failover to a replica."
+            }
+            Self::Unknown => {
+                "Queued in Redis, which does not tell how it writes to disk: a crash may lose queued orders."
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The consumers' side of the queues: read, take over, settle, put aside.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
+use redis::{RedisError, RedisResult, Script};
+use uuid::Uuid;
+
+use super::{Intention, Queue};
+use crate::domain::ItemId;
+
+/// The consumer group, of which every instance is a member.
+const GROUP: &str = "arbiter";
+/// Entries that are put aside per item; one more stays in the queue.
+const PARKED_MAX: usize = 1_000;
+/// How long a sale must be over before its empty queue is taken off the list.
+const SWEEP_AFTER_SECONDS: u32 = 60;
+
+static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("settle.lua")));
+static PARK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("park.lua")));
+
+/// One consumer: a process, for as long as it lives.
+#[derive(Clone)]
+pub struct Reader {
+    queue: Queue,
+    name: String,
+}
+
+/// What was read from a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id in the stream.
+    pub id: String,
+    /// The order, or the text that is none.
+    pub order: Result<Intention, String>,
+}
+
+impl Reader {
+    /// A consumer with a name that no other has.
+    #[must_use]
+    pub fn new(queue: Queue) -> Self {
+        Self { queue, name: Uuid::now_v7().to_string() }
+    }
+
+    /// The queues that it reads.
+    #[must_use]
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The next entries that nobody has yet, at most `count`.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn read(&self, item: ItemId, count: usize) -> RedisResult<Vec<Entry>> {
+        let mut command = redis::cmd("XREADGROUP");
+        command.arg("GROUP").arg(GROUP).arg(&self.name).arg("COUNT").arg(count);
+        command.arg("STREAMS").arg(self.queue.key(item, "queue")).arg(">");
+        let mut connection = self.queue.redis.shared();
+        let reply: Option<StreamReadReply> = match command.query_async(&mut connection).await {
+            Err(error) if is_without_group(&error) => {
+                self.make_group(item).await?;
+                command.query_async(&mut connection).await?
+            }
+            reply => reply?,
+        };
+        let streams = reply.map(|reply| reply.keys).unwrap_or_default();
+        Ok(streams.into_iter().flat_map(|stream| stream.ids).map(entry).collect())
+    }
+
+    /// Takes over entries that some consumer has had for longer than `idle`, at most `count`: it
+    /// may be dead.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn reclaim(
+        &self,
+        item: ItemId,
+        idle: Duration,
+        count: usize,
+    ) -> RedisResult<Vec<Entry>> {
+        let mut command = redis::cmd("XAUTOCLAIM");
+        command.arg(self.queue.key(item, "queue")).arg(GROUP).arg(&self.name);
+        command.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX)).arg("0-0");
+        command.arg("COUNT").arg(count);
+        let reply: RedisResult<StreamAutoClaimReply> =
+            command.query_async(&mut self.queue.redis.shared()).await;
+        match reply {
+            Ok(reply) => Ok(reply.claimed.into_iter().map(entry).collect()),
+            // Nobody has read yet, so nobody has anything.
+            Err(error) if is_without_group(&error) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How often an entry was handed to a consumer.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn deliveries(&self, item: ItemId, entry: &str) -> RedisResult<u64> {
+        let rows: Vec<(String, String, u64, u64)> = redis::cmd("XPENDING")
+            .arg(self.queue.key(item, "queue"))
+            .arg(GROUP)
+            .arg(entry)
+            .arg(entry)
+            .arg(1)
+            .query_async(&mut self.queue.redis.shared())
+            .await?;
+        Ok(rows.first().map_or(0, |row| row.3))
+    }
+
+    /// Takes an order out of the queue, since the ledger has decided; gives its units back to the
+    /// counter if `refused`. Whether it was in the queue until now.
+    ///
+    /// # Errors
+    /// Redis'; the entry then comes again.
+    pub async fn settle(
+        &self,
+        item: ItemId,
+        entry: &str,
+        order: &Intention,
+        refused: bool,
+    ) -> RedisResult<bool> {
+        let mut call = SETTLE.key(self.queue.counters.key(item));
+        call.key(self.queue.key(item, "queue")).key(self.queue.key(item, "queued"));
+        call.arg(GROUP).arg(entry).arg(order.order.to_string()).arg(order.buyer.get());
+        call.arg(order.quantity.units()).arg(u8::from(refused));
+        let was_queued: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
+        Ok(was_queued == 1)
+    }
+
+    /// Puts an entry aside; whether there was room.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn park(&self, item: ItemId, entry: &Entry, why: &str) -> RedisResult<bool> {
+        let text = match &entry.order {
+            Ok(order) => order.write(),
+            Err(text) => text.clone(),
+        };
+        let mut call = PARK.key(self.queue.key(item, "queue"));
+        call.key(self.queue.key(item, "parked"));
+        call.arg(GROUP).arg(&entry.id).arg(PARKED_MAX).arg(text).arg(why);
+        let parked: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
+        Ok(parked == 1)
+    }
+
+    /// How many entries each of these queues has, waiting or being worked on; and how many fields
+    /// stand beside it, which are none when no order is queued, put aside or not.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn lengths(&self, items: &[ItemId]) -> RedisResult<Vec<(u64, u64)>> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = redis::pipe();
+        for &item in items {
+            pipeline.xlen(self.queue.key(item, "queue")).hlen(self.queue.key(item, "queued"));
+        }
+        let lengths: Vec<u64> = pipeline.query_async(&mut self.queue.redis.shared()).await?;
+        Ok(lengths.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+    }
+
+    /// Takes queues off the list that are empty and whose sale is over.
+    ///
+    /// # Errors
+    /// The ledger's.
+    pub async fn sweep(&self, empty: &[ItemId]) -> sqlx::Result<()> {
+        for item in empty {
+            // By the database's clock, since the list is shared.
+            sqlx::query(
+                "DELETE FROM redis_queues WHERE item_id = ? AND EXISTS (SELECT 1 FROM items \
+                 WHERE id = item_id AND ends_at < UTC_TIMESTAMP(6) - INTERVAL ? SECOND)",
+            )
+            .bind(item.get())
+            .bind(SWEEP_AFTER_SECONDS)
+            .execute(&self.queue.pool)
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn make_group(&self, item: ItemId) -> RedisResult<()> {
+        let made: RedisResult<()> = redis::cmd("XGROUP")
+            .arg("CREATE")
+            .arg(self.queue.key(item, "queue"))
+            .arg(GROUP)
+            .arg("0")
+            .arg("MKSTREAM")
+            .query_async(&mut self.queue.redis.shared())
+            .await;
+        match made {
+            // Another instance was faster.
+            Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
+            made => made,
+        }
+    }
+}
+
+fn is_without_group(error: &RedisError) -> bool {
+    error.code() == Some("NOGROUP")
+}
+
+fn entry(read: StreamId) -> Entry {
+    let text: String = read.get("order").unwrap_or_default();
+    Entry { id: read.id, order: Intention::read(&text).ok_or(text) }
+}

@@ -1,0 +1,134 @@
+//! `redis-stream`: one script takes the units and queues the order; it becomes durable behind the
+//! buyer's back.
+//!
+//! # How it works
+//! The script of `redis-lua`, and in the same step an entry in the item's stream: either both or
+//! neither. The buyer is answered 202 with an order in state `queued`, whose id is final. A
+//! consumer group (`src/queue`) hands the orders to the arbiter and takes each out of the stream
+//! after its COMMIT. The buyer learns the result from the order's address and its events: `pending`,
+//! or `rejected` when the ledger refuses it; then its units go back to the counter.
+//!
+//! A retry of a request is answered with the order that it was queued as, for as long as it is in the
+//! queue; then the ledger knows it. The buyer's limit counts what the ledger has and what is in the
+//! queue, so that a 202 is seldom taken back.
+//!
+//! # What can go wrong
+//! * 202 promises what Redis keeps. Without an append-only file a crash loses every queued order;
+//!   with `appendfsync everysec` a crash of the machine, or of Redis while the disk is slow, loses up
+//!   to about two seconds of them; with `always` it loses none, but a failover to a replica may. Nothing is oversold by it, and the audit
+//!   against the clients' record shows them as lost. `/api/strategies` tells what holds here.
+//! * The consumers fall behind: the queue is bounded, and one more is told to try again.
+//! * A consumer dies: another one takes its orders over, a few seconds later.
+//!
+//! # When to use it
+//! When the peak is far above what the ledger takes, and buyers may wait for the result. It is the
+//! queue that smooths the peak.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::shared::{ledger_view, redis_gate};
+use super::{Breaks, Card, Entry, Gear, Request, Strategy};
+use crate::domain::outcome::Dependency;
+use crate::domain::{ArbiterMode, OrderId, OrderStatus, Outcome, Refusal, Unavailable};
+use crate::store::mysql::{buyers, orders};
+use crate::store::redis::CounterError;
+use crate::store::redis::queue::{self, Push};
+
+/// Its name, which the consumers write into the orders.
+pub const NAME: &str = "redis-stream";
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: NAME,
+        family: "queue",
+        store: "redis",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One script takes the units and queues the order, which a consumer makes durable.",
+        breaks_when: "Redis loses the queue: every order in it without a log, seconds with everysec.",
+        needs: &["redis"],
+        durable_before_reply: false,
+        source: "ours",
+        takes_options: false,
+    },
+    build: |gear| Some(Arc::new(RedisStream { gear: gear.clone() })),
+};
+
+struct RedisStream {
+    gear: Gear,
+}
+
+impl Strategy for RedisStream {
+    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            loop {
+                let limit = match self.limit_left(request).await {
+                    Ok(limit) => limit,
+                    Err(outcome) => return outcome,
+                };
+                let purchase = &request.purchase;
+                match self.gear.queue.push(purchase, limit).await {
+                    Ok(Push::Queued) => {
+                        return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
+                    }
+                    Ok(Push::Known(order, units)) => {
+                        return self.known(request, order, units).await;
+                    }
+                    Ok(Push::LimitReached) => {
+                        let limit = purchase.item.per_buyer_limit;
+                        return Outcome::Refused(Refusal::LimitReached { limit });
+                    }
+                    Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
+                    Ok(Push::NothingLeft) => {}
+                    // It may be in the queue; the key tells.
+                    Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
+                        tracing::warn!(%error, order = %purchase.order_id, "it is not known whether an order was queued");
+                        return Outcome::Unknown;
+                    }
+                    Err(error) => return redis_gate::unavailable(&error),
+                }
+                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
+                    return outcome;
+                }
+            }
+        })
+    }
+}
+
+impl RedisStream {
+    /// Units that the buyer may still have, by the ledger; `None` where no limit is kept.
+    async fn limit_left(&self, request: &Request) -> Result<Option<i64>, Outcome> {
+        let purchase = &request.purchase;
+        if purchase.item.arbiter == ArbiterMode::Off {
+            return Ok(None);
+        }
+        let bought = buyers::bought(&self.gear.pool, purchase.item.id, purchase.buyer).await;
+        match bought {
+            Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
+            Err(error) => Err(ledger_view::unavailable(&error)),
+        }
+    }
+
+    /// An earlier try of the request was queued as `order`.
+    async fn known(&self, request: &Request, order: OrderId, units: u32) -> Outcome {
+        let purchase = &request.purchase;
+        if units != purchase.quantity.units() {
+            return Outcome::Refused(Refusal::KeyReused { order_id: order });
+        }
+        match self.gear.queue.find_in(purchase.item.id, order).await {
+            Ok(Some(queued)) => return Outcome::Replayed(queued),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a queued order could not be looked at");
+                return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
+            }
+        }
+        match orders::find(&self.gear.pool, order, purchase.buyer).await {
+            Ok(Some(decided)) => Outcome::Replayed(decided),
+            Ok(None) => Outcome::Unknown,
+            Err(error) => ledger_view::unavailable(&error),
+        }
+    }
+}

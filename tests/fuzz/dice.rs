@@ -1,0 +1,106 @@
+//! Chance that can be repeated.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+/// Words that programs trip over.
+const WORDS: [&[u8]; 20] = [
+    b"\0",
+    b"\r\n",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\xef\xbf\xbe",
+    b"%00",
+    b"%",
+    b"\\u0000",
+    b"\"",
+    b"{",
+    b"[",
+    b"null",
+    b"-1",
+    b"9223372036854775808",
+    b"1e999",
+    b"..",
+    b"//",
+    b":",
+    b",",
+    b"=",
+];
+/// No input is longer.
+const LENGTH_MAX: usize = 6_000;
+
+/// A pseudo-random sequence (SplitMix64).
+pub struct Dice(u64);
+
+impl Dice {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `most`; 0 when there is none.
+    pub fn below(&mut self, most: usize) -> usize {
+        usize::try_from(self.next() % (most.max(1) as u64)).expect("small")
+    }
+
+    /// A part of `bytes`.
+    fn part<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let from = self.below(bytes.len() + 1);
+        &bytes[from..from + self.below(bytes.len() - from + 1)]
+    }
+
+    /// One of the seeds after up to eight accidents; once in a while unhurt.
+    pub fn mutate(&mut self, seeds: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = seeds[self.below(seeds.len())].to_vec();
+        for _ in 0..self.below(9) {
+            let at = self.below(bytes.len() + 1);
+            match self.below(6) {
+                0 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
+                1 if at < bytes.len() => bytes[at] = self.next().to_le_bytes()[0],
+                2 => {
+                    let end = at + self.below(bytes.len() - at + 1);
+                    bytes.drain(at..end);
+                }
+                3 => {
+                    let word = WORDS[self.below(WORDS.len())];
+                    bytes.splice(at..at, word.iter().copied());
+                }
+                4 => {
+                    let doubled = self.part(&bytes.clone()).repeat(1 + self.below(40));
+                    bytes.splice(at..at, doubled);
+                }
+                _ => {
+                    let other = seeds[self.below(seeds.len())];
+                    let part = self.part(other).to_vec();
+                    bytes.splice(at..at, part);
+                }
+            }
+            bytes.truncate(LENGTH_MAX);
+        }
+        bytes
+    }
+}
+
+/// Throws until the time is over; a failure names the seed.
+pub fn throw(what: &str, mut once: impl FnMut(&mut Dice)) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seconds = number("SECKILL_TEST_FUZZ_SECONDS").unwrap_or(1);
+    let first: Option<u64> = number("SECKILL_TEST_FUZZ_SEED");
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut seed = first.unwrap_or_else(rand::random);
+    let mut count = 0_u64;
+    // At least one throw, however slow the machine.
+    while count == 0 || Instant::now() < until {
+        let thrown = catch_unwind(AssertUnwindSafe(|| once(&mut Dice(seed))));
+        if let Err(panic) = thrown {
+            eprintln!("{what}: SECKILL_TEST_FUZZ_SEED={seed} shows it");
+            resume_unwind(panic);
+        }
+        (seed, count) = (seed.wrapping_add(1), count + 1);
+    }
+    println!("{what}: {count} inputs in {seconds} s");
+}

@@ -1,0 +1,192 @@
+//! How much one user, one address may ask.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use reqwest::Method;
+use seckill::config::Config;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::raw::Raw;
+use super::{BOUND, assert_problem, eventually, when};
+use crate::support::{Answer, Client, Shop};
+
+/// Requests at once, far more than the bursts of these tests.
+const MANY: usize = 30;
+const BURST: u32 = 3;
+/// Clients that send a byte now and then and never finish.
+const DRIBBLERS: usize = 200;
+/// Their pause.
+const DRIBBLE: Duration = Duration::from_millis(100);
+/// Those who buy meanwhile.
+const BUYERS: i64 = 50;
+
+/// Sends the same request many times at once; answers who was let through and who was not.
+async fn press(ask: impl AsyncFn() -> Answer) -> (Vec<Answer>, Vec<Answer>) {
+    let started = Instant::now();
+    let answers = join_all((0..MANY).map(|_| ask())).await;
+    let (limited, passed): (Vec<_>, Vec<_>) =
+        answers.into_iter().partition(|answer| answer.status == 429);
+    // One a second comes in beside the burst.
+    let most = u64::from(BURST) + started.elapsed().as_secs() + 1;
+    assert!(passed.len() as u64 <= most, "{} of {most} were let in", passed.len());
+    assert!(passed.len() as u64 >= u64::from(BURST), "{} were let in", passed.len());
+    (passed, limited)
+}
+
+#[tokio::test]
+async fn a_user_who_asks_too_often_has_to_wait_and_nobody_else() {
+    let shop = Shop::with(|config| {
+        config.limits.user_per_second = 1;
+        config.limits.user_burst = BURST;
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let (_, limited) = press(async || buyer.buy("mysql-atomic", item).await).await;
+    for answer in &limited {
+        assert_problem(answer, (429, "rate_limited"), "a press too many");
+        assert_eq!(
+            (&answer.json["outcome"], &answer.json["retryable"]),
+            (&json!("none"), &json!(true))
+        );
+        assert_eq!(answer.headers["ratelimit-policy"], "\"user\";q=3;w=3");
+        let text = |name: &str| answer.headers[name].to_str().expect("text").to_owned();
+        let seconds = text("retry-after");
+        assert!(seconds.parse::<u32>().is_ok_and(|seconds| seconds >= 1), "{seconds}");
+        assert_eq!(text("ratelimit"), format!("\"user\";r=0;t={seconds}"));
+    }
+    // Another buyer is not touched, nor is who asks without a token, nor an operator.
+    assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
+    for _ in 0..2 * BURST {
+        assert_eq!(instance.stranger().get("/api/items").await.status, 200);
+        assert_eq!(instance.audit(item).await["orders"], 2);
+    }
+    let metrics = instance.stranger().get("/metrics").await.text;
+    assert!(metrics.contains("seckill_http_rate_limited_total{by=\"user\"}"), "{metrics}");
+}
+
+/// Counts this machine's requests too, which are left out by default.
+fn strict(config: &mut Config) {
+    config.limits.loopback_exempt = false;
+    config.limits.address_per_second = 1;
+    config.limits.address_burst = BURST;
+}
+
+/// A sign-in with a name that is none, so that no password is hashed, and with a header that says
+/// where it comes from.
+async fn sign_in(client: &Client, forwarded_for: &str) -> Answer {
+    let credentials = json!({ "username": "no name", "password": "long enough" });
+    let request = client.request(Method::POST, "/api/session").json(&credentials);
+    Client::send(request.header("x-forwarded-for", forwarded_for)).await
+}
+
+#[tokio::test]
+async fn an_address_cannot_sign_in_without_end_whatever_it_says_of_itself() {
+    let shop = Shop::with(strict).await;
+    let instance = shop.start().await;
+    let stranger = instance.stranger();
+    let number = std::cell::Cell::new(0);
+    let (passed, limited) = press(async || {
+        number.set(number.get() + 1);
+        sign_in(&stranger, &format!("10.0.0.{}", number.get())).await
+    })
+    .await;
+    assert!(passed.iter().all(|answer| answer.brief() == (401, "invalid_credentials")));
+    for answer in &limited {
+        assert_problem(answer, (429, "rate_limited"), "a sign-in too many");
+        assert_eq!(answer.headers["ratelimit-policy"], "\"address\";q=3;w=3");
+    }
+    // Buying is not counted by address: a household, or a mobile network, has one.
+    let item = instance.make_item(json!({})).await;
+    for buyer in 1..=i64::from(2 * BURST) {
+        assert_eq!(instance.buyer(buyer).buy("mysql-atomic", item).await.status, 201);
+    }
+}
+
+#[tokio::test]
+async fn behind_a_proxy_of_ours_the_address_is_the_clients() {
+    let shop = Shop::with(|config| {
+        strict(config);
+        config.http.trusted_proxies = "127.0.0.0/8, ::1".to_owned();
+    })
+    .await;
+    let instance = shop.start().await;
+    let stranger = instance.stranger();
+    let number = std::cell::Cell::new(0);
+    // What the client wrote itself stands before what the proxy appended.
+    press(async || {
+        number.set(number.get() + 1);
+        sign_in(&stranger, &format!("10.0.0.{}, 203.0.113.7", number.get())).await
+    })
+    .await;
+    let other = sign_in(&stranger, "203.0.113.7, 203.0.113.8").await;
+    assert_problem(&other, (401, "invalid_credentials"), "another client of the same proxy");
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_all_connections() {
+    let shop = Shop::with(|config| {
+        config.limits.loopback_exempt = false;
+        config.limits.address_connections_max = 2;
+    })
+    .await;
+    let instance = shop.start().await;
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", instance.addr);
+    let (mut one, mut two) = (Raw::connect(instance.addr).await, Raw::connect(instance.addr).await);
+    for raw in [&mut one, &mut two] {
+        raw.send(&request).await;
+        assert_eq!(raw.answer().await.status, 200);
+    }
+    let mut third = Raw::connect(instance.addr).await;
+    third.send(&request).await;
+    assert_eq!(third.answer().await.status, 0, "a third connection is served");
+    drop(two);
+    eventually(BOUND, || async {
+        let mut raw = Raw::connect(instance.addr).await;
+        raw.send(&request).await;
+        let status = raw.answer().await.status;
+        when(status == 200, status)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dribbling_clients_leave_buyers_alone() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": BUYERS })).await;
+    let head =
+        format!("POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
+    let addr = instance.addr;
+    let mut dribbling = tokio::task::JoinSet::new();
+    for _ in 0..DRIBBLERS {
+        let mut raw = Raw::connect(addr).await;
+        raw.send(&head).await;
+        dribbling.spawn(async move {
+            while raw.send("x").await {
+                tokio::time::sleep(DRIBBLE).await;
+            }
+        });
+    }
+    let answers = join_all((1..=BUYERS).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.buy("mysql-atomic", item).await.status }
+    }));
+    let answers = answers.await;
+    assert!(answers.iter().all(|status| *status == 201), "{answers:?}");
+    let metrics = instance.stranger().get("/metrics").await.text;
+    let open = metrics.lines().find_map(|line| line.strip_prefix("seckill_http_connections "));
+    let open: usize = open.and_then(|count| count.parse().ok()).expect("a count");
+    assert!(open >= DRIBBLERS, "the dribblers were not there: {open}");
+    dribbling.shutdown().await;
+}
+
+#[test]
+fn the_limits_are_on_by_default_and_leave_this_machine_alone() {
+    let limits = Config::defaults().limits;
+    assert!(limits.user_per_second > 0 && limits.address_per_second > 0);
+    assert!(limits.address_connections_max < Config::defaults().http.connections_max);
+    assert!(limits.loopback_exempt);
+}

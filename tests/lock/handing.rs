@@ -1,0 +1,285 @@
+//! A lock that is handed on: inside a process without the server, and between processes by the
+//! release itself.
+
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use seckill::lock::redis::subscriber::Subscriber;
+use seckill::lock::{
+    AcquireError, AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX,
+    LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting, redis as redis_locks,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::ground::{Ground, name};
+use super::proxy::{Link, Proxy};
+use super::{LONG_LEASE, PATIENCE, Place, at_once, connect, fence_of, until, until_lost, waiting};
+
+fn hands_over(kind: &Capabilities) -> bool {
+    kind.hands_over
+}
+
+fn told(kind: &Capabilities) -> bool {
+    kind.waiting == Waiting::Notified && kind.backend == "redis"
+}
+
+/// Waits for as long as a test may take.
+fn patiently() -> AcquireOptions {
+    AcquireOptions { lease: LONG_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) }
+}
+
+/// Waiters that stand in line while somebody holds, and note their fences when it is their turn.
+async fn crowd(
+    process: &LeasedMutex,
+    waiters: u64,
+) -> (tokio::task::JoinSet<()>, Arc<StdMutex<Vec<u64>>>) {
+    let fences = Arc::new(StdMutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..waiters {
+        let (process, fences) = (process.clone(), fences.clone());
+        tasks.spawn(async move {
+            let guard = process.acquire(&name(), patiently()).await.expect("granted");
+            assert!(!guard.is_lost());
+            fences.lock().expect("fences").push(fence_of(&guard).get());
+            assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        });
+    }
+    until("all stand in line", || process.stats().snapshot().waiting_now == waiters).await;
+    (tasks, fences)
+}
+
+/// M3 over hand-overs, also against what another process gets afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_passes_a_lock_on_and_every_holder_has_a_higher_fence() {
+    const WAITERS: u64 = 100;
+    let ground = Ground::new().await;
+    for (label, process, other) in ground.pairs(hands_over).await {
+        let first = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let first_fence = fence_of(&first).get();
+        let (tasks, fences) = crowd(&process, WAITERS).await;
+        let lost = first.lost();
+        assert_eq!(first.release().await, ReleaseOutcome::Released, "{label}");
+        tasks.join_all().await;
+        let after = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let mut fences = fences.lock().expect("fences").clone();
+        fences.insert(0, first_fence);
+        fences.push(fence_of(&after).get());
+        assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{label}: {fences:?}");
+        let stats = process.stats().snapshot();
+        assert!(stats.handed_over >= WAITERS * 9 / 10, "{label}: {stats:?}");
+        assert_eq!((stats.acquired, stats.released), (WAITERS + 1, WAITERS + 1), "{label}");
+        assert_eq!(stats.hold.count(), WAITERS + 1, "{label}");
+        assert_eq!(stats.wait.count(), WAITERS + 1, "{label}");
+        assert!(!lost.is_cancelled(), "{label}");
+        assert_eq!(after.release().await, ReleaseOutcome::Released, "{label}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
+    const WAITERS: u64 = 100;
+    let ground = Ground::new().await;
+    let redis_kinds = |kind: &Capabilities| kind.hands_over && kind.backend == "redis";
+    for kind in seckill::lock::KINDS.iter().filter(|kind| redis_kinds(kind)) {
+        let proxy = Proxy::start(&crate::support::redis_url().await).await;
+        let asked = async |process: &LeasedMutex| {
+            let holder = process.acquire(&name(), patiently()).await.expect("granted");
+            let (tasks, _) = crowd(process, WAITERS).await;
+            let before = proxy.scripts_run();
+            assert_eq!(holder.release().await, ReleaseOutcome::Released);
+            tasks.join_all().await;
+            proxy.scripts_run() - before
+        };
+        let process = ground.process_behind(kind, &proxy.url()).await;
+        let handed = asked(&process).await;
+        // Released and acquired a few times; scripts that the server did not know are sent twice.
+        assert!(handed < WAITERS / 4, "{}: {handed} commands", kind.kind);
+        let process = process.with_hand_over(false);
+        let before = process.stats().snapshot().handed_over;
+        let asked = asked(&process).await;
+        assert!(asked >= 2 * WAITERS, "{}: {asked} commands", kind.kind);
+        assert_eq!(process.stats().snapshot().handed_over, before, "{}", kind.kind);
+    }
+}
+
+/// W6: a crowd in one process does not keep the lock from another process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w6_a_local_flood_lets_another_process_through() {
+    let ground = Ground::new().await;
+    for (label, flood, other) in ground.pairs(|kind| hands_over(kind) && told(kind)).await {
+        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..32 {
+            let (flood, stop, served) = (flood.clone(), stop.clone(), served.clone());
+            tasks.spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = flood.acquire(&name(), patiently()).await.expect("granted");
+                    sleep(Duration::from_millis(1)).await;
+                    served.fetch_add(1, Ordering::Relaxed);
+                    let _ = guard.release().await;
+                }
+            });
+        }
+        until("the lock is passed on", || flood.stats().snapshot().handed_over > 64).await;
+        for _ in 0..3 {
+            let contended = other.stats().snapshot().contended;
+            let refused_at = async {
+                until("refused", || other.stats().snapshot().contended > contended).await;
+                served.load(Ordering::Relaxed)
+            };
+            let acquire = async {
+                let guard = other.acquire(&name(), patiently()).await.expect("granted");
+                (guard, served.load(Ordering::Relaxed))
+            };
+            // Granted at once also happens: between two holds.
+            let (refused_at, (guard, granted_at)) = tokio::join!(
+                async { timeout(PATIENCE / 5, refused_at).await.unwrap_or(u64::MAX) },
+                acquire
+            );
+            let overtaken = granted_at.saturating_sub(refused_at);
+            let most = u64::from(HAND_OVERS_MAX / 4 + HAND_OVERS_CONTENDED_MAX);
+            assert!(overtaken <= most, "{label}: overtaken {overtaken} times");
+            assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        tasks.join_all().await;
+    }
+}
+
+/// The release grants; the waiter does not have to ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_hands_the_lock_on_to_the_process_that_waits() {
+    let ground = Ground::new().await;
+    for (label, first, second) in ground.pairs(told).await {
+        // Once before, so that the subscriber listens.
+        warm_up(&first, &second).await;
+        let before = second.stats().snapshot().handed_over_by_others;
+        let guard = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let fence = guard.fence();
+        let contended = second.stats().snapshot().contended;
+        let waiter = second.clone();
+        let next = tokio::spawn(async move { waiter.acquire(&name(), patiently()).await });
+        until("it waits", || second.stats().snapshot().contended > contended).await;
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        let next = next.await.expect("no panic").expect("granted");
+        assert!(next.fence() > fence, "{label}");
+        assert_eq!(second.stats().snapshot().handed_over_by_others, before + 1, "{label}");
+        let refused = first.acquire(&name(), at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+        assert_eq!(next.release().await, ReleaseOutcome::Released, "{label}");
+    }
+}
+
+/// Makes both processes' subscribers connect.
+async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
+    for (holder, waiter) in [(first, second), (second, first)] {
+        let since = Instant::now();
+        while waiter.stats().snapshot().handed_over_by_others == 0 {
+            assert!(since.elapsed() < PATIENCE, "nothing is ever handed on");
+            let guard = holder.acquire(&name(), patiently()).await.expect("granted");
+            let contended = waiter.stats().snapshot().contended;
+            let (next, ()) = tokio::join!(waiter.acquire(&name(), patiently()), async {
+                until("it waits", || waiter.stats().snapshot().contended > contended).await;
+                sleep(Duration::from_millis(20)).await;
+                let _ = guard.release().await;
+            });
+            let _ = next.expect("granted").release().await;
+        }
+    }
+}
+
+/// Who gives up is not given the lock, neither by its own process nor by another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_left_is_given_nothing() {
+    let ground = Ground::new().await;
+    for (label, first, second) in ground.pairs(told).await {
+        warm_up(&first, &second).await;
+        for round in 0..50 {
+            let guard = first.acquire(&name(), patiently()).await.expect("granted");
+            // Sometimes the grant and the end of the patience cross.
+            let left =
+                timeout(Duration::from_micros(round * 200), second.acquire(&name(), patiently()));
+            let (left, released) = tokio::join!(left, async {
+                sleep(Duration::from_millis(5)).await;
+                guard.release().await
+            });
+            assert_eq!(released, ReleaseOutcome::Released, "{label}");
+            drop(left);
+        }
+        let free = timeout(PATIENCE, first.acquire(&name(), patiently())).await;
+        let guard = free.unwrap_or_else(|_| panic!("{label}: it was leaked")).expect("granted");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+    }
+}
+
+/// W2: without its wake-ups a waiter looks by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
+    let place = Place::new().await;
+    let url = crate::support::redis_url().await;
+    let proxy = Proxy::start(&url).await;
+    let tasks = TaskTracker::new();
+    let client = redis::Client::open(proxy.url()).expect("a Redis URL");
+    let subscriber = Subscriber::start(client, &place.prefix, &tasks).expect("a prefix");
+    let process = |connection| {
+        redis_locks::token::notified(connection, &subscriber, &place.prefix, &tasks)
+            .expect("a prefix")
+    };
+    let waiter = process(connect(&url).await);
+    let holder = place.process().await;
+    for link in [Link::Refuses, Link::Stalls] {
+        proxy.set(Link::Works);
+        let guard = holder.acquire(&place.name, waiting(LONG_LEASE)).await.expect("granted");
+        let (contended, task) = (waiter.stats().snapshot().contended, waiter.clone());
+        let lock = place.name.clone();
+        let next = tokio::spawn(async move { task.acquire(&lock, patiently()).await });
+        until("it waits", || waiter.stats().snapshot().contended > contended).await;
+        let queue = format!("{}queue:{}", place.prefix, place.name);
+        let since = Instant::now();
+        while !place.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
+            assert!(since.elapsed() < PATIENCE, "it is not in the queue");
+            sleep(Duration::from_millis(1)).await;
+        }
+        proxy.set(link);
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        let next = timeout(PATIENCE, next).await.expect("within the fallback").expect("no panic");
+        assert_eq!(next.expect("granted").release().await, ReleaseOutcome::Released);
+    }
+}
+
+/// The hold ends under a guard that was handed over: that guard is told, the one before is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_holds_now_is_told_of_a_loss() {
+    let ground = Ground::new().await;
+    let kind = seckill::lock::KINDS.iter().find(|kind| kind.kind == "token" && told(kind));
+    let process = ground.process(kind.expect("token on redis")).await;
+    let lease = Duration::from_secs(2);
+    let stats = || process.stats().snapshot();
+    let mut others = Vec::new();
+    let holder = process.acquire(&name(), waiting(lease)).await.expect("granted");
+    for behind in 1..=3 {
+        let waiter = process.clone();
+        others.push(tokio::spawn(async move { waiter.acquire(&name(), waiting(lease)).await }));
+        until("it stands in line", || stats().waiting_now == behind).await;
+    }
+    // The one behind the holder asks the server, for itself and those behind it.
+    let _ = holder.release().await;
+    let mut next = async || others.remove(0).await.expect("no panic").expect("granted");
+    let _ = next().await.release().await;
+    let second = next().await;
+    let silent = second.lost();
+    let _ = second.release().await;
+    let third = next().await;
+    assert!(stats().handed_over >= 2, "{:?}", stats());
+    let key = format!("{}lock:{}", ground.prefix, name());
+    let mut redis = connect(&crate::support::redis_url().await).await;
+    let deleted: u64 = redis.del(key).await.expect("DEL");
+    assert_eq!(deleted, 1);
+    until_lost(&third).await;
+    assert!(!silent.is_cancelled(), "it was told of a hold that it had given up");
+    assert_eq!(third.release().await, ReleaseOutcome::AlreadyLost);
+}

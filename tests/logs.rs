@@ -1,0 +1,86 @@
+//! No secret in the logs, whatever is logged and however.
+
+use std::process::Stdio;
+
+use reqwest::Method;
+use seckill::session::Role;
+use serde_json::json;
+
+use crate::process::{free_addr, program, signal};
+use crate::support::{Client, Shop, eventually};
+
+#[tokio::test]
+async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
+    let shop = Shop::new().await;
+    let maker = shop.start().await;
+    let item = maker.make_item(json!({})).await;
+    let token = maker.token(1, Role::Buyer);
+    for format in ["text", "json"] {
+        let addr = free_addr();
+        let child = program(&shop, &["serve"])
+            .env("SECKILL_HTTP_ADDR", &addr)
+            .env("SECKILL_LOG_FILTER", "debug")
+            .env("SECKILL_LOG_FORMAT", format)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let pid = child.id().expect("running");
+        let output = tokio::spawn(child.wait_with_output());
+        let stranger = Client::new(addr.parse().expect("an address"), None);
+        eventually("the service to answer", || async {
+            stranger.request(Method::GET, "/healthz").send().await.ok().map(drop)
+        })
+        .await;
+        let name = format!("planted-name-{format}");
+        let credentials = json!({ "username": name, "password": "planted-password" });
+        assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
+        let session = stranger.post("/api/session", &credentials).await;
+        let signed = session.json["token"].as_str().expect("a token").to_owned();
+        let wrong = json!({ "username": name, "password": "planted-wrong-password" });
+        assert_eq!(stranger.post("/api/session", &wrong).await.status, 401);
+        let buyer = stranger.with_token(&token);
+        buyer.buy_with_key("default", item, "planted-key").await;
+        let odd = stranger
+            .request(Method::POST, &format!("/api/seckill/default/{item}?planted-query=1"))
+            .header("authorization", "Bearer planted-token")
+            .header("cookie", "seckill=planted-cookie");
+        assert_eq!(Client::send(odd).await.status, 401);
+        // What a client sends cannot begin a line of its own.
+        let forged = "/api/items/1%0aERROR%20planted-line%1b%5b31m";
+        assert_eq!(stranger.get(forged).await.status, 400);
+        signal(pid, "TERM").await;
+        let output = output.await.expect("no panic").expect("ended");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(log.contains("serving http://"), "nothing was logged: {log}");
+        assert!(log.contains("SELECT"), "too little was logged to be a test: {log}");
+        let password = |url: &str| {
+            let (user, _) = url.rsplit_once('@')?;
+            user.rsplit_once(':').map(|(_, password)| password.to_owned())
+        };
+        let database_password =
+            password(shop.config.database_url.reveal()).expect("it has a password");
+        for secret in [
+            shop.config.secret.reveal(),
+            shop.config.database_url.reveal(),
+            shop.config.redis_url.reveal(),
+            &database_password,
+            &token,
+            &signed,
+            "planted-password",
+            "planted-wrong-password",
+            "planted-key",
+            "planted-token",
+            "planted-cookie",
+            "planted-query",
+        ] {
+            assert!(!log.contains(secret), "{format}: the log shows {secret:?}");
+        }
+        assert!(!log.lines().any(|line| line.starts_with("ERROR planted-line")));
+        assert!(!log.contains('\u{1b}'), "{format}: an escape sequence was let through");
+        if format == "json" {
+            for line in log.lines().filter(|line| !line.is_empty()) {
+                serde_json::from_str::<serde_json::Value>(line).expect("each line is JSON");
+            }
+        }
+    }
+}

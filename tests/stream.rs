@@ -1,0 +1,451 @@
+//! The queue of `redis-stream`: what a 202 is worth, from the answer to the ledger.
+//!
+//! A test that has to see an order in the queue locks the item's stock row meanwhile: then nothing
+//! can be decided, and everything else works.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use rand::RngExt;
+use reqwest::Method;
+use seckill::config::Secret;
+use seckill::dev::{AppendFsync, RedisOptions, RedisServer};
+use seckill::session::Role;
+use serde_json::{Value, json};
+use sqlx::{MySql, Transaction};
+
+use crate::http::events::Events;
+use crate::http::{BOUND, assert_clean, assert_problem, order_id};
+use crate::process::{free_addr, press, serve};
+use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path};
+
+const STREAM: &str = "redis-stream";
+
+/// A shop that takes over and tries again sooner than usual.
+async fn shop() -> Shop {
+    Shop::with(|config| {
+        config.queue.poll_ms = 100;
+        config.queue.claim_idle_ms = 1_000;
+        config.mysql.lock_wait_timeout_seconds = 1;
+    })
+    .await
+}
+
+/// Nothing of the item can be decided until this is dropped or rolled back.
+async fn hold_up(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    holder
+}
+
+async fn order(client: &Client, id: &str) -> Answer {
+    client.get(&format!("/api/orders/{id}")).await
+}
+
+/// Waits until an order stands so.
+async fn ends_as(client: &Client, id: &str, status: &str) {
+    eventually(&format!("the order to be {status}"), || async {
+        let seen = order(client, id).await;
+        assert_eq!(seen.status, 200, "an accepted order is not found: {}", seen.text);
+        (seen.json["status"] == status).then_some(())
+    })
+    .await;
+}
+
+/// The ids of an item's orders in the ledger that were not refused.
+async fn in_ledger(shop: &Shop, item: i64) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT id FROM orders WHERE item_id = ? AND status <> 'rejected' ORDER BY id",
+    )
+    .bind(item)
+    .fetch_all(&shop.pool)
+    .await
+    .expect("the ledger is read")
+}
+
+async fn redis(shop: &Shop) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
+    client.get_multiplexed_async_connection().await.expect("a connection")
+}
+
+fn key(shop: &Shop, item: i64, part: &str) -> String {
+    format!("{}{{item:{item}}}:{part}", shop.config.redis.prefix)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
+    let shop = shop().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here.make_item(json!({ "stock": 3 })).await;
+    let (buyer, elsewhere) = (here.buyer(1), there.buyer(1));
+    let mut events = Events::open(elsewhere.request(Method::GET, "/api/orders/events")).await;
+    let holder = hold_up(&shop, item).await;
+
+    let queued = buyer.buy_with_key(STREAM, item, "k").await;
+    assert_eq!((queued.status, &queued.json["status"]), (202, &json!("queued")), "{}", queued.text);
+    let id = order_id(&queued);
+    assert_eq!(queued.headers["location"], format!("/api/orders/{id}"));
+    for client in [&buyer, &elsewhere] {
+        assert_eq!(order(client, &id).await.json, queued.json, "as it was answered");
+        let again = client.buy_with_key(STREAM, item, "k").await;
+        assert_eq!((again.status, order_id(&again)), (202, id.clone()), "{}", again.text);
+        assert_eq!(again.headers["idempotency-replayed"], "true");
+        let other = Client::send(
+            client
+                .request(Method::POST, &purchase_path(STREAM, item))
+                .header("idempotency-key", "l"),
+        );
+        assert_problem(&other.await, (409, "limit_reached"), "a second order of one");
+        // A try of the consumer may have the order's row just then; that is waited for.
+        for step in ["payment", "cancellation"] {
+            eventually("the step to be refused", || async {
+                let path = format!("/api/orders/{id}/{step}");
+                let refused = client.post(&path, &json!({})).await;
+                assert!([409, 503].contains(&refused.status), "{}", refused.text);
+                (refused.code() == "order_state_conflict").then_some(())
+            })
+            .await;
+        }
+    }
+    eventually("both to list it", || async {
+        for client in [&buyer, &elsewhere] {
+            let listed = client.get("/api/orders").await.json;
+            if listed["orders"] != json!([queued.json]) {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+    assert_problem(&order(&here.buyer(2), &id).await, (404, "order_not_found"), "another's");
+    assert_eq!(here.buyer(2).get("/api/orders").await.json["orders"], json!([]));
+    // Units in the queue are accounted for.
+    let audit = here.audit(item).await;
+    let figures = ["clean", "available", "redis_available", "redis_queued"].map(|f| &audit[f]);
+    assert_eq!(figures, [&json!(true), &json!(3), &json!(2), &json!(1)], "{audit}");
+
+    holder.rollback().await.expect("the row is free");
+    let told = events.seek(BOUND, |event| event.data["status"] == "pending").await;
+    assert_eq!(told.expect("the decision is told").data["id"], json!(id));
+    for client in [&buyer, &elsewhere] {
+        ends_as(client, &id, "pending").await;
+        let again = client.buy_with_key(STREAM, item, "k").await;
+        assert_eq!((again.status, order_id(&again)), (201, id.clone()));
+        let listed = client.get("/api/orders").await.json;
+        assert_eq!(listed["orders"].as_array().map(Vec::len), Some(1), "{listed}");
+    }
+    assert_eq!(in_ledger(&shop, item).await, std::slice::from_ref(&id));
+    let audit = assert_clean(&here, item).await;
+    assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(2), &json!(0)));
+    let paid = buyer.post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let buyer = instance.buyer(1);
+    // The counter is loaded; then the unit is sold by a strategy that does not know of it, while
+    // the queued order waits for the ledger.
+    let holder = hold_up(&shop, item).await;
+    let other = instance.buyer(2);
+    let other = tokio::spawn(async move { other.buy("mysql-atomic", item).await });
+    eventually("the other one to wait for the row", || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+             WHERE DB = DATABASE() AND INFO LIKE 'UPDATE stock SET available%'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("asked");
+        (waiting > 0).then_some(())
+    })
+    .await;
+    let queued = buyer.buy_with_key(STREAM, item, "k").await;
+    assert_eq!(queued.status, 202, "{}", queued.text);
+    let id = order_id(&queued);
+    holder.rollback().await.expect("the row is free");
+    assert_eq!(other.await.expect("no panic").status, 201);
+    ends_as(&buyer, &id, "rejected").await;
+    let again = buyer.buy_with_key(STREAM, item, "k").await;
+    assert_eq!((again.status, &again.json["status"]), (202, &json!("rejected")), "{}", again.text);
+    assert_eq!(order_id(&again), id);
+    let listed = buyer.get("/api/orders").await.json;
+    assert_eq!(listed["orders"][0]["status"], "rejected", "{listed}");
+    assert_eq!(in_ledger(&shop, item).await.len(), 1);
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(0), &json!(0)));
+    // The unit that came back to the ledger is sold by the queue.
+    let cancelled = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
+    let path = format!("/api/orders/{}/cancellation", cancelled.as_str().expect("an id"));
+    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.status, 200);
+    eventually("the unit to be sold again", || async {
+        let answer = instance.buyer(3).buy_for_good(STREAM, item).await;
+        (answer.status == 201).then_some(())
+    })
+    .await;
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_is_bounded_and_refuses_rather_than_forgets() {
+    let mut shop = shop().await;
+    shop.config.queue.backlog_max = 3;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 10 })).await;
+    let holder = hold_up(&shop, item).await;
+    let mut queued = Vec::new();
+    for id in 1..=5 {
+        let answer = instance.buyer(id).buy(STREAM, item).await;
+        if id <= 3 {
+            assert_eq!(answer.status, 202, "{}", answer.text);
+            queued.push((instance.buyer(id), order_id(&answer)));
+        } else {
+            assert_problem(&answer, (503, "overloaded"), "one too many");
+        }
+    }
+    holder.rollback().await.expect("the row is free");
+    for (buyer, id) in &queued {
+        ends_as(buyer, id, "pending").await;
+    }
+    assert_eq!(instance.buyer(6).buy_for_good(STREAM, item).await.status, 201);
+    assert_eq!(assert_clean(&instance, item).await["held"], 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_decided_is_put_aside_and_holds_nobody_up() {
+    let mut shop = shop().await;
+    shop.config.queue.deliveries_max = 2;
+    shop.config.queue.claim_idle_ms = 200;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
+    let mut connection = redis(&shop).await;
+    let _: String = redis::cmd("XADD")
+        .arg(key(&shop, item, "queue"))
+        .arg(&["*", "order", "no order"])
+        .query_async(&mut connection)
+        .await
+        .expect("planted");
+    assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
+    let lengths = eventually("it to be put aside", || async {
+        let mut connection = connection.clone();
+        let mut length = async |part: &str| {
+            let mut command = redis::cmd("XLEN");
+            command.arg(key(&shop, item, part));
+            command.query_async::<u64>(&mut connection).await.expect("asked")
+        };
+        let (parked, waiting) = (length("parked").await, length("queue").await);
+        let metrics = instance.stranger().get("/metrics").await.text;
+        let counted = metrics.contains("seckill_queue_parked_total 1");
+        (parked > 0 && counted).then_some((parked, waiting))
+    })
+    .await;
+    assert_eq!(lengths, (1, 0));
+    assert_eq!(assert_clean(&instance, item).await["held"], 2);
+}
+
+/// A shop with a Redis of its own, which writes a log.
+async fn shop_with_redis(append_fsync: AppendFsync) -> (Shop, RedisServer) {
+    let options = RedisOptions { append_fsync, ..RedisOptions::temporary() };
+    let server = RedisServer::start(options).await.expect("Redis starts");
+    let mut shop = shop().await;
+    shop.config.redis_url = Secret::new(server.url());
+    (shop, server)
+}
+
+/// Queues an order each for so many buyers while nothing can be decided.
+async fn queue(instance: &Instance, item: i64, buyers: i64) -> Vec<String> {
+    let presses = (1..=buyers).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.buy_with_key(STREAM, item, "k").await }
+    });
+    let answers = join_all(presses).await;
+    answers
+        .iter()
+        .map(|answer| {
+            assert_eq!(answer.status, 202, "{}", answer.text);
+            order_id(answer)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queued_orders_outlive_a_redis_that_writes_its_log_before_it_answers() {
+    // Once a second is not enough: while the disk is slow the log's end stays in memory.
+    let (shop, mut server) = shop_with_redis(AppendFsync::Always).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 40 })).await;
+    let holder = hold_up(&shop, item).await;
+    let mut queued = queue(&instance, item, 30).await;
+    server.kill_hard().await;
+    server.restart().await.expect("Redis starts again");
+    holder.rollback().await.expect("the row is free");
+    for (id, order) in (1..).zip(&queued) {
+        let buyer = instance.buyer(id);
+        eventually("Redis to be reached again", || async {
+            (order_status(&buyer, order).await == "pending").then_some(())
+        })
+        .await;
+        let again = buyer.buy_with_key(STREAM, item, "k").await;
+        assert_eq!((again.status, &order_id(&again)), (201, order));
+    }
+    queued.sort();
+    assert_eq!(in_ledger(&shop, item).await, queued);
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(10), &json!(0)));
+    server.stop().await;
+}
+
+/// Where an order stands; null when it is not found or cannot be.
+async fn order_status(client: &Client, id: &str) -> Value {
+    let seen = order(client, id).await;
+    if seen.status == 200 { seen.json["status"].clone() } else { Value::Null }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
+    let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 20 })).await;
+    assert_eq!(instance.buyer(99).buy_for_good(STREAM, item).await.status, 201);
+    let holder = hold_up(&shop, item).await;
+    let queued = queue(&instance, item, 15).await;
+    let _: () = redis::cmd("FLUSHALL").query_async(&mut redis(&shop).await).await.expect("emptied");
+    holder.rollback().await.expect("the row is free");
+    // What a consumer had in hand when Redis was emptied may still get to the ledger: it is then
+    // an order like any other. Of the rest nothing is left, which the record of answers shows.
+    eventually("the consumers to be done", || async {
+        let statuses =
+            async |(id, order): (i64, &String)| order_status(&instance.buyer(id), order).await;
+        let seen = join_all((1..).zip(&queued).map(statuses)).await;
+        seen.iter().all(|status| status.is_null() || *status == "pending").then_some(())
+    })
+    .await;
+    let ledger = in_ledger(&shop, item).await;
+    let lost = queued.iter().filter(|order| !ledger.contains(order)).count();
+    assert_eq!(ledger.len(), 1 + queued.len() - lost);
+    // A buyer whose order is lost may press again, and the rest of the stock is sold, once.
+    let presses = (1..=60).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.outcome(buyer.buy_with_key(STREAM, item, "k").await).await }
+    });
+    let answers = join_all(presses).await;
+    assert!(answers.iter().all(|answer| [201, 409].contains(&answer.status)), "{answers:?}");
+    assert_eq!(in_ledger(&shop, item).await.len(), 20);
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["held"], &audit["oversold"]), (&json!(20), &json!(0)));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_card_says_what_202_promises_here() {
+    let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
+    let instance = shop.start().await;
+    let mut connection = redis(&shop).await;
+    let set =
+        async |connection: &mut redis::aio::MultiplexedConnection, name: &str, value: &str| {
+            let mut command = redis::cmd("CONFIG");
+            command.arg("SET").arg(name).arg(value);
+            let _: () = command.query_async(connection).await.expect("set");
+        };
+    let promise = async || {
+        let cards = instance.stranger().get("/api/strategies").await.json;
+        let cards = cards.as_array().expect("a list").clone();
+        let (queued, durable): (Vec<_>, Vec<_>) =
+            cards.into_iter().partition(|card| card["durable_before_reply"] == false);
+        assert!(durable.iter().all(|card| card["promise"].is_null()));
+        assert_eq!(queued.len(), 1);
+        queued[0]["promise"].as_str().expect("a sentence").to_owned()
+    };
+    assert!(promise().await.contains("appendfsync everysec"));
+    set(&mut connection, "appendfsync", "always").await;
+    assert!(promise().await.contains("appendfsync always"));
+    set(&mut connection, "appendonly", "no").await;
+    assert!(promise().await.contains("memory only"));
+    server.stop().await;
+    assert!(promise().await.contains("does not tell"));
+}
+
+/// Kills of a consumer in the normal run, unless `SECKILL_TEST_ROUNDS` says otherwise.
+const KILLS: usize = 4;
+/// Buyers who press while one kill is on its way.
+const CROWD: i64 = 50;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
+    let kills = std::env::var("SECKILL_TEST_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let kills: usize = kills.unwrap_or(KILLS);
+    let shop = shop().await;
+    // It makes tokens and audits, and its own consumer stays out of it.
+    let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
+    aside.config.queue.claim_idle_ms = 7_200_000;
+    aside.config.queue.poll_ms = 3_600_000;
+    let maker = aside.start().await;
+    let buyers = CROWD * i64::try_from(kills).expect("a few");
+    let stock = buyers * 3 / 4;
+    let item = maker.make_item(json!({ "stock": stock })).await;
+    let addrs = [free_addr(), free_addr()];
+    let mut services = [serve(&shop, &addrs[0]).await, serve(&shop, &addrs[1]).await];
+    let path = purchase_path(STREAM, item);
+    let mut presses = Vec::new();
+    for kill in 0..kills {
+        for id in (1..=CROWD).map(|id| id + CROWD * i64::try_from(kill).expect("a few")) {
+            let which = usize::try_from(id).expect("positive") % 2;
+            let token = maker.token(id, Role::Buyer);
+            let client = Client::new(addrs[which].parse().expect("an address"), Some(token));
+            presses.push(tokio::spawn(press(client, path.clone(), format!("key-{id}"))));
+        }
+        let moment = rand::rng().random_range(0..250);
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        let victim = kill % 2;
+        services[victim].kill().await.expect("killed");
+        services[victim].wait().await.expect("gone");
+        services[victim] = serve(&shop, &addrs[victim]).await;
+    }
+    let ended = join_all(presses).await;
+    let mut accepted: Vec<String> =
+        ended.into_iter().filter_map(|press| press.expect("no panic").0).collect();
+    eventually("the queue to be empty", || async {
+        (maker.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    // Every accepted order is there, nothing else is, and nothing was sold twice.
+    accepted.sort();
+    let ledger = in_ledger(&shop, item).await;
+    assert_eq!(accepted, ledger);
+    assert_eq!(i64::try_from(ledger.len()).expect("a few"), stock);
+    assert_eq!(assert_clean(&maker, item).await["held"], stock);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    // With the arbiter off nothing but the counter stands between the queue and overselling.
+    let item = instance.make_item(json!({ "stock": 5, "arbiter": "off" })).await;
+    let holder = hold_up(&shop, item).await;
+    queue(&instance, item, 3).await;
+    let stock = key(&shop, item, "stock");
+    let mut delete = redis::cmd("DEL");
+    let _: () = delete.arg(&stock).query_async(&mut redis(&shop).await).await.expect("deleted");
+    let presses = (11..=18).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.buy(STREAM, item).await.status }
+    });
+    let statuses = join_all(presses).await;
+    assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 2, "{statuses:?}");
+    holder.rollback().await.expect("the row is free");
+    eventually("the queue to be empty", || async {
+        (instance.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(in_ledger(&shop, item).await.len(), 5);
+    assert_eq!(instance.audit(item).await["oversold"], 0);
+}
