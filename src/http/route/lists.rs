@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use crate::http::Web;
 use crate::lock;
+use crate::strategy::Breaks;
 
 /// A strategy's card.
 #[derive(Serialize, ToSchema)]
@@ -17,6 +18,9 @@ pub struct StrategyBody {
     store: &'static str,
     /// Whether the gate alone never oversells.
     safe: bool,
+    /// How many instances it takes until the gate alone oversells: `never`, `alone` (one is
+    /// enough) or `with_two_instances`.
+    breaks_with: &'static str,
     /// How it decides.
     summary: &'static str,
     breaks_when: &'static str,
@@ -45,6 +49,11 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
         family: card.family,
         store: card.store,
         safe: card.safe,
+        breaks_with: match card.breaks_with {
+            Breaks::Never => "never",
+            Breaks::Alone => "alone",
+            Breaks::WithTwoInstances => "with_two_instances",
+        },
         summary: card.summary,
         breaks_when: card.breaks_when,
         needs: card.needs,

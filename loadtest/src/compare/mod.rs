@@ -1,0 +1,411 @@
+//! `loadtest compare`: every strategy of the running list beside the others.
+//!
+//! Each load has a fresh throw-away item, and is audited by itself. Four places are walked: the
+//! arbiter off (the gate alone) and on, one instance of the service and two, all started here on
+//! the shop's servers. Rounds go through all of them in a shuffled order, every second round
+//! backwards, so that a machine that grows slower is unfair to nobody. An unsafe strategy that was
+//! not caught gets further rounds with more buyers at once, the last of them with an instance
+//! whose clock runs ahead where `faketime` is installed.
+//!
+//! In reading order: [`cell`] (one load), [`verdict`] (against the card), [`figures`] (rounds
+//! summed up), [`charts`], and the reports [`text`], [`markdown`] and [`html`].
+
+pub mod cell;
+pub mod charts;
+pub mod figures;
+pub mod html;
+pub mod markdown;
+pub mod text;
+pub mod verdict;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::Stdio;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use serde::Serialize;
+use tokio::process::Command;
+
+use crate::drive::Instance;
+use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
+use crate::ground::{Circumstances, Ground};
+use crate::instance::{Difference, Service};
+use crate::options::CompareOptions;
+use crate::report::json;
+use crate::service::Admin;
+use crate::tokens::Mint;
+use cell::{Arbiter, Cell, Range, Round};
+use figures::{Card, Row};
+use verdict::{Expectation, Verdict};
+
+/// Instances at most.
+const INSTANCES_MAX: usize = 2;
+/// How far the clock of the last resort runs ahead: further than any lease.
+const CLOCK_AHEAD_SECONDS: u32 = 3_600;
+/// More buyers at once than this only wait for each other on a small machine.
+const CONCURRENCY_MAX: u32 = 800;
+
+/// What the comparison found.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    pub exit_code: u8,
+    pub sentence: String,
+    pub circumstances: Circumstances,
+    pub shape: Shape,
+    pub strategies: Vec<Judged>,
+    pub rows: Vec<Row>,
+}
+
+/// What every load looked like.
+#[derive(Debug, Serialize)]
+pub struct Shape {
+    pub rounds: u32,
+    pub stock: i64,
+    pub requests: u32,
+    pub concurrency: u32,
+    pub seconds_max: f64,
+    /// Median over loads of the generator's share of the machine, 0 to 1.
+    pub generator_share: f64,
+}
+
+/// A strategy and the verdict on it.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    #[serde(flatten)]
+    pub card: Card,
+    pub verdict: Verdict,
+    /// What to know about the verdict.
+    pub remark: String,
+}
+
+/// The loads so far.
+type Rounds = BTreeMap<Cell, Vec<Round>>;
+
+/// Compares and writes the report.
+pub async fn run(options: &CompareOptions) -> Result<Comparison, CannotJudge> {
+    options.check()?;
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let ground = Ground::find(&options.ground, &options.out)?;
+    let circumstances = ground.circumstances(seed).await?;
+    let services = [
+        ground.maker.start("compare-1", &Difference::default()).await?,
+        ground.maker.start("compare-2", &Difference::default()).await?,
+    ];
+    let instances: Vec<Instance> =
+        services.iter().map(|service| service.instance.clone()).collect();
+    let cards = cards(options, &ground, &instances).await?;
+    let mut lab = Lab { options, ground: &ground, instances, cards, seed, rounds: Rounds::new() };
+    lab.walk().await;
+    lab.catch().await;
+    let comparison = lab.sum_up(circumstances);
+    for service in services {
+        service.stop().await;
+    }
+    write(&options.out, &comparison)?;
+    Ok(comparison)
+}
+
+async fn cards(
+    options: &CompareOptions,
+    ground: &Ground,
+    instances: &[Instance],
+) -> Result<Vec<Card>, CannotJudge> {
+    let mint = Mint::new(options.ground.seckill.clone(), &ground.environment);
+    let admin = Admin::new(instances.to_vec(), mint.admin().await?);
+    let list = admin.strategies().await?;
+    let mut cards: Vec<Card> = serde_json::from_value(list).map_err(|error| {
+        CannotJudge(format!("the list of strategies is not as agreed: {error}"))
+    })?;
+    if let Some(unknown) =
+        options.only.iter().find(|name| !cards.iter().any(|card| card.name == **name))
+    {
+        return Err(CannotJudge(format!("--only {unknown}: there is no such strategy")));
+    }
+    cards.retain(|card| options.only.is_empty() || options.only.contains(&card.name));
+    if !cards.iter().any(|card| card.available) {
+        return Err(CannotJudge("no strategy can be compared here".to_owned()));
+    }
+    Ok(cards)
+}
+
+impl Comparison {
+    /// The rows of each place, the fastest first; places that were not walked are left out.
+    pub fn places(&self) -> Vec<Vec<&Row>> {
+        let places = [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)];
+        let tables = places.map(|place| {
+            let mut rows: Vec<&Row> =
+                self.rows.iter().filter(|row| (row.arbiter, row.instances) == place).collect();
+            rows.sort_by(|left, right| {
+                right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
+            });
+            rows
+        });
+        tables.into_iter().filter(|rows| !rows.is_empty()).collect()
+    }
+}
+
+impl Shape {
+    /// For people.
+    pub fn words(&self) -> String {
+        format!(
+            "{} units, {} buyers who each want one, {} at once, at most {} s, {} rounds; the generator used {:.0} % of the machine",
+            self.stock,
+            self.requests,
+            self.concurrency,
+            self.seconds_max,
+            self.rounds,
+            self.generator_share * 100.0
+        )
+    }
+}
+
+struct Lab<'a> {
+    options: &'a CompareOptions,
+    ground: &'a Ground,
+    instances: Vec<Instance>,
+    cards: Vec<Card>,
+    seed: u64,
+    rounds: Rounds,
+}
+
+impl Lab<'_> {
+    /// All rounds through all places.
+    async fn walk(&mut self) {
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let mut cells = self.cells();
+        for round in 0..self.options.rounds {
+            if round.is_multiple_of(2) {
+                cells.shuffle(&mut random);
+            } else {
+                cells.reverse();
+            }
+            for (index, cell) in cells.clone().into_iter().enumerate() {
+                let counted = format!("round {}, {} of {}", round + 1, index + 1, cells.len());
+                let instances = self.instances[..cell.instances].to_vec();
+                self.load(cell, &instances, self.options.concurrency, &counted).await;
+            }
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let available = self.cards.iter().enumerate().filter(|(_, card)| card.available);
+        available
+            .flat_map(|(strategy, _)| {
+                [Arbiter::On, Arbiter::Off].into_iter().flat_map(move |arbiter| {
+                    (1..=INSTANCES_MAX).map(move |instances| Cell { strategy, arbiter, instances })
+                })
+            })
+            .collect()
+    }
+
+    async fn load(&mut self, cell: Cell, instances: &[Instance], concurrency: u32, counted: &str) {
+        let name = self.cards[cell.strategy].name.clone();
+        let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
+        let range = Range {
+            options: self.options,
+            environment: &self.ground.environment,
+            instances,
+            seed: self.seed.wrapping_add(count),
+            concurrency,
+        };
+        let round = Box::pin(cell::run(cell, &name, &range)).await;
+        progress(&name, cell, &round, counted);
+        self.rounds.entry(cell).or_default().push(round);
+    }
+
+    /// Further rounds for those that should have been caught.
+    async fn catch(&mut self) {
+        let mut ahead: Option<Service> = None;
+        for step in 1..=self.options.further_rounds {
+            let uncaught = self.uncaught();
+            if uncaught.is_empty() {
+                break;
+            }
+            let concurrency = (self.options.concurrency << step.min(8)).min(CONCURRENCY_MAX);
+            // In the second half one of the clocks is wrong, as it may be on two machines.
+            let wants_clock = step > self.options.further_rounds / 2;
+            if wants_clock && ahead.is_none() && has_faketime().await {
+                let difference = Difference {
+                    clock_ahead_seconds: CLOCK_AHEAD_SECONDS,
+                    ..Difference::default()
+                };
+                ahead = self.ground.maker.start("compare-clock-ahead", &difference).await.ok();
+            }
+            let mut instances = self.instances.clone();
+            if let Some(service) = ahead.as_ref().filter(|_| wants_clock) {
+                instances[INSTANCES_MAX - 1] = service.instance.clone();
+            }
+            for cell in uncaught {
+                let counted = format!("further round {step}");
+                self.load(cell, &instances[..cell.instances], concurrency, &counted).await;
+            }
+        }
+        if let Some(service) = ahead {
+            service.stop().await;
+        }
+    }
+
+    /// The places with the most instances in which an unsafe strategy was never caught.
+    fn uncaught(&self) -> Vec<Cell> {
+        let arbiter = Arbiter::Off;
+        let places = self.cells().into_iter().filter(|cell| {
+            let card = &self.cards[cell.strategy];
+            (cell.arbiter, cell.instances) == (arbiter, INSTANCES_MAX) && !card.safe
+        });
+        places
+            .filter(|place| {
+                let mut everywhere = (1..=INSTANCES_MAX).filter_map(|instances| {
+                    let cell = Cell { instances, ..*place };
+                    let card = &self.cards[cell.strategy];
+                    (card.breaks_with.expectation(arbiter, instances) == Expectation::Caught)
+                        .then(|| self.rounds.get(&cell))?
+                });
+                !everywhere.any(|rounds| rounds.iter().any(|round| round.oversold > 0))
+            })
+            .collect()
+    }
+
+    fn sum_up(self, circumstances: Circumstances) -> Comparison {
+        let generator = self.rounds.values().flatten().map(|round| round.generator_share);
+        let generator_share = figures::Spread::of(generator).median;
+        let mut rows: Vec<Row> = self
+            .rounds
+            .into_iter()
+            .map(|(cell, rounds)| {
+                Row::of(&self.cards[cell.strategy], cell.arbiter, cell.instances, rounds)
+            })
+            .collect();
+        figures::set_places(&mut rows);
+        let strategies: Vec<Judged> =
+            self.cards.into_iter().map(|card| judged(card, &rows)).collect();
+        let (exit_code, sentence) = conclusion(&strategies);
+        let shape = Shape {
+            rounds: self.options.rounds,
+            stock: self.options.stock,
+            requests: self.options.requests,
+            concurrency: self.options.concurrency,
+            seconds_max: self.options.seconds_max,
+            generator_share,
+        };
+        Comparison { exit_code, sentence, circumstances, shape, strategies, rows }
+    }
+}
+
+fn judged(card: Card, rows: &[Row]) -> Judged {
+    if !card.available {
+        let remark = "its servers are not configured here".to_owned();
+        return Judged { card, verdict: Verdict::NotJudged, remark };
+    }
+    let own = || rows.iter().filter(|row| row.strategy == card.name);
+    let places: Vec<_> = own().map(|row| (row.expectation, row.verdict)).collect();
+    let verdict = verdict::of_strategy(&places);
+    let remark = match verdict {
+        Verdict::Broken | Verdict::NotJudged => own()
+            .filter(|row| row.verdict == verdict)
+            .flat_map(|row| row.rounds.iter().map(move |round| (row, round)))
+            .find_map(|(row, round)| {
+                let reason = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
+                let bad = round.could_not_judge.is_some() || !round.clean;
+                bad.then(|| format!("{}: {reason}", place(row)))
+            })
+            .unwrap_or_default(),
+        Verdict::NotCaught => {
+            "declared unsafe; more rounds, buyers or, for a strategy that trusts clocks, the program faketime may catch it".to_owned()
+        }
+        Verdict::Caught => {
+            let worst = own()
+                .filter(|row| row.verdict == Verdict::Caught)
+                .max_by_key(|row| row.oversold);
+            worst.map_or_else(String::new, |row| {
+                format!("{} units too many, {}", row.oversold, place(row))
+            })
+        }
+        Verdict::Clean => String::new(),
+    };
+    Judged { card, verdict, remark }
+}
+
+/// A place in words.
+pub fn place(row: &Row) -> String {
+    let arbiter = match row.arbiter {
+        Arbiter::On => "on",
+        Arbiter::Off => "off",
+    };
+    let plural = if row.instances == 1 { "" } else { "s" };
+    format!("arbiter {arbiter}, {} instance{plural}", row.instances)
+}
+
+fn conclusion(strategies: &[Judged]) -> (u8, String) {
+    let named = |verdicts: &[Verdict]| -> Vec<&str> {
+        let those = strategies
+            .iter()
+            .filter(|judged| judged.card.available && verdicts.contains(&judged.verdict));
+        those.map(|judged| judged.card.name.as_str()).collect()
+    };
+    let left_out = strategies.iter().filter(|judged| !judged.card.available).count();
+    let (clean, caught) = (named(&[Verdict::Clean]).len(), named(&[Verdict::Caught]).len());
+    let mut sentence = format!(
+        "{clean} safe strategies clean in every round, {caught} unsafe ones caught and stopped by the arbiter"
+    );
+    let broken = named(&[Verdict::Broken, Verdict::NotCaught]);
+    let unjudged = named(&[Verdict::NotJudged]);
+    for (names, word) in [(&broken, "NOT AS DECLARED"), (&unjudged, "NOT JUDGED")] {
+        if !names.is_empty() {
+            sentence = format!("{sentence}; {word}: {}", names.join(", "));
+        }
+    }
+    if left_out > 0 {
+        sentence = format!("{sentence}; {left_out} left out, since their servers are not here");
+    }
+    let exit_code = match (broken.is_empty(), unjudged.is_empty() && clean + caught > 0) {
+        (false, _) => EXIT_BROKEN,
+        (true, false) => EXIT_COULD_NOT_JUDGE,
+        (true, true) => EXIT_CLEAN,
+    };
+    (exit_code, sentence)
+}
+
+async fn has_faketime() -> bool {
+    let status = Command::new("faketime")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .await;
+    status.is_ok_and(|status| status.success())
+}
+
+fn progress(name: &str, cell: Cell, round: &Round, counted: &str) {
+    let verdict = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
+    let line = format!(
+        "{counted}: {name}, arbiter {:?}, {} inst., {:.0}/s, {verdict}",
+        cell.arbiter, cell.instances, round.accepted_per_second
+    );
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\u{1b}[2K{line:.110}");
+    } else {
+        eprintln!("{line}");
+    }
+}
+
+fn write(out: &Path, comparison: &Comparison) -> Result<(), CannotJudge> {
+    if std::io::stderr().is_terminal() {
+        eprintln!();
+    }
+    json::write(&out.join("report.json"), comparison)?;
+    let charts = charts::draw(comparison)?;
+    let mut files = vec![
+        ("report.md".to_owned(), markdown::render(comparison)),
+        ("report.html".to_owned(), html::render(comparison, &charts)),
+    ];
+    files.extend(charts.into_iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())));
+    for (name, text) in files {
+        let path = out.join(name);
+        std::fs::write(&path, text)
+            .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    }
+    Ok(())
+}
