@@ -46,10 +46,11 @@ pub struct JobLabels {
     result: &'static str,
 }
 
-/// One label: the kind of lock.
+/// The labels of a lock: its kind, where it is kept, and what is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct LockLabels {
     lock: &'static str,
+    backend: &'static str,
     event: &'static str,
 }
 
@@ -187,9 +188,14 @@ impl Metrics {
     }
 
     /// Sets what the locks of a kind counted so far.
-    pub fn lock_counted(&self, lock: &'static str, event: &'static str, count: u64) {
+    pub fn lock_counted(
+        &self,
+        (lock, backend): (&'static str, &'static str),
+        event: &'static str,
+        count: u64,
+    ) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.lock_events.get_or_create(&LockLabels { lock, event }).set(count);
+        self.lock_events.get_or_create(&LockLabels { lock, backend, event }).set(count);
     }
 
     /// The text that Prometheus reads.

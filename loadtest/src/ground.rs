@@ -53,6 +53,8 @@ pub struct Circumstances {
     pub processor: String,
     pub memory_mib: u64,
     pub kernel: String,
+    /// Mean number of programs that wanted to run before the start, over 1 and 5 minutes.
+    pub load_before: String,
     pub database: String,
     /// `@@name` and its value.
     pub durability: Vec<(String, String)>,
@@ -108,6 +110,11 @@ impl Ground {
             processor: first_field("/proc/cpuinfo", "model name"),
             memory_mib: memory_mib(),
             kernel: read_line("/proc/sys/kernel/osrelease"),
+            load_before: read_line("/proc/loadavg")
+                .split(' ')
+                .take(2)
+                .collect::<Vec<_>>()
+                .join(" and "),
             database,
             durability,
             redis,
@@ -233,7 +240,13 @@ impl Circumstances {
                     self.cores, self.processor, self.memory_mib, self.kernel
                 ),
             ),
-            ("shared by", "generator, service, database and Redis, all on loopback".to_owned()),
+            (
+                "shared by",
+                format!(
+                    "generator, service, database and Redis, all on loopback; load average before the start: {} (1 and 5 minutes)",
+                    self.load_before
+                ),
+            ),
             ("database", format!("{}; {}", self.database, durability.join(", "))),
             ("redis", format!("{}; {}", self.redis, self.redis_persistence)),
             (

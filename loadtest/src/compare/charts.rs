@@ -106,7 +106,7 @@ fn throughput(rows: &[Row]) -> Result<Option<Chart>, String> {
                 .collect(),
         })
         .collect();
-    let caption = "Accepted purchases per second with the arbiter on: one instance (dark) and two (light). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise.";
+    let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise.";
     bar_chart("throughput", caption, "accepted purchases per second", &bars)
 }
 
@@ -133,7 +133,7 @@ fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
             ],
         })
         .collect();
-    let caption = "Units sold beyond the stock when the gate stands alone (arbiter off), the worst round: one instance (red) and two (grey). Strategies that are not here never oversold; with the arbiter on none did.";
+    let caption = "Units sold beyond the stock when the gate stands alone (arbiter off), the worst round: one instance (red) and two (grey). Strategies that are not here were never seen to oversell.";
     bar_chart("oversold", caption, "units oversold", &bars)
 }
 

@@ -13,6 +13,7 @@ use super::stage::{Press, Stage};
 use super::turnstile::Turnstile;
 use super::{Trial, Try};
 use crate::counters::Counters;
+use crate::drive::Instance;
 use crate::failure::CannotJudge;
 use crate::instance::Service;
 use crate::options::Switch;
@@ -122,6 +123,7 @@ pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJ
         item,
         buyer,
     };
+    let fenced_before = fenced(&slow.instance).await;
     // The replica lags: what comes now reaches it too late.
     replica.cut_off().await?;
     turnstile.close();
@@ -131,33 +133,42 @@ pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJ
     replica.promote().await?;
     let codes = stage.rush(&press(&fast, 1), 1..BUYERS).await;
     turnstile.reopen();
-    let late = late_answer(stage, item, late, attempt).await?;
+    let end = late_end(stage, item, &slow.instance, fenced_before).await;
+    late.abort();
+    let end = end?;
     let sold = stage.sold(item).await?;
     slow.stop().await;
     fast.stop().await;
     let detail = format!(
-        "under the promoted replica the others were answered {codes:?}; the holder of the lost lock {late}; the stock row says {} left",
+        "under the promoted replica the others were answered {codes:?}; the holder of the lost lock {end}; the stock row says {} left",
         sold.available
     );
     Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
 }
 
-/// Whether the late write landed. Its instance has no Redis any more, so with the arbiter on its
-/// client is told "try again" for ever: the ledger says it sooner.
-async fn late_answer(
+/// Whether the late write landed, or was refused. Its instance has no Redis any more, so its client
+/// may be told "try again" for ever: the ledger and the fence say it sooner.
+async fn late_end(
     stage: &Stage<'_>,
     item: i64,
-    late: tokio::task::JoinHandle<String>,
-    attempt: &Try,
+    late: &Instance,
+    fenced_before: f64,
 ) -> Result<&'static str, CannotJudge> {
-    for _ in 0..30 {
-        if late.is_finished() || stage.sold(item).await?.units > STOCK {
-            break;
+    for _ in 0..QUEUE_POLLS_MAX {
+        if stage.sold(item).await?.units > STOCK {
+            return Ok("wrote, too");
+        }
+        if fenced(late).await > fenced_before {
+            return Ok("was refused by the fence");
         }
         sleep(QUEUE_POLL).await;
     }
-    late.abort();
-    Ok(if attempt.cured { "was refused" } else { "wrote, too" })
+    Err(CannotJudge("the late write neither landed nor was refused".to_owned()))
+}
+
+async fn fenced(instance: &Instance) -> f64 {
+    let counters = Counters::read(std::slice::from_ref(instance)).await;
+    counters.map_or(0.0, |counters| counters.fenced)
 }
 
 /// A Redis without persistence dies while purchases are between its counter and the ledger.

@@ -113,7 +113,7 @@ async fn look<T, E: std::fmt::Display>(
 )]
 pub async fn metrics(State(web): State<Web>) -> Response {
     for lock in &web.lock_stats {
-        let (name, stats) = (lock.capabilities().kind, lock.stats().snapshot());
+        let (about, stats) = (lock.capabilities(), lock.stats().snapshot());
         for (event, count) in [
             ("acquired", stats.acquired),
             ("contended", stats.contended),
@@ -130,7 +130,7 @@ pub async fn metrics(State(web): State<Web>) -> Response {
             ("hold_us", stats.hold_us),
             ("waiting_now", stats.waiting_now),
         ] {
-            web.metrics.lock_counted(name, event, count);
+            web.metrics.lock_counted((about.kind, about.backend), event, count);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
