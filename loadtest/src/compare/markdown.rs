@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use super::cell::Arbiter;
 use super::figures::{Row, noise};
-use super::{Comparison, place};
+use super::result::{Comparison, place};
 
 /// How to read the columns.
 pub const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Place* is the best and worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases, retries included. *Retries* are attempts of clients after the first; *waits* are acquires of a lock that did not get it at once, *wait* their mean time until they had it; *refusals* and *again* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are the worst round's.";
@@ -18,6 +19,7 @@ pub fn render(comparison: &Comparison) -> String {
     }
     push(&mut text, &format!("| each load | {} |\n\n", comparison.shape.words()));
     push(&mut text, "![Accepted purchases per second](throughput.svg)\n\n");
+    push(&mut text, &in_short(comparison));
     push(&mut text, &format!("{LEGEND}\n"));
     for rows in comparison.places() {
         let Some(first) = rows.first() else { continue };
@@ -37,6 +39,38 @@ pub fn render(comparison: &Comparison) -> String {
             (&judged.card.name, judged.verdict.words(), judged.remark.replace('|', "/"));
         push(&mut text, &format!("| `{name}` | {declared} | {found} | {remark} |\n"));
     }
+    text
+}
+
+/// One line a strategy, for those who want no more.
+fn in_short(comparison: &Comparison) -> String {
+    let mut text = String::from(
+        "| strategy | accepted/s, one instance | two instances | p50 and p99, ms | gate alone |\n|---|---|---|---|---|\n",
+    );
+    for judged in &comparison.strategies {
+        let name = &judged.card.name;
+        let find = |instances| {
+            comparison.rows.iter().find(|row| {
+                row.strategy == *name && (row.arbiter, row.instances) == (Arbiter::On, instances)
+            })
+        };
+        let Some(one) = find(1) else { continue };
+        let rate = |row: &Row| {
+            let rate = row.accepted_per_second;
+            format!("{:.0} ({:.0} to {:.0})", rate.median, rate.min, rate.max)
+        };
+        let two = find(2).map_or_else(|| "-".to_owned(), rate);
+        let ms = |micros: u64| micros as f64 / 1e3;
+        let row = format!(
+            "| `{name}` | {} | {two} | {:.0}, {:.0} | {} |\n",
+            rate(one),
+            ms(one.latency.p50_us),
+            ms(one.latency.p99_us),
+            judged.verdict.words()
+        );
+        push(&mut text, &row);
+    }
+    text.push_str("\nArbiter on; in parentheses the slowest and the fastest round.\n\n");
     text
 }
 

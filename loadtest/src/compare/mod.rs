@@ -8,13 +8,15 @@
 //! whose clock runs ahead where `faketime` is installed.
 //!
 //! In reading order: [`cell`] (one load), [`verdict`] (against the card), [`figures`] (rounds
-//! summed up), [`charts`], and the reports [`text`], [`markdown`] and [`html`].
+//! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`], and the reports [`text`], [`markdown`] and [`html`].
 
+pub mod canvas;
 pub mod cell;
 pub mod charts;
 pub mod figures;
 pub mod html;
 pub mod markdown;
+pub mod result;
 pub mod text;
 pub mod verdict;
 
@@ -26,11 +28,10 @@ use std::process::Stdio;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use serde::Serialize;
 use tokio::process::Command;
 
 use crate::drive::Instance;
-use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
+use crate::failure::CannotJudge;
 use crate::ground::{Circumstances, Ground};
 use crate::instance::{Difference, Service};
 use crate::options::CompareOptions;
@@ -39,7 +40,8 @@ use crate::service::Admin;
 use crate::tokens::Mint;
 use cell::{Arbiter, Cell, Range, Round};
 use figures::{Card, Row};
-use verdict::{Expectation, Verdict};
+use result::{Comparison, Judged, Shape, conclusion, judged};
+use verdict::Expectation;
 
 /// Instances at most.
 const INSTANCES_MAX: usize = 2;
@@ -47,39 +49,6 @@ const INSTANCES_MAX: usize = 2;
 const CLOCK_AHEAD_SECONDS: u32 = 3_600;
 /// More buyers at once than this only wait for each other on a small machine.
 const CONCURRENCY_MAX: u32 = 800;
-
-/// What the comparison found.
-#[derive(Debug, Serialize)]
-pub struct Comparison {
-    pub exit_code: u8,
-    pub sentence: String,
-    pub circumstances: Circumstances,
-    pub shape: Shape,
-    pub strategies: Vec<Judged>,
-    pub rows: Vec<Row>,
-}
-
-/// What every load looked like.
-#[derive(Debug, Serialize)]
-pub struct Shape {
-    pub rounds: u32,
-    pub stock: i64,
-    pub requests: u32,
-    pub concurrency: u32,
-    pub seconds_max: f64,
-    /// Median over loads of the generator's share of the machine, 0 to 1.
-    pub generator_share: f64,
-}
-
-/// A strategy and the verdict on it.
-#[derive(Debug, Serialize)]
-pub struct Judged {
-    #[serde(flatten)]
-    pub card: Card,
-    pub verdict: Verdict,
-    /// What to know about the verdict.
-    pub remark: String,
-}
 
 /// The loads so far.
 type Rounds = BTreeMap<Cell, Vec<Round>>;
@@ -129,37 +98,6 @@ async fn cards(
         return Err(CannotJudge("no strategy can be compared here".to_owned()));
     }
     Ok(cards)
-}
-
-impl Comparison {
-    /// The rows of each place, the fastest first; places that were not walked are left out.
-    pub fn places(&self) -> Vec<Vec<&Row>> {
-        let places = [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)];
-        let tables = places.map(|place| {
-            let mut rows: Vec<&Row> =
-                self.rows.iter().filter(|row| (row.arbiter, row.instances) == place).collect();
-            rows.sort_by(|left, right| {
-                right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
-            });
-            rows
-        });
-        tables.into_iter().filter(|rows| !rows.is_empty()).collect()
-    }
-}
-
-impl Shape {
-    /// For people.
-    pub fn words(&self) -> String {
-        format!(
-            "{} units, {} buyers who each want one, {} at once, at most {} s, {} rounds; the generator used {:.0} % of the machine",
-            self.stock,
-            self.requests,
-            self.concurrency,
-            self.seconds_max,
-            self.rounds,
-            self.generator_share * 100.0
-        )
-    }
 }
 
 struct Lab<'a> {
@@ -292,80 +230,6 @@ impl Lab<'_> {
         };
         Comparison { exit_code, sentence, circumstances, shape, strategies, rows }
     }
-}
-
-fn judged(card: Card, rows: &[Row]) -> Judged {
-    if !card.available {
-        let remark = "its servers are not configured here".to_owned();
-        return Judged { card, verdict: Verdict::NotJudged, remark };
-    }
-    let own = || rows.iter().filter(|row| row.strategy == card.name);
-    let places: Vec<_> = own().map(|row| (row.expectation, row.verdict)).collect();
-    let verdict = verdict::of_strategy(&places);
-    let remark = match verdict {
-        Verdict::Broken | Verdict::NotJudged => own()
-            .filter(|row| row.verdict == verdict)
-            .flat_map(|row| row.rounds.iter().map(move |round| (row, round)))
-            .find_map(|(row, round)| {
-                let reason = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
-                let bad = round.could_not_judge.is_some() || !round.clean;
-                bad.then(|| format!("{}: {reason}", place(row)))
-            })
-            .unwrap_or_default(),
-        Verdict::NotCaught => {
-            "declared unsafe; more rounds, buyers or, for a strategy that trusts clocks, the program faketime may catch it".to_owned()
-        }
-        Verdict::Caught => {
-            let worst = own()
-                .filter(|row| row.verdict == Verdict::Caught)
-                .max_by_key(|row| row.oversold);
-            worst.map_or_else(String::new, |row| {
-                format!("{} units too many, {}", row.oversold, place(row))
-            })
-        }
-        Verdict::Clean => String::new(),
-    };
-    Judged { card, verdict, remark }
-}
-
-/// A place in words.
-pub fn place(row: &Row) -> String {
-    let arbiter = match row.arbiter {
-        Arbiter::On => "on",
-        Arbiter::Off => "off",
-    };
-    let plural = if row.instances == 1 { "" } else { "s" };
-    format!("arbiter {arbiter}, {} instance{plural}", row.instances)
-}
-
-fn conclusion(strategies: &[Judged]) -> (u8, String) {
-    let named = |verdicts: &[Verdict]| -> Vec<&str> {
-        let those = strategies
-            .iter()
-            .filter(|judged| judged.card.available && verdicts.contains(&judged.verdict));
-        those.map(|judged| judged.card.name.as_str()).collect()
-    };
-    let left_out = strategies.iter().filter(|judged| !judged.card.available).count();
-    let (clean, caught) = (named(&[Verdict::Clean]).len(), named(&[Verdict::Caught]).len());
-    let mut sentence = format!(
-        "{clean} safe strategies clean in every round, {caught} unsafe ones caught and stopped by the arbiter"
-    );
-    let broken = named(&[Verdict::Broken, Verdict::NotCaught]);
-    let unjudged = named(&[Verdict::NotJudged]);
-    for (names, word) in [(&broken, "NOT AS DECLARED"), (&unjudged, "NOT JUDGED")] {
-        if !names.is_empty() {
-            sentence = format!("{sentence}; {word}: {}", names.join(", "));
-        }
-    }
-    if left_out > 0 {
-        sentence = format!("{sentence}; {left_out} left out, since their servers are not here");
-    }
-    let exit_code = match (broken.is_empty(), unjudged.is_empty() && clean + caught > 0) {
-        (false, _) => EXIT_BROKEN,
-        (true, false) => EXIT_COULD_NOT_JUDGE,
-        (true, true) => EXIT_CLEAN,
-    };
-    (exit_code, sentence)
 }
 
 async fn has_faketime() -> bool {

@@ -1,8 +1,8 @@
 //! The comparison for a terminal.
 
 use super::figures::{Row, noise};
+use super::result::{Comparison, place};
 use super::verdict::Verdict;
-use super::{Comparison, place};
 use crate::report::text::{Color, line};
 
 /// The whole report; the conclusion is its last line.
