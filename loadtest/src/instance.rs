@@ -38,7 +38,7 @@ const STOP_MAX: Duration = Duration::from_secs(15);
 pub struct Difference {
     /// Settings, as variables.
     pub settings: Vec<(String, String)>,
-    /// Its clock runs ahead of the machine's by so many seconds (needs the program `faketime`).
+    /// Its clock runs ahead of the machine's by so many seconds (needs libfaketime).
     pub clock_ahead_seconds: u32,
 }
 
@@ -94,16 +94,18 @@ impl Maker {
         let unwritable = |error| CannotJudge(format!("cannot write {}: {error}", log.display()));
         let output = File::create(&log).map_err(unwritable)?;
         let errors = output.try_clone().map_err(unwritable)?;
-        let mut command = match difference.clock_ahead_seconds {
-            0 => Command::new(&self.program),
-            seconds => {
-                let mut command = Command::new("faketime");
-                command.arg("-f").arg(format!("+{seconds}s")).arg(&self.program);
+        let mut command = Command::new(&self.program);
+        if difference.clock_ahead_seconds > 0 {
+            let library = faketime().ok_or_else(|| {
+                CannotJudge("libfaketime is not installed: no clock can run ahead".to_owned())
+            })?;
+            // Not through the program of that name: it would stay in between, and take our signals.
+            command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME", format!("+{}s", difference.clock_ahead_seconds))
                 // Waiting goes by the other clock, which is nobody's time of day.
-                command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-                command
-            }
-        };
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
         let mut child = command
             .arg("serve")
             .envs(self.environment.for_service())
@@ -167,6 +169,14 @@ pub async fn signal(pid: u32, name: &str) -> bool {
     let command = format!("kill -{name} {pid}");
     let status = Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().await;
     status.is_ok_and(|status| status.success())
+}
+
+/// The library that gives a program a wrong clock, where it is installed.
+pub fn faketime() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    folders
+        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
+        .find(|library| library.is_file())
 }
 
 /// A port of the loopback that is free now.

@@ -37,6 +37,7 @@ mod tokens;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use environment::Environment;
 use failure::CannotJudge;
@@ -80,7 +81,24 @@ fn start(command: Command) -> Ended {
         .enable_all()
         .build()
         .map_err(|error| CannotJudge(format!("no runtime: {error}")))?;
-    runtime.block_on(Box::pin(walk(command)))
+    // A signal drops what runs, and with it the services and servers that were started.
+    runtime.block_on(async {
+        tokio::select! {
+            ended = Box::pin(walk(command)) => ended,
+            () = stopped() => Err(CannotJudge("stopped before the end".to_owned())),
+        }
+    })
+}
+
+/// Waits for Ctrl-C or a polite kill.
+async fn stopped() {
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
 }
 
 async fn walk(command: Command) -> Ended {

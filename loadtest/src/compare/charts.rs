@@ -24,7 +24,7 @@ const PANEL_HEIGHT: u32 = 112;
 /// Draws all charts.
 pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
     let rows = &comparison.rows;
-    let drawn = [throughput(rows), latency(rows), oversold(rows), stock(comparison)];
+    let drawn = [throughput(comparison), latency(rows), oversold(rows), stock(comparison)];
     drawn
         .into_iter()
         .collect::<Result<Vec<Option<Chart>>, String>>()
@@ -33,7 +33,11 @@ pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
 }
 
 /// Accepted purchases per second, one bar for one instance and one for two, with their spread.
-fn throughput(rows: &[Row]) -> Result<Option<Chart>, String> {
+fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
+    let rows = &comparison.rows;
+    let is_safe = |name: &str| {
+        comparison.strategies.iter().any(|judged| judged.card.name == name && judged.card.safe)
+    };
     let mut one = select(rows, Arbiter::On, 1);
     one.sort_by(|left, right| {
         right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
@@ -43,6 +47,7 @@ fn throughput(rows: &[Row]) -> Result<Option<Chart>, String> {
         .iter()
         .map(|row| Bars {
             name: row.strategy.clone(),
+            tone: if is_safe(&row.strategy) { Tone::TEXT } else { Tone::BAD },
             values: std::iter::once(*row)
                 .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
                 .zip([Tone::FIRST, Tone::SECOND])
@@ -54,7 +59,7 @@ fn throughput(rows: &[Row]) -> Result<Option<Chart>, String> {
                 .collect(),
         })
         .collect();
-    let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise.";
+    let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise. Red names oversell when the gate stands alone.";
     bar_chart("throughput", caption, "accepted purchases per second", &bars)
 }
 
@@ -75,6 +80,7 @@ fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
         .into_iter()
         .map(|(name, one, two)| Bars {
             name: name.to_owned(),
+            tone: Tone::TEXT,
             values: vec![
                 Value { value: one as f64, spread: None, tone: Tone::BAD },
                 Value { value: two as f64, spread: None, tone: Tone::QUIET },
@@ -88,6 +94,8 @@ fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
 /// A line of a bar chart.
 struct Bars {
     name: String,
+    /// Of the name.
+    tone: RGBColor,
     values: Vec<Value>,
 }
 
@@ -129,7 +137,7 @@ fn bar_chart(
         for (index, bar) in bars.iter().enumerate() {
             let y = top + to_i32(LINE * count(index));
             let label = (to_i32(NAMES) - 8, y + to_i32(LINE / 2) - 7);
-            text(area, &bar.name, label, Tone::TEXT, 13, HPos::Right)?;
+            text(area, &bar.name, label, bar.tone, 13, HPos::Right)?;
             let thick = (to_i32(LINE) - 6) / to_i32(count(bar.values.len().max(1)));
             for (place, value) in bar.values.iter().enumerate() {
                 let upper = y + 3 + thick * to_i32(count(place));
@@ -280,6 +288,7 @@ mod tests {
     fn a_chart_has_no_link_and_no_colour_that_the_style_does_not_know() {
         let bars = [Bars {
             name: "a".to_owned(),
+            tone: Tone::TEXT,
             values: vec![Value { value: 5.0, spread: Some((4.0, 6.0)), tone: Tone::FIRST }],
         }];
         let chart = bar_chart("x", "y", "units", &bars).expect("drawn").expect("a chart");

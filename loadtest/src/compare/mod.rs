@@ -5,7 +5,7 @@
 //! the shop's servers. Rounds go through all of them in a shuffled order, every second round
 //! backwards, so that a machine that grows slower is unfair to nobody. An unsafe strategy that was
 //! not caught gets further rounds with more buyers at once, the last of them with an instance
-//! whose clock runs ahead where `faketime` is installed.
+//! whose clock runs ahead where libfaketime is installed.
 //!
 //! In reading order: [`cell`] (one load), [`verdict`] (against the card), [`figures`] (rounds
 //! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`], and the reports [`text`], [`markdown`] and [`html`].
@@ -23,17 +23,15 @@ pub mod verdict;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::process::Stdio;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use tokio::process::Command;
 
 use crate::drive::Instance;
 use crate::failure::CannotJudge;
 use crate::ground::{Circumstances, Ground};
-use crate::instance::{Difference, Service};
+use crate::instance::{Difference, Service, faketime};
 use crate::options::CompareOptions;
 use crate::report::json;
 use crate::service::Admin;
@@ -165,11 +163,12 @@ impl Lab<'_> {
             let concurrency = (self.options.concurrency << step.min(8)).min(CONCURRENCY_MAX);
             // In the second half one of the clocks is wrong, as it may be on two machines.
             let wants_clock = step > self.options.further_rounds / 2;
-            if wants_clock && ahead.is_none() && has_faketime().await {
-                let difference = Difference {
-                    clock_ahead_seconds: CLOCK_AHEAD_SECONDS,
-                    ..Difference::default()
-                };
+            if wants_clock && ahead.is_none() && faketime().is_some() {
+                // By its clock every hold has run out: it must not tidy up, least of all in the
+                // shop of somebody else.
+                let untidy = ("SECKILL_JOB_EXPIRE_PERIOD_MS".to_owned(), "86400000".to_owned());
+                let difference =
+                    Difference { settings: vec![untidy], clock_ahead_seconds: CLOCK_AHEAD_SECONDS };
                 ahead = self.ground.maker.start("compare-clock-ahead", &difference).await.ok();
             }
             let mut instances = self.instances.clone();
@@ -230,16 +229,6 @@ impl Lab<'_> {
         };
         Comparison { exit_code, sentence, circumstances, shape, strategies, rows }
     }
-}
-
-async fn has_faketime() -> bool {
-    let status = Command::new("faketime")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .await;
-    status.is_ok_and(|status| status.success())
 }
 
 fn progress(name: &str, cell: Cell, round: &Round, counted: &str) {

@@ -92,7 +92,7 @@ pub fn judged(card: Card, rows: &[Row]) -> Judged {
             })
             .unwrap_or_default(),
         Verdict::NotCaught => {
-            "declared unsafe; more rounds, buyers or, for a strategy that trusts clocks, the program faketime may catch it".to_owned()
+            "declared unsafe; more rounds, buyers or, for a strategy that trusts clocks, libfaketime may catch it".to_owned()
         }
         Verdict::Caught => {
             let worst = own()

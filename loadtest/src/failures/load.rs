@@ -22,7 +22,9 @@ const STOCK: i64 = 40;
 const REQUESTS: u32 = 240;
 const CONCURRENCY: u32 = 80;
 const RETRIES_MAX: u16 = 20;
-const SECONDS_MAX: f64 = 20.0;
+/// Longer than any experiment.
+const HOLD_SECONDS: i64 = 80_000;
+const SECONDS_MAX: f64 = 60.0;
 
 /// Without the cure: the wrong gate, arbiter off. With it: the right gate, arbiter off, and then
 /// the wrong one again with the arbiter on; both must sell exactly the stock.
@@ -60,6 +62,7 @@ async fn one(
         concurrency: CONCURRENCY,
         arbiter,
         retry: RETRIES_MAX,
+        hold_seconds: HOLD_SECONDS,
         seconds_max: Some(SECONDS_MAX),
         url: instances.iter().map(|instance| instance.url.clone()).collect(),
         seckill: stage.seckill.clone(),
@@ -69,7 +72,14 @@ async fn one(
     let report = Box::pin(run::execute(&options, &stage.ground.environment)).await?.report;
     let sold = report.audit.units_live;
     if sold < STOCK {
-        return Err(CannotJudge(format!("{strategy} sold only {sold} of {STOCK} units")));
+        let codes = report.traffic.outcomes.iter();
+        let codes: Vec<String> =
+            codes.map(|row| format!("{} {}", row.attempts, row.code)).collect();
+        return Err(CannotJudge(format!(
+            "{strategy} sold only {sold} of {STOCK} units in {:.0} s ({})",
+            report.traffic.seconds,
+            codes.join(", ")
+        )));
     }
     Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail: report.verdict.sentence })
 }

@@ -79,16 +79,20 @@ pub fn render(outcomes: &[Outcome], circumstances: &Circumstances) -> String {
                 |trial| format!("{} of {}", trial.sold, trial.stock),
             )
         };
-        let row = format!(
-            "| `{}` | {} of {} | {} of {} | {} | {} |\n",
-            outcome.name,
-            outcome.reproduced,
-            outcome.times,
-            outcome.held,
-            outcome.times,
-            sold(&outcome.without),
-            sold(&outcome.with)
-        );
+        let row = if outcome.left_out.is_some() {
+            format!("| `{}` | not tried | not tried | - | - |\n", outcome.name)
+        } else {
+            format!(
+                "| `{}` | {} of {} | {} of {} | {} | {} |\n",
+                outcome.name,
+                outcome.reproduced,
+                outcome.times,
+                outcome.held,
+                outcome.times,
+                sold(&outcome.without),
+                sold(&outcome.with)
+            )
+        };
         push(&mut text, &row);
     }
     for outcome in outcomes {

@@ -333,7 +333,6 @@ pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
         rows,
         remarks: vec![
             "Every request of ours that sells writes an order and a movement in a transaction that is on the disk before the answer, also where the counter is in memory or in Redis; the article's handlers only decrement. So our counters in memory and Redis are far slower than the article's, and nearer to the others.".to_owned(),
-            "Our in-process and Redis locks are closer to one UPDATE than the article's: waiting is first come first served inside the process, and refusals after the last unit need no lock.".to_owned(),
         ],
         broken,
     })
