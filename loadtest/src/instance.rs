@@ -156,6 +156,11 @@ impl Service {
         // Dropping kills what is left.
     }
 
+    /// Ends the process at once, as a power cut would.
+    pub async fn kill(mut self) {
+        let _ = self.child.kill().await;
+    }
+
     async fn signal(&self, name: &str) -> Result<(), CannotJudge> {
         let gone = || CannotJudge("an instance ended by itself; see its log".to_owned());
         let pid = self.child.id().ok_or_else(gone)?;

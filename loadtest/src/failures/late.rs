@@ -28,7 +28,7 @@ const IN_FLIGHT: usize = 4;
 const LEASE: [(&str, &str); 2] =
     [("SECKILL_LOCK_LEASE_MS", "1500"), ("SECKILL_REDIS_COMMAND_TIMEOUT_MS", "500")];
 /// How long a queue may take to be worked off.
-const QUEUE_POLLS_MAX: usize = 100;
+const QUEUE_POLLS_MAX: usize = 150;
 const QUEUE_POLL: Duration = Duration::from_millis(100);
 
 /// Two instances for the experiments in which the lease runs out, kept over the tries.
@@ -210,7 +210,8 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
     Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
 }
 
-/// A queue in a Redis without persistence is lost after buyers were told "queued".
+/// A power cut takes the service and its Redis after buyers were told "queued". What was not on the
+/// disk is gone.
 pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let turnstile = turnstile(stage).await?;
     // What saves it is no arbiter: nothing reached it. It is a queue that is on the disk.
@@ -218,17 +219,18 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
         if attempt.cured { Persistence::BeforeEveryAnswer } else { Persistence::Never };
     let mut redis = RedisServer::start(&stage.ground.out.join("logs"), persistence).await?;
     let url = redis.url();
-    let service = stage
-        .service("break-queue", &[("DATABASE_URL", &turnstile.url), ("REDIS_URL", &url)])
-        .await?;
+    let settings = [("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &url)];
+    let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
     let press =
         Press { instance: service.instance.clone(), strategy: "redis-stream", item, buyer: 0 };
+    // Nothing that was queued reaches the ledger yet.
     turnstile.close();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;
     let queued = i64::try_from(codes.get("queued").copied().unwrap_or(0)).unwrap_or(0);
+    service.kill().await;
     redis.restart().await?;
-    turnstile.reopen();
+    let service = stage.service("break-queue-after", &[("REDIS_URL", &url)]).await?;
     let mut sold = stage.sold(item).await?;
     for _ in 0..QUEUE_POLLS_MAX {
         if sold.units >= queued {

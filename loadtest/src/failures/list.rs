@@ -93,7 +93,7 @@ pub const LIST: &[Experiment] = &[
     },
     Experiment {
         name: "queue-lost",
-        failure: "Buyers are answered 202 from a queue in a Redis without persistence, and it restarts (redis-stream).",
+        failure: "Buyers are answered 202 from a queue in a Redis without persistence; a power cut takes Redis and the service (redis-stream).",
         cure: "A queue that is on the disk before the answer: appendfsync always. The arbiter cannot help: nothing reached it.",
         kind: Kind::QueueLost,
     },
