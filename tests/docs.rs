@@ -56,7 +56,10 @@ fn section(card: &Card) -> String {
     } else {
         "a purchase is answered before its order is on the disk"
     };
-    let needs = if card.needs.is_empty() { "nothing beside MySQL" } else { &card.needs.join(", ") };
+    let needs = match card.needs {
+        [] => "nothing beside MySQL".to_owned(),
+        needs => needs.join(", "),
+    };
     let options = if card.takes_options { "`store`, `scope` and `wait`" } else { "none" };
     let file = format!("src/strategy/{}.rs", card.name.replace('-', "_"));
     format!(

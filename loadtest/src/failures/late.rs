@@ -28,7 +28,9 @@ const IN_FLIGHT: usize = 4;
 const LEASE: [(&str, &str); 2] =
     [("SECKILL_LOCK_LEASE_MS", "1500"), ("SECKILL_REDIS_COMMAND_TIMEOUT_MS", "500")];
 /// How long a queue may take to be worked off.
-const QUEUE_POLLS_MAX: usize = 150;
+const QUEUE_POLLS_MAX: usize = 600;
+/// The same for a queue that came back empty: nothing can come out of it.
+const EMPTY_QUEUE_POLLS_MAX: usize = 20;
 const QUEUE_POLL: Duration = Duration::from_millis(100);
 
 /// Two instances for the experiments in which the lease runs out, kept over the tries.
@@ -230,9 +232,14 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let queued = i64::try_from(codes.get("queued").copied().unwrap_or(0)).unwrap_or(0);
     service.kill().await;
     redis.restart().await?;
+    let kept: i64 = redis::cmd("DBSIZE")
+        .query_async(&mut redis.connect().await?)
+        .await
+        .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
     let service = stage.service("break-queue-after", &[("REDIS_URL", &url)]).await?;
     let mut sold = stage.sold(item).await?;
-    for _ in 0..QUEUE_POLLS_MAX {
+    let polls_max = if kept == 0 { EMPTY_QUEUE_POLLS_MAX } else { QUEUE_POLLS_MAX };
+    for _ in 0..polls_max {
         if sold.units >= queued {
             break;
         }
@@ -243,7 +250,9 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     if queued == 0 {
         return Err(CannotJudge(format!("nobody was queued: {codes:?}")));
     }
-    let detail =
-        format!("{queued} buyers were told \"queued\", {} of them have an order", sold.units);
+    let detail = format!(
+        "{queued} buyers were told \"queued\", {} of them have an order; Redis came back with {kept} keys",
+        sold.units
+    );
     Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units < queued, detail })
 }
