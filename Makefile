@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql faults loadtest lint fmt
+.PHONY: help run test test-mysql faults loadtest lab lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ faults: ## the faults of the locks a hundred times over; some ten minutes
 
 loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
 	@exec scripts/loadtest $(ARGS)
+
+lab: ## compare all strategies, about ten minutes, report in target/lab; ARGS="break --times 20"
+	@exec scripts/lab $(ARGS)
 
 lint: ## format and lints only
 	@scripts/install-packages build

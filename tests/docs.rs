@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use seckill::config::DEFAULTS;
-use seckill::strategy::{Card, LIST};
+use seckill::strategy::{Breaks, Card, LIST};
 
 /// One page, by its path below the root.
 struct Page {
@@ -33,6 +33,44 @@ fn row(card: &Card) -> String {
     let Card { name, store, summary, breaks_when, .. } = card;
     let safe = if card.safe { "yes" } else { "no" };
     format!("| `{name}` | {store} | {summary} | {breaks_when} | {safe} |")
+}
+
+#[test]
+fn the_page_of_strategies_has_their_cards() {
+    let page = read("docs/strategies.md");
+    let (_, below) = page.split_once("<!-- cards -->\n").expect("the cards begin at a mark");
+    let (found, _) = below.split_once("<!-- end of cards -->").expect("and end at another");
+    let expected: String = LIST.iter().map(|entry| section(entry.card)).collect();
+    assert!(found == expected, "between the marks in docs/strategies.md must stand:\n{expected}");
+}
+
+/// What the page of strategies says of one.
+fn section(card: &Card) -> String {
+    let alone = match card.breaks_with {
+        Breaks::Never => "does not oversell, however many instances there are",
+        Breaks::Alone => "oversells, with one instance already",
+        Breaks::WithTwoInstances => "does not oversell with one instance; oversells with two",
+    };
+    let reply = if card.durable_before_reply {
+        "an accepted purchase is on the disk before it is answered"
+    } else {
+        "a purchase is answered before its order is on the disk"
+    };
+    let needs = match card.needs {
+        [] => "nothing beside MySQL".to_owned(),
+        needs => needs.join(", "),
+    };
+    let options = if card.takes_options { "`store`, `scope` and `wait`" } else { "none" };
+    let file = format!("src/strategy/{}.rs", card.name.replace('-', "_"));
+    format!(
+        "### `{}`\n\n{}\n\n\
+         * What can go wrong: {}\n\
+         * The gate alone {alone}.\n\
+         * It decides by a counter in {}; {reply}.\n\
+         * Family: {}. Needs: {needs}. Options: {options}. From: {}.\n\
+         * Its manual page: [{file}](../{file})\n\n",
+        card.name, card.summary, card.breaks_when, card.store, card.family, card.source
+    )
 }
 
 #[test]
@@ -107,7 +145,7 @@ fn make_target(line: &str) -> Option<&str> {
 #[test]
 fn every_variable_that_is_named_exists() {
     let mut known = settings();
-    for script in ["loadtest", "run", "test", "install-packages", "mysql-sid"] {
+    for script in ["lab", "loadtest", "run", "test", "install-packages", "mysql-sid"] {
         known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
     }
     // Those that make tests longer stand where they are read.

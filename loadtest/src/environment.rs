@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const KNOWN: [&str; 4] = ["SECKILL_URL", "DATABASE_URL", "REDIS_URL", "SECKILL_SECRET"];
 
 /// Variables of the process, completed by a `.data/env` file when one is found.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Environment {
     file: HashMap<String, String>,
 }
@@ -31,6 +31,15 @@ impl Environment {
             .ok()
             .filter(|value| !value.is_empty())
             .or_else(|| self.file.get(name).cloned())
+    }
+
+    /// Everything that a service of our own needs to work on the same servers: what the file
+    /// says, also of servers that this program does not know.
+    pub fn for_service(&self) -> HashMap<String, String> {
+        let mut all = self.file.clone();
+        let known = KNOWN.into_iter().filter_map(|name| Some((name.to_owned(), self.get(name)?)));
+        all.extend(known);
+        all
     }
 
     /// What a child process needs to see the same service.

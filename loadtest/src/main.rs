@@ -1,20 +1,29 @@
 //! `loadtest`: fires purchases at a running Seckill service and audits what became of them.
 //!
 //! It shares no code with the service and speaks only HTTP and SQL, so that it can disagree with
-//! it. In reading order:
+//! it. (The market of `sources` and some experiments of `break` work on Redis themselves.) In
+//! reading order:
 //!
 //! 1. [`options`]: the command line. [`environment`]: addresses and secrets.
 //! 2. [`plan`]: who asks for what, and when. [`tokens`] and [`service`]: what must exist first.
 //! 3. [`drive`]: sends the plan. [`record`]: what every single answer was.
 //! 4. [`audit`]: reads the ledger with its own SQL and judges it against the record.
 //! 5. [`report`]: says it, as text and as JSON. [`run`] walks through all of this.
+//! 6. [`compare`]: many runs beside each other. [`sources`]: the articles' experiments.
+//!    [`failures`]: known failures, made to happen. They start services of their own
+//!    ([`instance`]) on the servers of [`ground`], and read their [`counters`].
 //!
 //! Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
 
 mod audit;
+mod compare;
+mod counters;
 mod drive;
 mod environment;
 mod failure;
+mod failures;
+mod ground;
+mod instance;
 mod options;
 mod plan;
 mod process;
@@ -22,27 +31,30 @@ mod record;
 mod report;
 mod run;
 mod service;
+mod sources;
 mod tokens;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use environment::Environment;
 use failure::CannotJudge;
-use options::{Cli, Command, RunOptions};
-use report::Report;
+use options::{Cli, Command};
+
+/// Connections of the widest experiment of `sources` and `break`.
+const EXPERIMENT_CONNECTIONS_MAX: u32 = 2_000;
+
+/// What a command prints, and its exit code.
+type Ended = Result<(String, u8), CannotJudge>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let options = match cli.command {
-        Some(Command::Run(options)) => options,
-        None => cli.run,
-    };
-    match start(&options) {
-        Ok(report) => {
-            print!("{}", report::text::render(&report));
-            ExitCode::from(report.verdict.exit_code)
+    match start(cli.command.unwrap_or(Command::Run(cli.run))) {
+        Ok((text, exit_code)) => {
+            print!("{text}");
+            ExitCode::from(exit_code)
         }
         Err(failure) => {
             eprintln!("loadtest could not judge: {failure}");
@@ -51,16 +63,59 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(options: &RunOptions) -> Result<Report, CannotJudge> {
-    options.check()?;
-    process::allow_open_files(options.concurrency)?;
+fn start(command: Command) -> Ended {
+    let (connections, threads) = match &command {
+        Command::Run(options) => {
+            options.check()?;
+            (options.concurrency, options.threads)
+        }
+        Command::Compare(options) => (options.concurrency.max(800), options.ground.threads),
+        Command::Sources(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
+        Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
+    };
+    process::allow_open_files(connections)?;
     // Half of the cores by default: the service and its databases usually share this machine.
-    let threads = options.threads.unwrap_or_else(|| (process::cores() / 2).max(1));
+    let threads = threads.unwrap_or_else(|| (process::cores() / 2).max(1));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
         .build()
         .map_err(|error| CannotJudge(format!("no runtime: {error}")))?;
-    let environment = Environment::load();
-    runtime.block_on(run::execute(options, &environment))
+    // A signal drops what runs, and with it the services and servers that were started.
+    runtime.block_on(async {
+        tokio::select! {
+            ended = Box::pin(walk(command)) => ended,
+            () = stopped() => Err(CannotJudge("stopped before the end".to_owned())),
+        }
+    })
+}
+
+/// Waits for Ctrl-C or a polite kill.
+async fn stopped() {
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+}
+
+async fn walk(command: Command) -> Ended {
+    match command {
+        Command::Run(options) => {
+            let report = Box::pin(run::execute(&options, &Environment::load())).await?.report;
+            Ok((report::text::render(&report), report.verdict.exit_code))
+        }
+        Command::Compare(options) => {
+            let comparison = Box::pin(compare::run(&options)).await?;
+            let out = options.out.display();
+            let text = compare::text::render(&comparison);
+            let files =
+                format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
+            Ok((text + &files, comparison.exit_code))
+        }
+        Command::Sources(options) => Box::pin(sources::run(&options)).await,
+        Command::Break(options) => Box::pin(failures::run(&options)).await,
+    }
 }

@@ -24,6 +24,12 @@ pub struct Cli {
 pub enum Command {
     /// One load on one item, and its audit (the default).
     Run(RunOptions),
+    /// Every strategy beside the others: speed, and whether it sells what it should.
+    Compare(CompareOptions),
+    /// The experiments of the articles this project starts from, our figures beside theirs.
+    Sources(SourcesOptions),
+    /// Known failures made to happen, each with what saves it.
+    Break(BreakOptions),
 }
 
 /// One load on one item.
@@ -74,6 +80,9 @@ pub struct RunOptions {
     /// Seconds a hold of the lab item lasts, so that none runs out during the test.
     #[arg(long, default_value_t = 3_600, value_parser = clap::value_parser!(i64).range(1..))]
     pub hold_seconds: i64,
+    /// Closed model: begin no further purchase or retry after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds_max: Option<f64>,
     /// Use this item instead of making a lab item.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
     pub item: Option<i64>,
@@ -137,6 +146,13 @@ impl Switch {
     }
 }
 
+impl Default for RunOptions {
+    /// What the command line gives without arguments.
+    fn default() -> Self {
+        Cli::parse_from(["loadtest"]).run
+    }
+}
+
 impl RunOptions {
     /// Refuses values that clap's ranges cannot.
     pub fn check(&self) -> Result<(), CannotJudge> {
@@ -147,6 +163,7 @@ impl RunOptions {
         }
         let spans = [
             ("--seconds", self.seconds.unwrap_or(1.0), 0.001),
+            ("--seconds-max", self.seconds_max.unwrap_or(1.0), 0.001),
             ("--timeout-seconds", self.timeout_seconds, 0.001),
             ("--wait-seconds", self.wait_seconds, 0.0),
             ("--settle-seconds", self.settle_seconds, 0.0),
@@ -169,6 +186,11 @@ impl RunOptions {
         Duration::from_secs_f64(self.timeout_seconds)
     }
 
+    /// How long purchases are begun.
+    pub fn traffic_max(&self) -> Option<Duration> {
+        self.seconds_max.map(Duration::from_secs_f64)
+    }
+
     /// How long to try for a connection.
     pub fn wait(&self) -> Duration {
         Duration::from_secs_f64(self.wait_seconds)
@@ -185,4 +207,117 @@ fn parse_threads(text: &str) -> Result<usize, String> {
         Ok(threads @ 1..=256) => Ok(threads),
         _ => Err("a number from 1 to 256".to_owned()),
     }
+}
+
+/// Every strategy beside the others.
+#[derive(Debug, Clone, Args)]
+pub struct CompareOptions {
+    /// Rounds; each walks all strategies, every second one in the opposite order.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Units of each throw-away item.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+    pub stock: i64,
+    /// Purchases of each load, one a buyer.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub requests: u32,
+    /// Connections, and so the most purchases in flight.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub concurrency: u32,
+    /// No load begins a purchase after so many seconds.
+    #[arg(long, default_value_t = 15.0)]
+    pub seconds_max: f64,
+    /// Further rounds for an unsafe strategy that was not caught, each with more buyers at once.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub further_rounds: u32,
+    /// Compare these strategies only, comma separated.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub only: Vec<String>,
+    /// The folder of the report: report.md, report.json, report.html and charts as SVG.
+    #[arg(long, default_value = "target/lab", value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Repeats the same order of loads [default: random, printed].
+    #[arg(long)]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub ground: GroundOptions,
+}
+
+/// The articles' own experiments.
+#[derive(Debug, Clone, Args)]
+pub struct SourcesOptions {
+    /// Only these tables, comma separated: S0 to S4.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub only: Vec<String>,
+    /// S0: how long each of the nine markets runs. The article's ran for 60 s.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// S2 and S4: the share of the article's requests that is sent; 1 is all of them.
+    #[arg(long, default_value_t = 1.0)]
+    pub share: f64,
+    /// The folder of the report: sources.md and sources.json.
+    #[arg(long, default_value = "target/lab", value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Repeats the same buyers' order [default: random, printed].
+    #[arg(long)]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub ground: GroundOptions,
+}
+
+/// Known failures.
+#[derive(Debug, Clone, Args)]
+pub struct BreakOptions {
+    /// Only these experiments, comma separated; `list` names them.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub only: Vec<String>,
+    /// How often each is tried, without and with its cure.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub times: u32,
+    /// The folder of the report: failures.md and failures.json.
+    #[arg(long, default_value = "target/lab", value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Repeats the same buyers' order [default: random, printed].
+    #[arg(long)]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub ground: GroundOptions,
+}
+
+/// What services of our own are made of.
+#[derive(Debug, Clone, Args)]
+pub struct GroundOptions {
+    /// The `seckill` program [default: beside this program, else on PATH].
+    #[arg(long, value_name = "PATH")]
+    pub seckill: Option<PathBuf>,
+    /// Threads of the generator [default: half of the cores].
+    #[arg(long, value_parser = parse_threads)]
+    pub threads: Option<usize>,
+}
+
+impl CompareOptions {
+    /// Refuses values that clap's ranges cannot.
+    pub fn check(&self) -> Result<(), CannotJudge> {
+        within("--seconds-max", self.seconds_max, 0.1, 3_600.0)?;
+        if i64::from(self.requests) <= self.stock {
+            let reason = "--requests must be above --stock, or nothing can be oversold";
+            return Err(CannotJudge(reason.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl SourcesOptions {
+    /// Refuses values that clap's ranges cannot.
+    pub fn check(&self) -> Result<(), CannotJudge> {
+        within("--seconds", self.seconds, 0.1, 3_600.0)?;
+        within("--share", self.share, 0.01, 1.0)
+    }
+}
+
+fn within(name: &str, value: f64, min: f64, max: f64) -> Result<(), CannotJudge> {
+    if value >= min && value <= max {
+        return Ok(());
+    }
+    Err(CannotJudge(format!("{name} must lie between {min} and {max}")))
 }

@@ -50,11 +50,14 @@ struct Aftermath {
     service_says: ServiceSays,
 }
 
+/// A judged load with every answer.
+pub struct Run {
+    pub report: Report,
+    pub traffic: Traffic,
+}
+
 /// Runs one load and judges it.
-pub async fn execute(
-    options: &RunOptions,
-    environment: &Environment,
-) -> Result<Report, CannotJudge> {
+pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<Run, CannotJudge> {
     let instances = service::instances(&options.url, environment).await?;
     let mut reader = Reader::connect(environment).await?;
     let database = reader.database().await?;
@@ -93,7 +96,7 @@ pub async fn execute(
     if let Some(path) = &options.json {
         report::json::write(path, &report)?;
     }
-    Ok(report)
+    Ok(Run { report, traffic: aftermath.traffic })
 }
 
 async fn prepare_sale(
@@ -173,6 +176,7 @@ async fn prepare_drive(
         retries_max: options.retry,
         timeout: options.timeout(),
         wait: options.wait(),
+        traffic_max: options.traffic_max(),
     };
     Ok(Arc::new(Drive::new(plan, policy, instances.to_vec(), paths, tokens, options.first_buyer)))
 }

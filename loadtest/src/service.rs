@@ -55,7 +55,7 @@ pub async fn instances(
     Ok(instances)
 }
 
-async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
+pub async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
     let unusable = |reason: &str| CannotJudge(format!("--url {url}: {reason}"));
     let parsed: Uri = url.parse().map_err(|_| unusable("not a URL"))?;
     if parsed.scheme_str() != Some("http") {
@@ -121,6 +121,11 @@ impl Admin {
     /// The public view of an item.
     pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
         self.call(Method::GET, &format!("/api/items/{item_id}"), None).await
+    }
+
+    /// The list of strategies.
+    pub async fn strategies(&self) -> Result<Value, CannotJudge> {
+        self.call(Method::GET, "/api/strategies", None).await
     }
 
     /// The service's own audit of an item.

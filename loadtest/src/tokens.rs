@@ -30,6 +30,11 @@ impl Mint {
         Self { program, environment: environment.for_child() }
     }
 
+    /// The program itself.
+    pub fn into_program(self) -> PathBuf {
+        self.program
+    }
+
     /// The `Authorization` values of the buyers `first..first + count`, in order.
     pub async fn buyers(&self, first: i64, count: u32) -> Result<Vec<HeaderValue>, CannotJudge> {
         self.mint(first, i64::from(count), None).await

@@ -14,6 +14,8 @@ fn loadtest(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         .env_remove("SECKILL_URL")
         .env_remove("SECKILL_DATA_DIR")
         .env_remove("DATABASE_URL")
+        .env_remove("REDIS_URL")
+        .env_remove("SECKILL_SECRET")
         .envs(variables.iter().copied())
         .output()
         .expect("the program starts")
@@ -44,6 +46,33 @@ fn a_password_in_an_address_is_never_printed() {
     let output = loadtest(&["--url", DEAD_SERVICE], &variables);
     assert_eq!(output.status.code(), Some(2));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("hunter2"));
+}
+
+#[test]
+fn comparisons_and_experiments_without_a_shop_prove_nothing() {
+    let out = std::env::temp_dir().join(format!("loadtest-{}", std::process::id()));
+    let folder = out.to_str().expect("a readable path");
+    for command in ["compare", "sources", "break"] {
+        let output = loadtest(&[command, "--out", folder], &[]);
+        assert_could_not_judge(&output, "start a shop with `make run`");
+    }
+    let variables = [
+        ("DATABASE_URL", DEAD_DATABASE),
+        ("REDIS_URL", "redis://127.0.0.1:1"),
+        ("SECKILL_SECRET", "not needed to fail"),
+    ];
+    let output = loadtest(&["compare", "--out", folder], &variables);
+    assert_could_not_judge(&output, "the database cannot be reached");
+    std::fs::remove_dir_all(out).expect("the folder of the reports");
+}
+
+#[test]
+fn unknown_tables_and_experiments_are_refused_with_the_known_ones() {
+    assert_could_not_judge(&loadtest(&["sources", "--only", "S9"], &[]), "S0, S1, S2, S3, S4");
+    assert_could_not_judge(&loadtest(&["break", "--only", "luck"], &[]), "lease-expires");
+    let list = loadtest(&["break", "--only", "list"], &[]);
+    assert_eq!(list.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&list.stdout).contains("queue-lost"));
 }
 
 #[test]

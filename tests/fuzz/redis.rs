@@ -6,7 +6,7 @@ use seckill::config::{Config, Secret};
 use seckill::domain::ItemId;
 use seckill::metrics::Metrics;
 use seckill::store::mysql;
-use seckill::store::redis::{Counter, Counters, RedisClient};
+use seckill::store::redis::{Counter, CounterAndQueue, Counters, RedisClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -100,7 +100,7 @@ fn whatever_a_server_answers_nothing_panics() {
         *answer.lock().expect("no panic while it is held") = said;
         runtime.block_on(async {
             let _ = counters.peek(item).await;
-            let seen = Counter { available: 1, epoch: 1 };
+            let seen = CounterAndQueue { counter: Counter { available: 1, epoch: 1 }, queued: 0 };
             let _ = counters.repair(item, seen, 2).await;
             counters.give_back(item, 1, 1).await;
             let _ = redis.evicts().await;

@@ -22,6 +22,8 @@ use crate::record::{Answer, Outcome};
 const SQL_SECONDS_MAX: u64 = 60;
 /// Two equal readings this far apart: the ledger is at rest.
 const QUIET: Duration = Duration::from_millis(500);
+/// When every answer was a definite one nothing should be under way.
+const QUIET_AFTER_DEFINITE: Duration = Duration::from_millis(50);
 /// After unknown answers a purchase may still be at work in the service for a while.
 const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 
@@ -105,7 +107,11 @@ impl Reader {
             .filter_map(|answer| answer.order_id.as_deref())
             .collect();
         let was_unknown = answers.iter().any(|answer| answer.outcome == Outcome::Unknown);
-        let quiet = if was_unknown { QUIET_AFTER_UNKNOWN } else { QUIET };
+        let quiet = match (was_unknown, queued.is_empty()) {
+            (true, _) => QUIET_AFTER_UNKNOWN,
+            (false, true) => QUIET_AFTER_DEFINITE,
+            (false, false) => QUIET,
+        };
         let deadline = Instant::now() + limit;
         let mut last = self.ledger(item_id).await;
         loop {

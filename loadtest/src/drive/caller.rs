@@ -68,8 +68,10 @@ impl Caller {
             // Without a key a second try after an unknown outcome would be a second purchase.
             let may_repeat =
                 meaning.retryable && (key.is_some() || meaning.outcome != Outcome::Unknown);
-            let last =
-                attempt >= retries_max || !may_repeat || meaning.outcome == Outcome::Accepted;
+            let last = attempt >= retries_max
+                || !may_repeat
+                || meaning.outcome == Outcome::Accepted
+                || self.drive.policy.is_over(self.started);
             let outcome = meaning.outcome;
             self.write_down(index, attempt, last, key.clone(), meaning, planned, sent);
             if last {

@@ -47,6 +47,9 @@ async fn call(
     let started = Instant::now();
     caller.start(started);
     loop {
+        if drive.policy.is_over(started) {
+            return (started, caller.answers);
+        }
         let index = drive.tally.next.fetch_add(1, Ordering::Relaxed);
         if index >= drive.plan.requests.len() {
             return (started, caller.answers);

@@ -54,6 +54,15 @@ pub struct Policy {
     pub timeout: Duration,
     /// How long to try for a connection.
     pub wait: Duration,
+    /// After this time no purchase and no retry is begun (closed model).
+    pub traffic_max: Option<Duration>,
+}
+
+impl Policy {
+    /// Whether the time for purchases is over.
+    pub fn is_over(&self, started: Instant) -> bool {
+        self.traffic_max.is_some_and(|limit| started.elapsed() >= limit)
+    }
 }
 
 /// Everything that callers share, rendered before the first byte is sent.

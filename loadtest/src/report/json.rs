@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::Report;
+use serde::Serialize;
+
 use crate::failure::CannotJudge;
 
-/// Writes the whole report as one JSON object.
-pub fn write(path: &Path, report: &Report) -> Result<(), CannotJudge> {
+/// Writes a whole report as one JSON object.
+pub fn write(path: &Path, report: &impl Serialize) -> Result<(), CannotJudge> {
     let not_written =
         |reason: String| CannotJudge(format!("{} not written: {reason}", path.display()));
     let mut text =

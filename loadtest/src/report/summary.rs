@@ -111,6 +111,13 @@ impl OutcomeSummary {
 }
 
 impl Latency {
+    /// Of latencies in microseconds.
+    pub fn of_all(latencies_us: &[u64]) -> Self {
+        let mut all = histogram();
+        latencies_us.iter().for_each(|latency_us| all.saturating_record((*latency_us).max(1)));
+        Self::of(&all)
+    }
+
     fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();

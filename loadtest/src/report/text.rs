@@ -14,8 +14,7 @@ const GENERATOR_BUSY_SHARE: f64 = 0.8;
 /// The whole report; the verdict is its last line.
 pub fn render(report: &Report) -> String {
     let mut text = String::new();
-    let color =
-        Color { on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() };
+    let color = Color::of_terminal();
     circumstances(&mut text, &report.circumstances);
     traffic(&mut text, report);
     outcomes(&mut text, report);
@@ -191,6 +190,11 @@ pub struct Color {
 }
 
 impl Color {
+    /// On where a person reads.
+    pub fn of_terminal() -> Self {
+        Self { on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
+    }
+
     pub fn green(self, text: &str) -> String {
         self.wrap("32", text)
     }
@@ -210,7 +214,7 @@ pub fn line(text: &mut String, content: &str) {
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

@@ -13,6 +13,7 @@ use crate::store::redis::Durability;
 
 /// How long Redis may take to tell how it writes to disk.
 const ASK_TIMEOUT: Duration = Duration::from_millis(300);
+use crate::strategy::Breaks;
 
 /// A strategy's card.
 #[derive(Serialize, ToSchema)]
@@ -23,6 +24,9 @@ pub struct StrategyBody {
     store: &'static str,
     /// Whether the gate alone never oversells.
     safe: bool,
+    /// How many instances it takes until the gate alone oversells: `never`, `alone` (one is
+    /// enough) or `with_two_instances`.
+    breaks_with: &'static str,
     /// How it decides.
     summary: &'static str,
     breaks_when: &'static str,
@@ -57,6 +61,11 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
         family: card.family,
         store: card.store,
         safe: card.safe,
+        breaks_with: match card.breaks_with {
+            Breaks::Never => "never",
+            Breaks::Alone => "alone",
+            Breaks::WithTwoInstances => "with_two_instances",
+        },
         summary: card.summary,
         breaks_when: card.breaks_when,
         needs: card.needs,

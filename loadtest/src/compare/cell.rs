@@ -1,0 +1,162 @@
+//! One load of the comparison: one strategy, one arbiter, one number of instances, a fresh item.
+
+use serde::Serialize;
+
+use crate::audit::Judgement;
+use crate::counters::Counters;
+use crate::drive::Instance;
+use crate::environment::Environment;
+use crate::failure::CannotJudge;
+use crate::options::{CompareOptions, RunOptions, Switch};
+use crate::record::Outcome;
+use crate::run::{self, Run};
+
+/// Tries after the first for purchases that the service could not serve in time.
+const RETRIES_MAX: u16 = 20;
+/// Longer than a clock may run ahead, so that no hold runs out during a load.
+const HOLD_SECONDS: i64 = 80_000;
+/// How long one answer may take; the service answers earlier.
+const TIMEOUT_SECONDS: f64 = 15.0;
+
+/// What is varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cell {
+    /// Index of the strategy.
+    pub strategy: usize,
+    pub arbiter: Arbiter,
+    pub instances: usize,
+}
+
+/// The second line of defence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arbiter {
+    On,
+    Off,
+}
+
+/// One load, in figures.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Round {
+    /// Why nothing can be said about it.
+    pub could_not_judge: Option<String>,
+    /// Buyers at once.
+    pub concurrency: u32,
+    pub accepted: u64,
+    pub accepted_per_second: f64,
+    pub refused: u64,
+    pub refused_per_second: f64,
+    /// Purchases that ended neither sold nor refused.
+    pub neither: u64,
+    /// Attempts of clients after the first.
+    pub retries: u64,
+    /// What the service counted meanwhile; `None` when it did not tell.
+    pub counters: Option<Counters>,
+    pub units_sold: i64,
+    pub oversold: i64,
+    pub undersold: i64,
+    pub lost: i64,
+    pub phantom: i64,
+    pub duplicates: i64,
+    /// The invariants that are broken.
+    pub broken: Vec<String>,
+    /// The audit's last line.
+    pub verdict: String,
+    pub clean: bool,
+    /// The generator's share of the machine, 0 to 1.
+    pub generator_share: f64,
+    /// Of accepted purchases, in microseconds.
+    #[serde(skip)]
+    pub latencies_us: Vec<u64>,
+    /// When each accepted purchase was answered, and its units.
+    #[serde(skip)]
+    pub sales: Vec<(u64, i64)>,
+}
+
+/// Where and with what the loads run.
+pub struct Range<'a> {
+    pub options: &'a CompareOptions,
+    pub environment: &'a Environment,
+    pub instances: &'a [Instance],
+    pub seed: u64,
+    pub concurrency: u32,
+}
+
+/// Runs one load. What cannot be judged is said in the round and never counts as good.
+pub async fn run(cell: Cell, strategy: &str, range: &Range<'_>) -> Round {
+    let options = range.run_options(cell, strategy);
+    let before = Counters::read(range.instances).await;
+    let run = run::execute(&options, range.environment).await;
+    let after = Counters::read(range.instances).await;
+    let mut round = match run {
+        Ok(run) => read(&run, range.options.stock),
+        Err(CannotJudge(reason)) => Round { could_not_judge: Some(reason), ..Round::default() },
+    };
+    round.concurrency = range.concurrency;
+    round.counters = after.zip(before).map(|(after, before)| after.since(before));
+    round
+}
+
+impl Range<'_> {
+    fn run_options(&self, cell: Cell, strategy: &str) -> RunOptions {
+        RunOptions {
+            strategy: vec![strategy.to_owned()],
+            stock: Some(self.options.stock),
+            buyers: self.options.requests.max(self.concurrency),
+            requests: self.options.requests.max(self.concurrency),
+            concurrency: self.concurrency,
+            arbiter: match cell.arbiter {
+                Arbiter::On => Switch::On,
+                Arbiter::Off => Switch::Off,
+            },
+            retry: RETRIES_MAX,
+            hold_seconds: HOLD_SECONDS,
+            seconds_max: Some(self.options.seconds_max),
+            timeout_seconds: TIMEOUT_SECONDS,
+            url: self.instances.iter().map(|instance| instance.url.clone()).collect(),
+            seckill: self.options.ground.seckill.clone(),
+            seed: Some(self.seed),
+            ..RunOptions::default()
+        }
+    }
+}
+
+fn read(run: &Run, stock: i64) -> Round {
+    let (report, traffic) = (&run.report, &run.report.traffic);
+    let audit = &report.audit;
+    let accepted =
+        || run.traffic.answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);
+    let clean = report.verdict.exit_code == crate::failure::EXIT_CLEAN;
+    Round {
+        could_not_judge: unproved(audit, clean, stock),
+        concurrency: 0,
+        accepted: traffic.accepted.purchases,
+        accepted_per_second: traffic.accepted.per_second,
+        refused: traffic.refused.purchases,
+        refused_per_second: traffic.refused.per_second,
+        neither: traffic.other.purchases,
+        retries: traffic.retries,
+        counters: None,
+        units_sold: audit.units_live,
+        oversold: audit.oversold.count,
+        undersold: audit.undersold.count,
+        lost: audit.lost.count,
+        phantom: audit.phantom.count,
+        duplicates: audit.duplicates.count,
+        broken: audit.broken().into_iter().map(str::to_owned).collect(),
+        verdict: report.verdict.sentence.clone(),
+        clean,
+        generator_share: report.circumstances.processor.generator_share,
+        latencies_us: accepted().map(|answer| answer.from_plan_us).collect(),
+        sales: accepted()
+            .map(|answer| (answer.answered_at_us, answer.order_quantity.unwrap_or(1)))
+            .collect(),
+    }
+}
+
+/// A load that was cut short before the stock was sold shows nothing of the last unit.
+fn unproved(audit: &Judgement, clean: bool, stock: i64) -> Option<String> {
+    (clean && audit.units_live < stock).then(|| {
+        format!("only {} of {stock} units were sold in the time allowed", audit.units_live)
+    })
+}

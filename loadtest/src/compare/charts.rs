@@ -1,0 +1,302 @@
+//! The charts, drawn by plotters.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::canvas::{
+    Chart, Drawing, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped, grouped_small,
+    said, step, text, to_i32,
+};
+use super::cell::Arbiter;
+use super::figures::Row;
+use super::result::Comparison;
+use super::verdict::{Expectation, Verdict};
+use crate::failure::CannotJudge;
+
+/// Height of a line of a bar chart.
+const LINE: u32 = 26;
+/// Height of the head of a chart.
+const HEAD: u32 = 44;
+/// Small panels beside each other.
+const PANELS: usize = 5;
+const PANEL_HEIGHT: u32 = 112;
+
+/// Draws all charts.
+pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
+    let rows = &comparison.rows;
+    let drawn = [throughput(comparison), latency(rows), oversold(rows), stock(comparison)];
+    drawn
+        .into_iter()
+        .collect::<Result<Vec<Option<Chart>>, String>>()
+        .map(|charts| charts.into_iter().flatten().collect())
+        .map_err(|reason| CannotJudge(format!("a chart could not be drawn: {reason}")))
+}
+
+/// Accepted purchases per second, one bar for one instance and one for two, with their spread.
+fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
+    let rows = &comparison.rows;
+    let is_safe = |name: &str| {
+        comparison.strategies.iter().any(|judged| judged.card.name == name && judged.card.safe)
+    };
+    let mut one = select(rows, Arbiter::On, 1);
+    one.sort_by(|left, right| {
+        right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
+    });
+    let two = select(rows, Arbiter::On, 2);
+    let bars: Vec<Bars> = one
+        .iter()
+        .map(|row| Bars {
+            name: row.strategy.clone(),
+            tone: if is_safe(&row.strategy) { Tone::TEXT } else { Tone::BAD },
+            values: std::iter::once(*row)
+                .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
+                .zip([Tone::FIRST, Tone::SECOND])
+                .map(|(row, tone)| Value {
+                    value: row.accepted_per_second.median,
+                    spread: Some((row.accepted_per_second.min, row.accepted_per_second.max)),
+                    tone,
+                })
+                .collect(),
+        })
+        .collect();
+    let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise. Red names oversell when the gate stands alone.";
+    bar_chart("throughput", caption, "accepted purchases per second", &bars)
+}
+
+/// Oversold units with the arbiter off.
+fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
+    let mut worst: Vec<(&str, i64, i64)> = Vec::new();
+    for row in select(rows, Arbiter::Off, 1) {
+        let two = select(rows, Arbiter::Off, 2)
+            .into_iter()
+            .find(|other| other.strategy == row.strategy)
+            .map_or(0, |other| other.oversold);
+        if row.oversold + two > 0 {
+            worst.push((&row.strategy, row.oversold, two));
+        }
+    }
+    worst.sort_by_key(|(_, one, two)| std::cmp::Reverse((*one).max(*two)));
+    let bars: Vec<Bars> = worst
+        .into_iter()
+        .map(|(name, one, two)| Bars {
+            name: name.to_owned(),
+            tone: Tone::TEXT,
+            values: vec![
+                Value { value: one as f64, spread: None, tone: Tone::BAD },
+                Value { value: two as f64, spread: None, tone: Tone::QUIET },
+            ],
+        })
+        .collect();
+    let caption = "Units sold beyond the stock when the gate stands alone (arbiter off), the worst round: one instance (red) and two (grey). Strategies that are not here were never seen to oversell.";
+    bar_chart("oversold", caption, "units oversold", &bars)
+}
+
+/// A line of a bar chart.
+struct Bars {
+    name: String,
+    /// Of the name.
+    tone: RGBColor,
+    values: Vec<Value>,
+}
+
+struct Value {
+    value: f64,
+    spread: Option<(f64, f64)>,
+    tone: RGBColor,
+}
+
+fn bar_chart(
+    name: &'static str,
+    caption: &str,
+    unit: &str,
+    bars: &[Bars],
+) -> Result<Option<Chart>, String> {
+    if bars.is_empty() {
+        return Ok(None);
+    }
+    let highest = bars
+        .iter()
+        .flat_map(|bar| &bar.values)
+        .map(|value| value.spread.map_or(value.value, |(_, max)| max))
+        .fold(1.0, f64::max);
+    let step = step(highest);
+    let scale = Scale::new(0.0, highest * 1.02);
+    let height = HEAD / 2 + LINE * count(bars.len()) + SCALE;
+    let svg = drawn(height, |area| {
+        let top = to_i32(HEAD / 2);
+        let bottom = top + to_i32(LINE * count(bars.len()));
+        let mut tick = 0.0;
+        while tick <= highest * 1.02 {
+            let x = scale.at(tick);
+            grid_line(area, (x, top), (x, bottom))?;
+            text(area, &grouped(tick), (x, bottom + 6), Tone::QUIET, 12, HPos::Center)?;
+            tick += step;
+        }
+        let middle = scale.at(highest / 2.0);
+        text(area, unit, (middle, bottom + 24), Tone::QUIET, 12, HPos::Center)?;
+        for (index, bar) in bars.iter().enumerate() {
+            let y = top + to_i32(LINE * count(index));
+            let label = (to_i32(NAMES) - 8, y + to_i32(LINE / 2) - 7);
+            text(area, &bar.name, label, bar.tone, 13, HPos::Right)?;
+            let thick = (to_i32(LINE) - 6) / to_i32(count(bar.values.len().max(1)));
+            for (place, value) in bar.values.iter().enumerate() {
+                let upper = y + 3 + thick * to_i32(count(place));
+                let corners = [(scale.at(0.0), upper), (scale.at(value.value), upper + thick - 1)];
+                area.draw(&Rectangle::new(corners, value.tone.filled())).map_err(said)?;
+                if let Some((min, max)) = value.spread {
+                    let at = upper + thick / 2;
+                    let line = vec![(scale.at(min), at), (scale.at(max), at)];
+                    area.draw(&PathElement::new(line, Tone::TEXT)).map_err(said)?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Some(Chart { name, caption: caption.to_owned(), svg }))
+}
+
+/// Latency of accepted purchases on a logarithmic scale: a bar from p50 to p99 and a dot at the end.
+fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
+    let mut rows = select(rows, Arbiter::On, 1);
+    rows.retain(|row| row.latencies_counted > 0);
+    rows.sort_by_key(|row| row.latency.p50_us);
+    let (Some(low), Some(high)) = (
+        rows.iter().map(|row| row.latency.p50_us).min(),
+        rows.iter().map(|row| row.latency.max_us).max(),
+    ) else {
+        return Ok(None);
+    };
+    let log = |micros: u64| (micros.max(1) as f64 / 1e3).log10();
+    let (low, high) = (log(low).floor(), log(high).ceil());
+    let scale = Scale::new(low, high.max(low + 1.0));
+    let height = HEAD / 2 + LINE * count(rows.len()) + SCALE;
+    let svg = drawn(height, |area| {
+        let top = to_i32(HEAD / 2);
+        let bottom = top + to_i32(LINE * count(rows.len()));
+        let mut tick = low;
+        while tick <= high {
+            let x = scale.at(tick);
+            grid_line(area, (x, top), (x, bottom))?;
+            let label = grouped_small(10_f64.powf(tick));
+            text(area, &label, (x, bottom + 6), Tone::QUIET, 12, HPos::Center)?;
+            tick += 1.0;
+        }
+        let middle = scale.at(f64::midpoint(low, high));
+        let unit = "milliseconds, each step ten times the one before";
+        text(area, unit, (middle, bottom + 24), Tone::QUIET, 12, HPos::Center)?;
+        for (index, row) in rows.iter().enumerate() {
+            let y = top + to_i32(LINE * count(index));
+            let middle = y + to_i32(LINE / 2);
+            let label = (to_i32(NAMES) - 8, middle - 7);
+            text(area, &row.strategy, label, Tone::TEXT, 13, HPos::Right)?;
+            let at = |micros: u64| scale.at(log(micros));
+            let latency = row.latency;
+            let (p50, p90, p99) = (at(latency.p50_us), at(latency.p90_us), at(latency.p99_us));
+            let tail =
+                Rectangle::new([(p90, middle - 4), (p99, middle + 4)], Tone::SECOND.filled());
+            area.draw(&tail).map_err(said)?;
+            let body = Rectangle::new([(p50, middle - 4), (p90, middle + 4)], Tone::FIRST.filled());
+            area.draw(&body).map_err(said)?;
+            let median = PathElement::new(vec![(p50, middle - 8), (p50, middle + 8)], Tone::TEXT);
+            area.draw(&median).map_err(said)?;
+            let dot = Circle::new((at(latency.max_us), middle), 3, Tone::BAD.filled());
+            area.draw(&dot).map_err(said)?;
+        }
+        Ok(())
+    })?;
+    let caption = "Latency of accepted purchases, arbiter on, one instance, all rounds together: the mark is the median, the bars end at the 90th and 99th percentile, the dot is the slowest.".to_owned();
+    Ok(Some(Chart { name: "latency", caption, svg }))
+}
+
+/// What was left of the stock over time, a panel a strategy, arbiter off, two instances.
+fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
+    let rows = select(&comparison.rows, Arbiter::Off, 2);
+    // The round that tells most: the one that oversold most, else the first.
+    let panels: Vec<(&Row, &[(u64, i64)])> = rows
+        .iter()
+        .filter_map(|row| {
+            let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
+            // The first of equals.
+            let round = told.rev().max_by_key(|round| round.oversold)?;
+            Some((*row, round.sales.as_slice()))
+        })
+        .collect();
+    if panels.is_empty() {
+        return Ok(None);
+    }
+    let lines = panels.len().div_ceil(PANELS);
+    let svg = drawn(PANEL_HEIGHT * count(lines), |area| {
+        let parts = area.split_evenly((lines, PANELS));
+        for ((row, sales), part) in panels.iter().zip(parts) {
+            panel(&part, row, sales, comparison.shape.stock)?;
+        }
+        Ok(())
+    })?;
+    let caption = format!(
+        "Units left over time when the gate stands alone (arbiter off), two instances, from {} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth.",
+        comparison.shape.stock
+    );
+    Ok(Some(Chart { name: "stock", caption, svg }))
+}
+
+fn panel(part: &Drawing<'_>, row: &Row, sales: &[(u64, i64)], stock: i64) -> Result<(), String> {
+    let (width, height) = part.dim_in_pixel();
+    let (left, right, top, bottom) = (10, to_i32(width) - 10, 26, to_i32(height) - 24);
+    let mut left_units = stock;
+    let mut points = vec![(0_u64, stock)];
+    for (at_us, units) in sales {
+        points.push((*at_us, left_units));
+        left_units -= units;
+        points.push((*at_us, left_units));
+    }
+    let end_us = points.last().map_or(1, |(at_us, _)| (*at_us).max(1));
+    let lowest = points.iter().map(|(_, units)| *units).min().unwrap_or(0).min(0);
+    let at = |(at_us, units): (u64, i64)| {
+        let x = left + ((right - left) as f64 * at_us as f64 / end_us as f64) as i32;
+        let share = (stock - units) as f64 / (stock - lowest).max(1) as f64;
+        (x, top + ((bottom - top) as f64 * share) as i32)
+    };
+    let bad = row.verdict == Verdict::Caught || lowest < 0;
+    let tone = if bad { Tone::BAD } else { Tone::FIRST };
+    text(part, &row.strategy, (left, 6), Tone::TEXT, 12, HPos::Left)?;
+    let zero = at((0, 0)).1;
+    part.draw(&PathElement::new(vec![(left, zero), (right, zero)], Tone::QUIET)).map_err(said)?;
+    let line: Vec<(i32, i32)> = points.into_iter().map(at).collect();
+    part.draw(&PathElement::new(line, tone.stroke_width(2))).map_err(said)?;
+    let seconds = format!("{:.2} s", end_us as f64 / 1e6);
+    text(part, &seconds, (right, bottom + 5), Tone::QUIET, 11, HPos::Right)?;
+    let uncaught = row.expectation == Expectation::Caught && !bad;
+    let end = if uncaught { "not caught".to_owned() } else { format!("{left_units} left") };
+    text(part, &end, (left, bottom + 5), tone, 11, HPos::Left)
+}
+
+fn select(rows: &[Row], arbiter: Arbiter, instances: usize) -> Vec<&Row> {
+    rows.iter().filter(|row| (row.arbiter, row.instances) == (arbiter, instances)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canvas::STYLE;
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        assert_eq!([step(6.0), step(700.0), step(4_500.0)], [1.0, 200.0, 1_000.0]);
+    }
+
+    #[test]
+    fn a_chart_has_no_link_and_no_colour_that_the_style_does_not_know() {
+        let bars = [Bars {
+            name: "a".to_owned(),
+            tone: Tone::TEXT,
+            values: vec![Value { value: 5.0, spread: Some((4.0, 6.0)), tone: Tone::FIRST }],
+        }];
+        let chart = bar_chart("x", "y", "units", &bars).expect("drawn").expect("a chart");
+        for color in chart.svg.match_indices('#').map(|(at, _)| &chart.svg[at..at + 7]) {
+            assert!(STYLE.contains(&format!("\"{color}\"")), "{color}");
+        }
+        let outside = chart.alone().replace("http://www.w3.org/2000/svg", "");
+        assert!(!outside.contains("http"), "{outside}");
+        assert!(outside.contains("prefers-color-scheme"));
+    }
+}

@@ -1,0 +1,212 @@
+//! The rounds of one place, summed up: medians with their spread, and what is told apart.
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::{Arbiter, Round};
+use super::verdict::{Breaks, Expectation, Verdict};
+use crate::counters::Counters;
+use crate::report::summary::Latency;
+
+/// What the service says about a strategy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Card {
+    pub name: String,
+    pub family: String,
+    pub store: String,
+    pub summary: String,
+    pub safe: bool,
+    pub breaks_with: Breaks,
+    pub breaks_when: String,
+    pub durable_before_reply: bool,
+    pub available: bool,
+}
+
+/// One strategy in one place.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    pub strategy: String,
+    pub arbiter: Arbiter,
+    pub instances: usize,
+    pub expectation: Expectation,
+    pub verdict: Verdict,
+    /// Accepted purchases per second, over rounds.
+    pub accepted_per_second: Spread,
+    pub refused_per_second: Spread,
+    /// Of accepted purchases, all rounds together.
+    pub latency: Latency,
+    pub latencies_counted: usize,
+    /// Summed over rounds.
+    pub retries: u64,
+    pub neither: u64,
+    pub counters: Counters,
+    /// The most of any round.
+    pub oversold: i64,
+    pub undersold: i64,
+    pub lost: i64,
+    pub phantom: i64,
+    pub duplicates: i64,
+    /// Best and worst place by accepted purchases per second that the rounds leave possible.
+    pub place: (usize, usize),
+    pub rounds: Vec<Round>,
+}
+
+/// Median, lowest and highest of some rounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of figures in any order; zeros when there are none.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
+            return Self::default();
+        };
+        let middle = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        } else {
+            sorted[middle]
+        };
+        Self { median, min: *min, max: *max }
+    }
+
+    /// Whether all its rounds were above all of the other's.
+    pub fn is_above(self, other: Self) -> bool {
+        self.min > other.max
+    }
+}
+
+impl Row {
+    /// Sums the rounds up; places are set by [`set_places`].
+    pub fn of(card: &Card, arbiter: Arbiter, instances: usize, rounds: Vec<Round>) -> Self {
+        let expectation = card.breaks_with.expectation(arbiter, instances);
+        // Rounds with more buyers, made to catch it, are not compared by speed.
+        let usual = rounds.iter().map(|round| round.concurrency).min().unwrap_or(0);
+        let judged = || {
+            rounds
+                .iter()
+                .filter(move |round| round.could_not_judge.is_none() && round.concurrency == usual)
+        };
+        let latencies: Vec<u64> =
+            judged().flat_map(|round| round.latencies_us.iter().copied()).collect();
+        let most = |of: fn(&Round) -> i64| rounds.iter().map(of).max().unwrap_or(0);
+        Self {
+            strategy: card.name.clone(),
+            arbiter,
+            instances,
+            expectation,
+            verdict: Verdict::of(expectation, &rounds),
+            accepted_per_second: Spread::of(judged().map(|round| round.accepted_per_second)),
+            refused_per_second: Spread::of(judged().map(|round| round.refused_per_second)),
+            latency: Latency::of_all(&latencies),
+            latencies_counted: latencies.len(),
+            retries: rounds.iter().map(|round| round.retries).sum(),
+            neither: rounds.iter().map(|round| round.neither).sum(),
+            counters: rounds
+                .iter()
+                .filter_map(|round| round.counters)
+                .fold(Counters::default(), Counters::and),
+            oversold: most(|round| round.oversold),
+            undersold: most(|round| round.undersold),
+            lost: most(|round| round.lost),
+            phantom: most(|round| round.phantom),
+            duplicates: most(|round| round.duplicates),
+            place: (0, 0),
+            rounds,
+        }
+    }
+}
+
+/// Sets the places of all rows, each among those of its arbiter and number of instances.
+pub fn set_places(rows: &mut [Row]) {
+    let all: Vec<(Arbiter, usize, Spread)> =
+        rows.iter().map(|row| (row.arbiter, row.instances, row.accepted_per_second)).collect();
+    for row in rows {
+        let own = row.accepted_per_second;
+        let peers = || {
+            all.iter()
+                .filter(|(arbiter, instances, _)| {
+                    (*arbiter, *instances) == (row.arbiter, row.instances)
+                })
+                .map(|(_, _, spread)| *spread)
+        };
+        let faster = peers().filter(|peer| peer.is_above(own)).count();
+        let slower = peers().filter(|peer| own.is_above(*peer)).count();
+        row.place = (faster + 1, peers().count() - slower);
+    }
+}
+
+/// What the spread of the rounds leaves unsaid about the fastest of some rows.
+pub fn noise(rows: &[&Row]) -> String {
+    let by_median = |left: &&&Row, right: &&&Row| {
+        left.accepted_per_second.median.total_cmp(&right.accepted_per_second.median)
+    };
+    let Some(fastest) = rows.iter().max_by(by_median) else {
+        return "Nothing was measured.".to_owned();
+    };
+    if fastest.rounds.len() < 2 {
+        return "One round tells nothing about noise: no difference is claimed.".to_owned();
+    }
+    let equal: Vec<String> = rows
+        .iter()
+        .filter(|row| row.strategy != fastest.strategy)
+        .filter(|row| !fastest.accepted_per_second.is_above(row.accepted_per_second))
+        .map(|row| format!("`{}`", row.strategy))
+        .collect();
+    let Spread { median, min, max } = fastest.accepted_per_second;
+    let fastest = &fastest.strategy;
+    if equal.is_empty() {
+        return format!(
+            "`{fastest}` accepted most, {median:.0}/s ({min:.0} to {max:.0}); all its rounds were above all others'."
+        );
+    }
+    format!(
+        "`{fastest}` accepted most, {median:.0}/s ({min:.0} to {max:.0}). Its rounds overlap those of {}: these differences are inside the noise.",
+        equal.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, rates: &[f64]) -> Row {
+        let card = Card {
+            name: name.to_owned(),
+            family: String::new(),
+            store: String::new(),
+            summary: String::new(),
+            safe: true,
+            breaks_with: Breaks::Never,
+            breaks_when: String::new(),
+            durable_before_reply: true,
+            available: true,
+        };
+        let round = |rate: &f64| Round { accepted_per_second: *rate, ..Round::default() };
+        Row::of(&card, Arbiter::On, 1, rates.iter().map(round).collect())
+    }
+
+    #[test]
+    fn overlapping_rounds_are_noise_and_share_places() {
+        let mut rows = [row("a", &[10.0, 12.0]), row("b", &[11.0, 13.0]), row("c", &[1.0, 2.0])];
+        set_places(&mut rows);
+        assert_eq!(rows.iter().map(|row| row.place).collect::<Vec<_>>(), [(1, 2), (1, 2), (3, 3)]);
+        let said = noise(&rows.iter().collect::<Vec<_>>());
+        assert!(said.contains("`b` accepted most") && said.contains("of `a`: these"), "{said}");
+        assert!(!said.contains("`c`"), "{said}");
+        let once = [row("a", &[10.0]), row("b", &[1.0])];
+        assert!(noise(&once.iter().collect::<Vec<_>>()).contains("One round"));
+    }
+
+    #[test]
+    fn a_spread_has_the_median_of_even_and_odd_counts() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(Spread::of([1.0, 2.0]).median, 1.5);
+        assert_eq!(Spread::of([]), Spread::default());
+    }
+}

@@ -1,0 +1,264 @@
+//! `loadtest compare`: every strategy of the running list beside the others.
+//!
+//! Each load has a fresh throw-away item, and is audited by itself. Four places are walked: the
+//! arbiter off (the gate alone) and on, one instance of the service and two, all started here on
+//! the shop's servers. Rounds go through all of them in a shuffled order, every second round
+//! backwards, so that a machine that grows slower is unfair to nobody. An unsafe strategy that was
+//! not caught gets further rounds with more buyers at once, the last of them with an instance
+//! whose clock runs ahead where libfaketime is installed.
+//!
+//! In reading order: [`cell`] (one load), [`verdict`] (against the card), [`figures`] (rounds
+//! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`], and the reports [`text`], [`markdown`] and [`html`].
+
+pub mod canvas;
+pub mod cell;
+pub mod charts;
+pub mod figures;
+pub mod html;
+pub mod markdown;
+pub mod result;
+pub mod text;
+pub mod verdict;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::drive::Instance;
+use crate::failure::CannotJudge;
+use crate::ground::{Circumstances, Ground};
+use crate::instance::{Difference, Service, faketime};
+use crate::options::CompareOptions;
+use crate::report::json;
+use crate::service::Admin;
+use crate::tokens::Mint;
+use cell::{Arbiter, Cell, Range, Round};
+use figures::{Card, Row};
+use result::{Comparison, Judged, Shape, conclusion, judged};
+use verdict::Expectation;
+
+/// Instances at most.
+const INSTANCES_MAX: usize = 2;
+/// How far the clock of the last resort runs ahead: further than any lease.
+const CLOCK_AHEAD_SECONDS: u32 = 3_600;
+/// More buyers at once than this only wait for each other on a small machine.
+const CONCURRENCY_MAX: u32 = 800;
+
+/// The loads so far.
+type Rounds = BTreeMap<Cell, Vec<Round>>;
+
+/// Compares and writes the report.
+pub async fn run(options: &CompareOptions) -> Result<Comparison, CannotJudge> {
+    options.check()?;
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let ground = Ground::find(&options.ground, &options.out)?;
+    let circumstances = ground.circumstances(seed).await?;
+    let services = [
+        ground.maker.start("compare-1", &Difference::default()).await?,
+        ground.maker.start("compare-2", &Difference::default()).await?,
+    ];
+    let instances: Vec<Instance> =
+        services.iter().map(|service| service.instance.clone()).collect();
+    let cards = cards(options, &ground, &instances).await?;
+    let mut lab = Lab { options, ground: &ground, instances, cards, seed, rounds: Rounds::new() };
+    lab.walk().await;
+    lab.catch().await;
+    let comparison = lab.sum_up(circumstances);
+    for service in services {
+        service.stop().await;
+    }
+    write(&options.out, &comparison)?;
+    Ok(comparison)
+}
+
+async fn cards(
+    options: &CompareOptions,
+    ground: &Ground,
+    instances: &[Instance],
+) -> Result<Vec<Card>, CannotJudge> {
+    let mint = Mint::new(options.ground.seckill.clone(), &ground.environment);
+    let admin = Admin::new(instances.to_vec(), mint.admin().await?);
+    let list = admin.strategies().await?;
+    let mut cards: Vec<Card> = serde_json::from_value(list).map_err(|error| {
+        CannotJudge(format!("the list of strategies is not as agreed: {error}"))
+    })?;
+    if let Some(unknown) =
+        options.only.iter().find(|name| !cards.iter().any(|card| card.name == **name))
+    {
+        return Err(CannotJudge(format!("--only {unknown}: there is no such strategy")));
+    }
+    cards.retain(|card| options.only.is_empty() || options.only.contains(&card.name));
+    if !cards.iter().any(|card| card.available) {
+        return Err(CannotJudge("no strategy can be compared here".to_owned()));
+    }
+    Ok(cards)
+}
+
+struct Lab<'a> {
+    options: &'a CompareOptions,
+    ground: &'a Ground,
+    instances: Vec<Instance>,
+    cards: Vec<Card>,
+    seed: u64,
+    rounds: Rounds,
+}
+
+impl Lab<'_> {
+    /// All rounds through all places.
+    async fn walk(&mut self) {
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let mut cells = self.cells();
+        for round in 0..self.options.rounds {
+            if round.is_multiple_of(2) {
+                cells.shuffle(&mut random);
+            } else {
+                cells.reverse();
+            }
+            for (index, cell) in cells.clone().into_iter().enumerate() {
+                let counted = format!("round {}, {} of {}", round + 1, index + 1, cells.len());
+                let instances = self.instances[..cell.instances].to_vec();
+                self.load(cell, &instances, self.options.concurrency, &counted).await;
+            }
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let available = self.cards.iter().enumerate().filter(|(_, card)| card.available);
+        available
+            .flat_map(|(strategy, _)| {
+                [Arbiter::On, Arbiter::Off].into_iter().flat_map(move |arbiter| {
+                    (1..=INSTANCES_MAX).map(move |instances| Cell { strategy, arbiter, instances })
+                })
+            })
+            .collect()
+    }
+
+    async fn load(&mut self, cell: Cell, instances: &[Instance], concurrency: u32, counted: &str) {
+        let name = self.cards[cell.strategy].name.clone();
+        let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
+        let range = Range {
+            options: self.options,
+            environment: &self.ground.environment,
+            instances,
+            seed: self.seed.wrapping_add(count),
+            concurrency,
+        };
+        let round = Box::pin(cell::run(cell, &name, &range)).await;
+        progress(&name, cell, &round, counted);
+        self.rounds.entry(cell).or_default().push(round);
+    }
+
+    /// Further rounds for those that should have been caught.
+    async fn catch(&mut self) {
+        let mut ahead: Option<Service> = None;
+        for step in 1..=self.options.further_rounds {
+            let uncaught = self.uncaught();
+            if uncaught.is_empty() {
+                break;
+            }
+            let concurrency = (self.options.concurrency << step.min(8)).min(CONCURRENCY_MAX);
+            // In the second half one of the clocks is wrong, as it may be on two machines.
+            let wants_clock = step > self.options.further_rounds / 2;
+            if wants_clock && ahead.is_none() && faketime().is_some() {
+                // By its clock every hold has run out: it must not tidy up, least of all in the
+                // shop of somebody else.
+                let untidy = ("SECKILL_JOB_EXPIRE_PERIOD_MS".to_owned(), "86400000".to_owned());
+                let difference =
+                    Difference { settings: vec![untidy], clock_ahead_seconds: CLOCK_AHEAD_SECONDS };
+                ahead = self.ground.maker.start("compare-clock-ahead", &difference).await.ok();
+            }
+            let mut instances = self.instances.clone();
+            if let Some(service) = ahead.as_ref().filter(|_| wants_clock) {
+                instances[INSTANCES_MAX - 1] = service.instance.clone();
+            }
+            for cell in uncaught {
+                let counted = format!("further round {step}");
+                self.load(cell, &instances[..cell.instances], concurrency, &counted).await;
+            }
+        }
+        if let Some(service) = ahead {
+            service.stop().await;
+        }
+    }
+
+    /// The places with the most instances in which an unsafe strategy was never caught.
+    fn uncaught(&self) -> Vec<Cell> {
+        let arbiter = Arbiter::Off;
+        let places = self.cells().into_iter().filter(|cell| {
+            let card = &self.cards[cell.strategy];
+            (cell.arbiter, cell.instances) == (arbiter, INSTANCES_MAX) && !card.safe
+        });
+        places
+            .filter(|place| {
+                let mut everywhere = (1..=INSTANCES_MAX).filter_map(|instances| {
+                    let cell = Cell { instances, ..*place };
+                    let card = &self.cards[cell.strategy];
+                    (card.breaks_with.expectation(arbiter, instances) == Expectation::Caught)
+                        .then(|| self.rounds.get(&cell))?
+                });
+                !everywhere.any(|rounds| rounds.iter().any(|round| round.oversold > 0))
+            })
+            .collect()
+    }
+
+    fn sum_up(self, circumstances: Circumstances) -> Comparison {
+        let generator = self.rounds.values().flatten().map(|round| round.generator_share);
+        let generator_share = figures::Spread::of(generator).median;
+        let mut rows: Vec<Row> = self
+            .rounds
+            .into_iter()
+            .map(|(cell, rounds)| {
+                Row::of(&self.cards[cell.strategy], cell.arbiter, cell.instances, rounds)
+            })
+            .collect();
+        figures::set_places(&mut rows);
+        let strategies: Vec<Judged> =
+            self.cards.into_iter().map(|card| judged(card, &rows)).collect();
+        let (exit_code, sentence) = conclusion(&strategies);
+        let shape = Shape {
+            rounds: self.options.rounds,
+            stock: self.options.stock,
+            requests: self.options.requests,
+            concurrency: self.options.concurrency,
+            seconds_max: self.options.seconds_max,
+            generator_share,
+        };
+        Comparison { exit_code, sentence, circumstances, shape, strategies, rows }
+    }
+}
+
+fn progress(name: &str, cell: Cell, round: &Round, counted: &str) {
+    let verdict = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
+    let line = format!(
+        "{counted}: {name}, arbiter {:?}, {} inst., {:.0}/s, {verdict}",
+        cell.arbiter, cell.instances, round.accepted_per_second
+    );
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\u{1b}[2K{line:.110}");
+    } else {
+        eprintln!("{line}");
+    }
+}
+
+fn write(out: &Path, comparison: &Comparison) -> Result<(), CannotJudge> {
+    if std::io::stderr().is_terminal() {
+        eprintln!();
+    }
+    json::write(&out.join("report.json"), comparison)?;
+    let charts = charts::draw(comparison)?;
+    let mut files = vec![
+        ("report.md".to_owned(), markdown::render(comparison)),
+        ("report.html".to_owned(), html::render(comparison, &charts)),
+    ];
+    files.extend(charts.into_iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())));
+    for (name, text) in files {
+        let path = out.join(name);
+        std::fs::write(&path, text)
+            .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    }
+    Ok(())
+}

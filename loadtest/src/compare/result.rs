@@ -1,0 +1,186 @@
+//! What the comparison found, and what is concluded from it.
+
+use serde::Serialize;
+
+use super::cell::Arbiter;
+use super::figures::{Card, Row};
+use super::verdict::{self, Verdict};
+use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
+use crate::ground::Circumstances;
+
+/// What the comparison found.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    pub exit_code: u8,
+    pub sentence: String,
+    pub circumstances: Circumstances,
+    pub shape: Shape,
+    pub strategies: Vec<Judged>,
+    pub rows: Vec<Row>,
+}
+
+/// What every load looked like.
+#[derive(Debug, Serialize)]
+pub struct Shape {
+    pub rounds: u32,
+    pub stock: i64,
+    pub requests: u32,
+    pub concurrency: u32,
+    pub seconds_max: f64,
+    /// Median over loads of the generator's share of the machine, 0 to 1.
+    pub generator_share: f64,
+}
+
+/// A strategy and the verdict on it.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    #[serde(flatten)]
+    pub card: Card,
+    pub verdict: Verdict,
+    /// What to know about the verdict.
+    pub remark: String,
+}
+
+impl Comparison {
+    /// The rows of each place, the fastest first; places that were not walked are left out.
+    pub fn places(&self) -> Vec<Vec<&Row>> {
+        let places = [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)];
+        let tables = places.map(|place| {
+            let mut rows: Vec<&Row> =
+                self.rows.iter().filter(|row| (row.arbiter, row.instances) == place).collect();
+            rows.sort_by(|left, right| {
+                right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
+            });
+            rows
+        });
+        tables.into_iter().filter(|rows| !rows.is_empty()).collect()
+    }
+}
+
+impl Shape {
+    /// For people.
+    pub fn words(&self) -> String {
+        format!(
+            "{} units, {} buyers who each want one, {} at once, at most {} s, {} rounds; the generator used {:.0} % of the machine",
+            self.stock,
+            self.requests,
+            self.concurrency,
+            self.seconds_max,
+            self.rounds,
+            self.generator_share * 100.0
+        )
+    }
+}
+
+/// The verdict on one strategy, from all its places.
+pub fn judged(card: Card, rows: &[Row]) -> Judged {
+    if !card.available {
+        let remark = "its servers are not configured here".to_owned();
+        return Judged { card, verdict: Verdict::NotJudged, remark };
+    }
+    let own = || rows.iter().filter(|row| row.strategy == card.name);
+    let places: Vec<_> = own().map(|row| (row.expectation, row.verdict)).collect();
+    let verdict = verdict::of_strategy(&places);
+    let remark = match verdict {
+        Verdict::Broken | Verdict::NotJudged => own()
+            .filter(|row| row.verdict == verdict)
+            .flat_map(|row| row.rounds.iter().map(move |round| (row, round)))
+            .find_map(|(row, round)| {
+                let reason = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
+                let bad = round.could_not_judge.is_some() || !round.clean;
+                bad.then(|| format!("{}: {reason}", place(row)))
+            })
+            .unwrap_or_default(),
+        Verdict::NotCaught => {
+            "declared unsafe; more rounds, buyers or, for a strategy that trusts clocks, libfaketime may catch it".to_owned()
+        }
+        Verdict::Caught => {
+            let worst = own()
+                .filter(|row| row.verdict == Verdict::Caught)
+                .max_by_key(|row| row.oversold);
+            worst.map_or_else(String::new, |row| {
+                format!("{} units too many, {}", row.oversold, place(row))
+            })
+        }
+        Verdict::Clean => String::new(),
+    };
+    Judged { card, verdict, remark }
+}
+
+/// A place in words.
+pub fn place(row: &Row) -> String {
+    let arbiter = match row.arbiter {
+        Arbiter::On => "on",
+        Arbiter::Off => "off",
+    };
+    let plural = if row.instances == 1 { "" } else { "s" };
+    format!("arbiter {arbiter}, {} instance{plural}", row.instances)
+}
+
+/// The exit code and the sentence that says it all.
+pub fn conclusion(strategies: &[Judged]) -> (u8, String) {
+    let named = |verdicts: &[Verdict]| -> Vec<&str> {
+        let those = strategies
+            .iter()
+            .filter(|judged| judged.card.available && verdicts.contains(&judged.verdict));
+        those.map(|judged| judged.card.name.as_str()).collect()
+    };
+    let left_out = strategies.iter().filter(|judged| !judged.card.available).count();
+    let (clean, caught) = (named(&[Verdict::Clean]).len(), named(&[Verdict::Caught]).len());
+    let mut sentence = format!(
+        "{clean} safe strategies clean in every round, {caught} unsafe ones caught and stopped by the arbiter"
+    );
+    let broken = named(&[Verdict::Broken, Verdict::NotCaught]);
+    let unjudged = named(&[Verdict::NotJudged]);
+    for (names, word) in [(&broken, "NOT AS DECLARED"), (&unjudged, "NOT JUDGED")] {
+        if !names.is_empty() {
+            sentence = format!("{sentence}; {word}: {}", names.join(", "));
+        }
+    }
+    if left_out > 0 {
+        sentence = format!("{sentence}; {left_out} left out, since their servers are not here");
+    }
+    let exit_code = match (broken.is_empty(), unjudged.is_empty() && clean + caught > 0) {
+        (false, _) => EXIT_BROKEN,
+        (true, false) => EXIT_COULD_NOT_JUDGE,
+        (true, true) => EXIT_CLEAN,
+    };
+    (exit_code, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::verdict::Breaks;
+
+    fn judged(name: &str, available: bool, verdict: Verdict) -> Judged {
+        let card = Card {
+            name: name.to_owned(),
+            family: String::new(),
+            store: String::new(),
+            summary: String::new(),
+            safe: true,
+            breaks_with: Breaks::Never,
+            breaks_when: String::new(),
+            durable_before_reply: true,
+            available,
+        };
+        Judged { card, verdict, remark: String::new() }
+    }
+
+    #[test]
+    fn the_exit_code_tells_and_nothing_is_never_clean() {
+        let good = || judged("good", true, Verdict::Clean);
+        let exit_code = |strategies: &[Judged]| conclusion(strategies).0;
+        assert_eq!(exit_code(&[good(), judged("bad", true, Verdict::Caught)]), EXIT_CLEAN);
+        assert_eq!(exit_code(&[good(), judged("x", true, Verdict::Broken)]), EXIT_BROKEN);
+        assert_eq!(exit_code(&[good(), judged("x", true, Verdict::NotCaught)]), EXIT_BROKEN);
+        assert_eq!(
+            exit_code(&[good(), judged("x", true, Verdict::NotJudged)]),
+            EXIT_COULD_NOT_JUDGE
+        );
+        assert_eq!(exit_code(&[good(), judged("x", false, Verdict::NotJudged)]), EXIT_CLEAN);
+        assert_eq!(exit_code(&[judged("x", false, Verdict::NotJudged)]), EXIT_COULD_NOT_JUDGE);
+        assert_eq!(exit_code(&[]), EXIT_COULD_NOT_JUDGE);
+    }
+}

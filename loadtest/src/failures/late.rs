@@ -1,0 +1,258 @@
+//! Purchases that write late: the lock or the counter by which they were let in is gone meanwhile.
+//!
+//! One instance reaches the database through a [`Turnstile`], which stops its purchase right before
+//! the write. With the arbiter off the late write lands; with it on, the fence or the condition on
+//! the stock refuses it.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::redis_server::{Persistence, RedisServer};
+use super::stage::{Press, Stage};
+use super::turnstile::Turnstile;
+use super::{Trial, Try};
+use crate::counters::Counters;
+use crate::drive::Instance;
+use crate::failure::CannotJudge;
+use crate::instance::Service;
+use crate::options::Switch;
+
+/// Units on sale.
+const STOCK: i64 = 5;
+/// Buyers who come while the late one hangs: more than the stock.
+const BUYERS: usize = 12;
+/// Purchases in flight when the counter is lost.
+const IN_FLIGHT: usize = 4;
+/// A short lease, so that a try is short; three answers of Redis must fit into it.
+const LEASE: [(&str, &str); 2] =
+    [("SECKILL_LOCK_LEASE_MS", "1500"), ("SECKILL_REDIS_COMMAND_TIMEOUT_MS", "500")];
+/// How long a queue may take to be worked off.
+const QUEUE_POLLS_MAX: usize = 600;
+/// The same for a queue that came back empty: nothing can come out of it.
+const EMPTY_QUEUE_POLLS_MAX: usize = 20;
+const QUEUE_POLL: Duration = Duration::from_millis(100);
+
+/// Two instances for the experiments in which the lease runs out, kept over the tries.
+pub struct Pair {
+    slow: Service,
+    fast: Service,
+    turnstile: Turnstile,
+}
+
+fn arbiter(attempt: &Try) -> Switch {
+    if attempt.cured { Switch::On } else { Switch::Off }
+}
+
+async fn turnstile(stage: &Stage<'_>) -> Result<Turnstile, CannotJudge> {
+    Turnstile::open(&stage.ground.environment.get("DATABASE_URL").unwrap_or_default()).await
+}
+
+impl Pair {
+    /// Starts both on the shop's servers.
+    pub async fn start(stage: &Stage<'_>) -> Result<Self, CannotJudge> {
+        let turnstile = turnstile(stage).await?;
+        let mut settings = LEASE.to_vec();
+        settings.push(("DATABASE_URL", &turnstile.url));
+        let slow = stage.service("break-slow", &settings).await?;
+        let fast = stage.service("break-fast", &LEASE).await?;
+        Ok(Self { slow, fast, turnstile })
+    }
+
+    /// A holder is frozen before its write, longer than its lease; the other instance sells all.
+    pub async fn lease_expires(
+        &self,
+        stage: &Stage<'_>,
+        attempt: &Try,
+    ) -> Result<Trial, CannotJudge> {
+        let item = stage.item(&self.fast.instance, STOCK, arbiter(attempt)).await?;
+        let instances = [self.slow.instance.clone(), self.fast.instance.clone()];
+        let before = Counters::read(&instances).await;
+        let press = |instance: &Service, buyer| Press {
+            instance: instance.instance.clone(),
+            strategy: "lock-redis",
+            item,
+            buyer,
+        };
+        self.turnstile.close();
+        let late = stage.press_in_background(&press(&self.slow, 0));
+        let held = self.turnstile.holds(1).await;
+        if held.is_ok() {
+            self.slow.pause().await?;
+        }
+        // They wait until the lease has run out.
+        let codes = stage.rush(&press(&self.fast, 1), 1..BUYERS).await;
+        self.turnstile.reopen();
+        self.slow.resume().await?;
+        let late = late.await.unwrap_or_default();
+        held?;
+        let fenced = Counters::read(&instances)
+            .await
+            .zip(before)
+            .map_or(0.0, |(after, before)| after.since(before).fenced);
+        let sold = stage.sold(item).await?;
+        let detail = format!(
+            "while it was frozen the others were answered {codes:?}; the late one was answered {late}, writes refused by the fence: {fenced}; the stock row says {} left",
+            sold.available
+        );
+        Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
+    }
+
+    /// Stops both.
+    pub async fn stop(self) {
+        self.slow.stop().await;
+        self.fast.stop().await;
+    }
+}
+
+/// A lock that was not yet replicated when its Redis died; the promoted replica grants it again.
+pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+    let turnstile = turnstile(stage).await?;
+    let folder = stage.ground.out.join("logs");
+    let mut master = RedisServer::start(&folder, Persistence::Never).await?;
+    let replica = RedisServer::start(&folder, Persistence::Never).await?;
+    replica.follow(&master).await?;
+    let (old, new) = (master.url(), replica.url());
+    let mut settings = LEASE.to_vec();
+    settings.extend([("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &old)]);
+    let slow = stage.service("break-failover-old", &settings).await?;
+    let fast =
+        stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
+    let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
+    let press = |instance: &Service, buyer| Press {
+        instance: instance.instance.clone(),
+        strategy: "lock-redis",
+        item,
+        buyer,
+    };
+    let fenced_before = fenced(&slow.instance).await;
+    // The replica lags: what comes now reaches it too late.
+    replica.cut_off().await?;
+    turnstile.close();
+    let late = stage.press_in_background(&press(&slow, 0));
+    turnstile.holds(1).await?;
+    master.kill().await;
+    replica.promote().await?;
+    let codes = stage.rush(&press(&fast, 1), 1..BUYERS).await;
+    turnstile.reopen();
+    let end = late_end(stage, item, &slow.instance, fenced_before).await;
+    late.abort();
+    let end = end?;
+    let sold = stage.sold(item).await?;
+    slow.stop().await;
+    fast.stop().await;
+    let detail = format!(
+        "under the promoted replica the others were answered {codes:?}; the holder of the lost lock {end}; the stock row says {} left",
+        sold.available
+    );
+    Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
+}
+
+/// Whether the late write landed, or was refused. Its instance has no Redis any more, so its client
+/// may be told "try again" for ever: the ledger and the fence say it sooner.
+async fn late_end(
+    stage: &Stage<'_>,
+    item: i64,
+    late: &Instance,
+    fenced_before: f64,
+) -> Result<&'static str, CannotJudge> {
+    for _ in 0..QUEUE_POLLS_MAX {
+        if stage.sold(item).await?.units > STOCK {
+            return Ok("wrote, too");
+        }
+        if fenced(late).await > fenced_before {
+            return Ok("was refused by the fence");
+        }
+        sleep(QUEUE_POLL).await;
+    }
+    Err(CannotJudge("the late write neither landed nor was refused".to_owned()))
+}
+
+async fn fenced(instance: &Instance) -> f64 {
+    let counters = Counters::read(std::slice::from_ref(instance)).await;
+    counters.map_or(0.0, |counters| counters.fenced)
+}
+
+/// A Redis without persistence dies while purchases are between its counter and the ledger.
+pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+    let turnstile = turnstile(stage).await?;
+    let mut redis = RedisServer::start(&stage.ground.out.join("logs"), Persistence::Never).await?;
+    let url = redis.url();
+    let slow = stage
+        .service("break-counter-slow", &[("DATABASE_URL", &turnstile.url), ("REDIS_URL", &url)])
+        .await?;
+    let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
+    let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
+    let press = |instance: &Service, buyer| Press {
+        instance: instance.instance.clone(),
+        strategy: "redis-lua",
+        item,
+        buyer,
+    };
+    // One sale first: the counter is loaded, and its load is written in the ledger.
+    let first = stage.press(&press(&slow, 0)).await;
+    turnstile.close();
+    let late: Vec<_> =
+        (1..=IN_FLIGHT).map(|buyer| stage.press_in_background(&press(&slow, buyer))).collect();
+    turnstile.holds(IN_FLIGHT).await?;
+    redis.restart().await?;
+    let codes = stage.rush(&press(&fast, 0), 10..10 + BUYERS).await;
+    turnstile.reopen();
+    let mut answers = Vec::new();
+    for late in late {
+        answers.push(late.await.unwrap_or_default());
+    }
+    let sold = stage.sold(item).await?;
+    slow.stop().await;
+    fast.stop().await;
+    let detail = format!(
+        "first {first}; after the restart the others were answered {codes:?}; those in flight {answers:?}; the stock row says {} left",
+        sold.available
+    );
+    Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
+}
+
+/// A power cut takes the service and its Redis after buyers were told "queued". What was not on the
+/// disk is gone.
+pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+    let turnstile = turnstile(stage).await?;
+    // What saves it is no arbiter: nothing reached it. It is a queue that is on the disk.
+    let persistence =
+        if attempt.cured { Persistence::BeforeEveryAnswer } else { Persistence::Never };
+    let mut redis = RedisServer::start(&stage.ground.out.join("logs"), persistence).await?;
+    let url = redis.url();
+    let settings = [("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &url)];
+    let service = stage.service("break-queue-before", &settings).await?;
+    let item = stage.item(&service.instance, STOCK, Switch::On).await?;
+    let press =
+        Press { instance: service.instance.clone(), strategy: "redis-stream", item, buyer: 0 };
+    // Nothing that was queued reaches the ledger yet.
+    turnstile.close();
+    let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;
+    let queued = i64::try_from(codes.get("queued").copied().unwrap_or(0)).unwrap_or(0);
+    service.kill().await;
+    redis.restart().await?;
+    let kept: i64 = redis::cmd("DBSIZE")
+        .query_async(&mut redis.connect().await?)
+        .await
+        .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+    let service = stage.service("break-queue-after", &[("REDIS_URL", &url)]).await?;
+    let mut sold = stage.sold(item).await?;
+    let polls_max = if kept == 0 { EMPTY_QUEUE_POLLS_MAX } else { QUEUE_POLLS_MAX };
+    for _ in 0..polls_max {
+        if sold.units >= queued {
+            break;
+        }
+        sleep(QUEUE_POLL).await;
+        sold = stage.sold(item).await?;
+    }
+    service.stop().await;
+    if queued == 0 {
+        return Err(CannotJudge(format!("nobody was queued: {codes:?}")));
+    }
+    let detail = format!(
+        "{queued} buyers were told \"queued\", {} of them have an order; Redis came back with {kept} keys",
+        sold.units
+    );
+    Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units < queued, detail })
+}

@@ -1,0 +1,203 @@
+//! `loadtest break`: known failures, made to happen, each with what saves it.
+//!
+//! [`list`] names them. Every experiment is tried some times without its cure, where it must break, and as often with
+//! it, where it must hold. Each try has an item, locks and keys of its own, and ends in sold units.
+//! [`load`]: gates that break under load. [`late`]: purchases that write after their lock or
+//! counter is gone, stopped at a [`turnstile`]. [`plain`]: mistakes that no strategy of the service
+//! makes, done with plain Redis commands. Servers that must die are our own ([`redis_server`]).
+
+mod late;
+mod list;
+mod load;
+mod plain;
+mod redis_server;
+mod report;
+mod stage;
+mod turnstile;
+
+use serde::Serialize;
+
+use crate::Ended;
+use crate::drive::Instance;
+use crate::failure::{CannotJudge, EXIT_CLEAN};
+use crate::ground::Ground;
+use crate::instance::Service;
+use crate::options::BreakOptions;
+use crate::report::json;
+use late::Pair;
+use list::{Experiment, Kind, LIST};
+use report::{Outcome, Report, render};
+use stage::Stage;
+
+/// One try.
+#[derive(Debug, Clone, Copy)]
+pub struct Try {
+    /// Whether what saves it is in place.
+    pub cured: bool,
+    /// For loads.
+    pub seed: u64,
+}
+
+/// How one try ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct Trial {
+    pub stock: i64,
+    pub sold: i64,
+    /// Whether the failure showed.
+    pub broken: bool,
+    pub detail: String,
+}
+
+/// Instances that several experiments share.
+#[derive(Default)]
+struct Running {
+    plain: Vec<Service>,
+    pair: Option<Pair>,
+}
+
+/// Runs the experiments and writes the report.
+pub async fn run(options: &BreakOptions) -> Ended {
+    let names = || LIST.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
+    if options.only.iter().any(|name| name == "list") {
+        return Ok((format!("{}\n", names()), EXIT_CLEAN));
+    }
+    if let Some(unknown) =
+        options.only.iter().find(|name| !LIST.iter().any(|experiment| experiment.name == **name))
+    {
+        return Err(CannotJudge(format!("--only {unknown}: there are {}", names())));
+    }
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let ground = Ground::find(&options.ground, &options.out)?;
+    let circumstances = ground.circumstances(seed).await?;
+    let stage = Stage::set(&ground, options.ground.seckill.clone()).await?;
+    let mut running = Running::default();
+    let mut outcomes = Vec::new();
+    for experiment in LIST.iter().filter(|experiment| {
+        options.only.is_empty() || options.only.iter().any(|name| name == experiment.name)
+    }) {
+        outcomes.push(tries(experiment, options.times, seed, &stage, &mut running).await);
+    }
+    running.stop().await;
+    let text = render(&outcomes, &circumstances);
+    let report = Report { circumstances, experiments: outcomes };
+    json::write(&options.out.join("failures.json"), &report)?;
+    let path = options.out.join("failures.md");
+    std::fs::write(&path, &text)
+        .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    Ok((text, report.exit_code()))
+}
+
+async fn tries(
+    experiment: &Experiment,
+    times: u32,
+    seed: u64,
+    stage: &Stage<'_>,
+    running: &mut Running,
+) -> Outcome {
+    let mut outcome = Outcome {
+        name: experiment.name,
+        failure: experiment.failure,
+        cure: experiment.cure,
+        times,
+        reproduced: 0,
+        held: 0,
+        unjudged: Vec::new(),
+        without: None,
+        with: None,
+        left_out: None,
+    };
+    if matches!(experiment.kind, Kind::QueueLost)
+        && !stage.has_strategy("redis-stream", running).await
+    {
+        outcome.left_out = Some("this service has no redis-stream".to_owned());
+        return outcome;
+    }
+    for number in 0..times {
+        for cured in [false, true] {
+            let attempt = Try { cured, seed: seed.wrapping_add(u64::from(number)) };
+            let word = if cured { "with its cure" } else { "without" };
+            match Box::pin(once(experiment.kind, stage, running, &attempt)).await {
+                Ok(trial) => {
+                    eprintln!(
+                        "{} {} of {times}, {word}: {} sold of {}; {}",
+                        experiment.name,
+                        number + 1,
+                        trial.sold,
+                        trial.stock,
+                        trial.detail
+                    );
+                    match (cured, trial.broken) {
+                        (false, true) => outcome.reproduced += 1,
+                        (true, false) => outcome.held += 1,
+                        _ => {}
+                    }
+                    let kept = if cured { &mut outcome.with } else { &mut outcome.without };
+                    *kept = Some(trial);
+                }
+                Err(CannotJudge(reason)) => {
+                    eprintln!("{} {} of {times}, {word}: {reason}", experiment.name, number + 1);
+                    outcome.unjudged.push(format!("{word}: {reason}"));
+                }
+            }
+        }
+    }
+    outcome
+}
+
+async fn once(
+    kind: Kind,
+    stage: &Stage<'_>,
+    running: &mut Running,
+    attempt: &Try,
+) -> Result<Trial, CannotJudge> {
+    match kind {
+        Kind::Load(gates) => {
+            let instances = running.instances(stage).await?;
+            load::fire(gates, stage, &instances, attempt).await
+        }
+        Kind::LeaseExpires => {
+            if running.pair.is_none() {
+                running.pair = Some(Pair::start(stage).await?);
+            }
+            match &running.pair {
+                Some(pair) => pair.lease_expires(stage, attempt).await,
+                None => Err(CannotJudge("no instance".to_owned())),
+            }
+        }
+        Kind::Failover => late::failover(stage, attempt).await,
+        Kind::CounterLost => late::counter_lost(stage, attempt).await,
+        Kind::QueueLost => late::queue_lost(stage, attempt).await,
+        Kind::WrongOwner => plain::wrong_owner(stage, attempt).await,
+        Kind::LockOrder => plain::lock_order(stage, attempt).await,
+        Kind::StaleReplica => plain::stale_replica(stage, attempt).await,
+    }
+}
+
+impl Running {
+    /// Two instances on the shop's servers.
+    async fn instances(&mut self, stage: &Stage<'_>) -> Result<Vec<Instance>, CannotJudge> {
+        while self.plain.len() < 2 {
+            let name = format!("break-{}", self.plain.len() + 1);
+            self.plain.push(stage.service(&name, &[]).await?);
+        }
+        Ok(self.plain.iter().map(|service| service.instance.clone()).collect())
+    }
+
+    async fn stop(self) {
+        for service in self.plain {
+            service.stop().await;
+        }
+        if let Some(pair) = self.pair {
+            pair.stop().await;
+        }
+    }
+}
+
+impl Stage<'_> {
+    async fn has_strategy(&self, name: &str, running: &mut Running) -> bool {
+        let Ok(instances) = running.instances(self).await else {
+            return false;
+        };
+        self.strategies(&instances).await.iter().any(|known| known == name)
+    }
+}

@@ -1,0 +1,191 @@
+//! What the experiments share: items, buyers who press once, and a look into the ledger.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::{Method, Request};
+use sqlx::Row;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::drive::connection::Connection;
+use crate::drive::{Instance, answer};
+use crate::failure::CannotJudge;
+use crate::ground::Ground;
+use crate::instance::{Difference, Service};
+use crate::options::{RunOptions, Switch};
+use crate::record::Outcome;
+use crate::service::{self, Admin};
+use crate::tokens::Mint;
+
+/// Ids of the experiments' buyers begin here.
+pub const FIRST_BUYER: i64 = 1_500_000_001;
+/// Buyers that exist.
+pub const BUYERS: u32 = 64;
+/// A purchase that cannot be served now is tried again until then.
+const PRESS_MAX: Duration = Duration::from_secs(25);
+const PRESS_AGAIN: Duration = Duration::from_millis(100);
+const ANSWER_MAX: Duration = Duration::from_secs(12);
+const HOLD_SECONDS: i64 = 80_000;
+
+/// Where experiments run.
+pub struct Stage<'a> {
+    pub ground: &'a Ground,
+    pub seckill: Option<std::path::PathBuf>,
+    tokens: Vec<HeaderValue>,
+    admin: HeaderValue,
+}
+
+/// What the ledger says of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sold {
+    pub units: i64,
+    pub available: i64,
+}
+
+/// A purchase to press.
+#[derive(Clone)]
+pub struct Press {
+    pub instance: Instance,
+    pub strategy: &'static str,
+    pub item: i64,
+    /// From 0.
+    pub buyer: usize,
+}
+
+impl<'a> Stage<'a> {
+    /// Mints everybody's token.
+    pub async fn set(
+        ground: &'a Ground,
+        seckill: Option<std::path::PathBuf>,
+    ) -> Result<Self, CannotJudge> {
+        let mint = Mint::new(seckill.clone(), &ground.environment);
+        let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
+        let admin = mint.admin().await?;
+        Ok(Self { ground, seckill, tokens, admin })
+    }
+
+    /// A fresh item of so many units.
+    pub async fn item(
+        &self,
+        instance: &Instance,
+        stock: i64,
+        arbiter: Switch,
+    ) -> Result<i64, CannotJudge> {
+        let admin = Admin::new(vec![instance.clone()], self.admin.clone());
+        let options = RunOptions {
+            strategy: vec!["a failure experiment".to_owned()],
+            arbiter,
+            hold_seconds: HOLD_SECONDS,
+            ..RunOptions::default()
+        };
+        admin.create_lab_item(&options, stock).await
+    }
+
+    /// The names on the running list.
+    pub async fn strategies(&self, instances: &[Instance]) -> Vec<String> {
+        let admin = Admin::new(instances.to_vec(), self.admin.clone());
+        let list = admin.strategies().await.unwrap_or_default();
+        let cards = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        let available = cards.iter().filter(|card| card["available"] == true);
+        available.filter_map(|card| card["name"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// Starts an instance whose settings differ; its jobs keep quiet.
+    pub async fn service(
+        &self,
+        name: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Service, CannotJudge> {
+        let quiet = [("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000")];
+        let settings = quiet.iter().chain(settings);
+        let difference = Difference {
+            settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            ..Difference::default()
+        };
+        self.ground.maker.start(name, &difference).await
+    }
+
+    /// Presses once; asks again, with the same key, as long as the answer is "try again".
+    pub async fn press(&self, press: &Press) -> String {
+        pressed(press.clone(), self.tokens[press.buyer].clone()).await
+    }
+
+    /// The same on a task of its own, for a purchase that will hang.
+    pub fn press_in_background(&self, press: &Press) -> tokio::task::JoinHandle<String> {
+        tokio::spawn(pressed(press.clone(), self.tokens[press.buyer].clone()))
+    }
+
+    /// Many buyers at once; how often each code was answered.
+    pub async fn rush(
+        &self,
+        press: &Press,
+        buyers: std::ops::Range<usize>,
+    ) -> BTreeMap<String, usize> {
+        let mut presses = JoinSet::new();
+        for buyer in buyers {
+            let token = self.tokens[buyer].clone();
+            presses.spawn(pressed(Press { buyer, ..press.clone() }, token));
+        }
+        let mut codes = BTreeMap::new();
+        while let Some(code) = presses.join_next().await {
+            *codes.entry(code.unwrap_or_default()).or_default() += 1;
+        }
+        codes
+    }
+
+    /// Units of live orders, and what the stock row says.
+    pub async fn sold(&self, item: i64) -> Result<Sold, CannotJudge> {
+        let mut connection = self.ground.database().await?;
+        let row = sqlx::query(
+            "SELECT CAST(available AS SIGNED) AS available, \
+             (SELECT CAST(COALESCE(SUM(quantity), 0) AS SIGNED) FROM orders \
+              WHERE item_id = ? AND status IN ('pending', 'paid')) AS units \
+             FROM stock WHERE item_id = ?",
+        )
+        .bind(item)
+        .bind(item)
+        .fetch_one(&mut connection)
+        .await
+        .map_err(|error| CannotJudge(format!("the ledger cannot be read: {error}")))?;
+        let read = |name| {
+            row.try_get(name)
+                .map_err(|error| CannotJudge(format!("the ledger cannot be read: {error}")))
+        };
+        Ok(Sold { units: read("units")?, available: read("available")? })
+    }
+}
+
+async fn pressed(press: Press, token: HeaderValue) -> String {
+    let key = Uuid::now_v7().simple().to_string();
+    let until = Instant::now() + PRESS_MAX;
+    loop {
+        let meaning = try_press(&press, &token, &key).await;
+        let settled = meaning
+            .as_ref()
+            .is_some_and(|meaning| matches!(meaning.outcome, Outcome::Accepted | Outcome::Refused));
+        if settled || Instant::now() >= until {
+            return meaning.map_or_else(|| "not_connected".to_owned(), |meaning| meaning.code);
+        }
+        sleep(PRESS_AGAIN).await;
+    }
+}
+
+async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<answer::Meaning> {
+    let path = service::purchase_path(press.strategy, press.item).ok()?;
+    let mut connection = Connection::open(press.instance.address).await.ok()?;
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header(HOST, press.instance.host.clone())
+        .header(AUTHORIZATION, token.clone())
+        .header(CONTENT_TYPE, "application/json")
+        .header(HeaderName::from_static("idempotency-key"), key)
+        .body(Full::new(Bytes::from_static(b"{}")))
+        .ok()?;
+    Some(answer::read(&connection.exchange(request, ANSWER_MAX).await))
+}

@@ -1,0 +1,122 @@
+//! `loadtest sources`: the experiments of the five articles this project starts from, our figures
+//! beside theirs.
+//!
+//! Absolute figures come from other people's machines and do not compare; what can be compared is
+//! the order and the shape. Where our shape differs from the article's, the table says why. S0 is a
+//! [`market`] on plain Redis; the others go through the service.
+
+mod market;
+mod tables;
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::Ended;
+use crate::drive::Instance;
+use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use crate::ground::{Circumstances, Ground};
+use crate::instance::Difference;
+use crate::options::SourcesOptions;
+use crate::report::json;
+
+/// One article's experiment.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// What was done, theirs and ours.
+    pub setting: String,
+    pub head: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+    /// What the shape says, and why it differs where it does.
+    pub remarks: Vec<String>,
+    /// Rows that did not hold what they should.
+    pub broken: Vec<String>,
+}
+
+/// Where the experiments run.
+pub struct Place<'a> {
+    pub options: &'a SourcesOptions,
+    pub ground: &'a Ground,
+    pub instances: Vec<Instance>,
+    pub seed: u64,
+}
+
+/// In the order of the articles.
+const NAMES: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
+
+#[derive(Serialize)]
+struct Report<'a> {
+    circumstances: Circumstances,
+    tables: &'a [Table],
+}
+
+/// Runs the experiments and writes the report.
+pub async fn run(options: &SourcesOptions) -> Ended {
+    options.check()?;
+    if let Some(unknown) = options.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
+        return Err(CannotJudge(format!("--only {unknown}: there are {}", NAMES.join(", "))));
+    }
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let ground = Ground::find(&options.ground, &options.out)?;
+    let circumstances = ground.circumstances(seed).await?;
+    let services = [
+        ground.maker.start("sources-1", &Difference::default()).await?,
+        ground.maker.start("sources-2", &Difference::default()).await?,
+    ];
+    let instances = services.iter().map(|service| service.instance.clone()).collect();
+    let place = Place { options, ground: &ground, instances, seed };
+    let mut tables = Vec::new();
+    for name in NAMES {
+        if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
+            continue;
+        }
+        eprintln!("{name} ...");
+        tables.push(match name {
+            "S0" => tables::marketplace(&place).await?,
+            "S1" => tables::three_tasks(&place).await?,
+            "S2" => tables::waiting(&place).await?,
+            "S3" => tables::one_each(&place).await?,
+            _ => tables::every_way(&place).await?,
+        });
+    }
+    for service in services {
+        service.stop().await;
+    }
+    let text = render(&tables, &circumstances);
+    json::write(&options.out.join("sources.json"), &Report { circumstances, tables: &tables })?;
+    let path = options.out.join("sources.md");
+    std::fs::write(&path, &text)
+        .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    let broken = tables.iter().any(|table| !table.broken.is_empty());
+    Ok((text, if broken { EXIT_BROKEN } else { EXIT_CLEAN }))
+}
+
+fn render(tables: &[Table], circumstances: &Circumstances) -> String {
+    let mut text = String::from("# The articles' experiments, ours beside theirs\n\n");
+    push(&mut text, "| circumstance | |\n|---|---|\n");
+    for (name, value) in circumstances.rows() {
+        push(&mut text, &format!("| {name} | {value} |\n"));
+    }
+    for table in tables {
+        push(&mut text, &format!("\n## {}: {}\n\n{}\n\n", table.name, table.title, table.setting));
+        let line = table.head.iter().map(|_| "---").collect::<Vec<_>>().join("|");
+        push(&mut text, &format!("| {} |\n|{line}|\n", table.head.join(" | ")));
+        for row in &table.rows {
+            push(&mut text, &format!("| {} |\n", row.join(" | ")));
+        }
+        text.push('\n');
+        for remark in &table.remarks {
+            push(&mut text, &format!("* {remark}\n"));
+        }
+        for broken in &table.broken {
+            push(&mut text, &format!("* **BROKEN**: {broken}\n"));
+        }
+    }
+    text
+}
+
+fn push(text: &mut String, part: &str) {
+    text.write_str(part).expect("writing to a string does not fail");
+}
