@@ -231,6 +231,8 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;
     let queued = i64::try_from(codes.get("queued").copied().unwrap_or(0)).unwrap_or(0);
     service.kill().await;
+    // Its connections end with it.
+    turnstile.reopen();
     redis.restart().await?;
     let kept: i64 = redis::cmd("DBSIZE")
         .query_async(&mut redis.connect().await?)
