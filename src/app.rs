@@ -23,7 +23,7 @@ use crate::http::{self, Web};
 use crate::job::{self, Board, Expire, Job, Reconcile, RefreshRevocations};
 use crate::lab::{self, Lab};
 use crate::lifecycle::{Ended, Lifecycle};
-use crate::live::{self, Hub, Watch};
+use crate::live::{self, Hub, Tally, Watch};
 use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;
 use crate::metrics::Metrics;
@@ -45,6 +45,10 @@ const LOCK_CONNECTIONS_MAX: u32 = 4;
 
 /// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
+/// Bytes that the kernel keeps for a client before it has sent them. Without a bound it would hold
+/// megabytes of events for each page that does not read.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
@@ -125,6 +129,7 @@ impl App {
             breakers,
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
+            tally: Tally::default(),
             metrics: metrics.clone(),
             clock: clock.clone(),
             tasks: lifecycle.purchases().clone(),
@@ -231,6 +236,7 @@ impl App {
             cookie_secure: config.http.cookie_secure,
             demo_accounts: config.demo_accounts,
             static_dir: config.http.static_dir.clone(),
+            instance: format!("{:016x}", rand::random::<u64>()),
         });
         let router = http::router(web);
         let limits = &config.limits;
@@ -271,6 +277,7 @@ impl App {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
             crowd: self.crowd,
+            write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
         };
         let server = server::serve(
             self.listener,
@@ -388,6 +395,9 @@ fn zookeeper(config: &Config) -> Result<Option<Arc<lock::zookeeper::Ensemble>>, 
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
+    // Accepted connections inherit it.
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)
 }

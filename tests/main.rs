@@ -4,6 +4,7 @@
 
 mod support;
 
+mod browser;
 mod commit;
 mod docs;
 mod fuzz;
@@ -13,6 +14,7 @@ mod lab;
 mod ledger;
 mod lock;
 mod logs;
+mod pages;
 mod process;
 mod stopping;
 mod strategies;

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Peer;
 use super::crowd::{Crowd, Visit};
+use super::patience::Patient;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 
@@ -43,6 +44,8 @@ pub struct ServerOptions {
     pub head_timeout: Duration,
     /// Who is connected; one address too often is closed at once.
     pub crowd: Crowd,
+    /// Time that a client may take nothing of what is written to it.
+    pub write_timeout: Duration,
 }
 
 /// Serves `router` on `listener` until the lifecycle stops.
@@ -85,6 +88,7 @@ pub async fn serve(
                     peer,
                     builder: Arc::clone(&builder),
                     head_timeout: options.head_timeout,
+                    write_timeout: options.write_timeout,
                     service: service.clone(),
                     metrics: metrics.clone(),
                     _place: (place, visit),
@@ -115,6 +119,7 @@ struct Connection {
     peer: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
     head_timeout: Duration,
+    write_timeout: Duration,
     service: TowerToHyperService<Router>,
     metrics: Metrics,
     _place: (OwnedSemaphorePermit, Visit),
@@ -123,7 +128,8 @@ struct Connection {
 impl Connection {
     async fn serve(self, stop: tokio_util::sync::CancellationToken) {
         self.metrics.connections.inc();
-        let io = TokioIo::new(self.stream);
+        let dropped = self.metrics.slow_readers_dropped.clone();
+        let io = TokioIo::new(Patient::new(self.stream, self.write_timeout, dropped));
         let has_asked = AtomicBool::new(false);
         let peer = Peer(self.peer);
         let service = service_fn(|mut request: Request<Incoming>| {
