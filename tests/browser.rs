@@ -3,6 +3,7 @@
 mod access;
 mod console;
 mod driver;
+mod lab;
 mod outcomes;
 mod shop;
 

@@ -6,6 +6,7 @@ mod support;
 
 mod browser;
 mod commit;
+mod crowd;
 mod docs;
 mod fuzz;
 mod gates;

@@ -82,7 +82,11 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         for (what, path) in &paths {
             if *what == "signin" {
                 page.visit("/404.html").await;
-                page.run("localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'", Vec::new()).await;
+                page.run(
+                    "localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'",
+                    Vec::new(),
+                )
+                .await;
                 page.visit(path).await;
             } else if *what == "index" {
                 page.visit_as(&instance, 1, Role::Admin, path).await;
@@ -98,7 +102,6 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
             let violations = page.violations().await;
             found.extend(violations.into_iter().map(|line| format!("{name} {what}: {line}")));
         }
-        // The lab's first look for runs is answered 404 until the service has a lab.
         page.close().await;
     }
     assert_eq!(found, Vec::<String>::new());
@@ -109,9 +112,13 @@ async fn settled(page: &Page, what: &str) {
     let expression = match what {
         "index" => "document.querySelector('#list-open .card')",
         "item" => "!document.querySelector('#item.loading')",
-        "order" => "!document.querySelector('#order.loading') && document.querySelector('#picture img')",
+        "order" => {
+            "!document.querySelector('#order.loading') && document.querySelector('#picture img')"
+        }
         "orders" => "document.querySelector('#list .row img')",
-        "console" => "document.querySelector('#charts path.line') && document.querySelector('#jobs li')",
+        "console" => {
+            "document.querySelector('#charts path.line') && document.querySelector('#jobs li')"
+        }
         "lab" => "document.querySelector('#gallery li')",
         _ => "true",
     };

@@ -94,7 +94,8 @@ impl Page {
     /// Starts a browser, without a page yet.
     pub async fn open(addr: SocketAddr, look: Look) -> Self {
         let place = PLACES.acquire().await.expect("never closed");
-        let address = tokio::task::spawn_blocking(|| DRIVER.address.clone()).await.expect("a driver");
+        let address =
+            tokio::task::spawn_blocking(|| DRIVER.address.clone()).await.expect("a driver");
         let driver = WebDriver::new(address, capabilities(look)).await.expect("a browser");
         if look.dark {
             let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
@@ -112,7 +113,7 @@ impl Page {
 
     /// The same, signed in without the form: a token in the cookie, and what the pages remember.
     pub async fn visit_as(&self, instance: &Instance, user: i64, role: Role, path: &str) {
-        self.driver.goto(format!("{}/img/mark.svg", self.base)).await.expect("an address of ours");
+        self.driver.goto(format!("{}/404.html", self.base)).await.expect("an address of ours");
         let session = json!({
             "username": format!("user-{user}"),
             "user_id": user,
@@ -179,11 +180,6 @@ impl Page {
             json!(text)
         );
         self.until(&format!("{text:?} in {css}"), &expression).await;
-    }
-
-    /// The text of an element.
-    pub async fn text(&self, css: &str) -> String {
-        self.find(css).await.text().await.expect("text")
     }
 
     /// Clicks what can be clicked by then.

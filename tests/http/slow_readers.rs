@@ -36,8 +36,7 @@ async fn a_slow_reader_is_dropped_and_not_buffered() {
     let item = instance.make_item(json!({ "stock": 1_000_000 })).await;
     let stream_of_item = format!("/api/items/{item}/events");
     let mut slow = open(instance.addr, item).await;
-    let mut reading =
-        Events::open(instance.stranger().request(Method::GET, &stream_of_item)).await;
+    let mut reading = Events::open(instance.stranger().request(Method::GET, &stream_of_item)).await;
     let streams = async || {
         let metrics = instance.stranger().get("/metrics").await.text;
         let of = |name: &str| {

@@ -75,8 +75,8 @@ pub async fn find(
     let orders = counted.into_iter().map(|(status, count)| {
         (status.word(), OrdersBody { orders: count.orders, units: count.units })
     });
-    let refused = strategy::card(&item.strategy)
-        .map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));
+    let refused =
+        strategy::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));
     Ok(Json(LiveBody {
         item_id: id.get(),
         instance: web.instance.clone(),

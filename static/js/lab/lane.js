@@ -26,6 +26,7 @@ export function createLane(first) {
   const state = el('span', { class: 'lane-state' });
   const facts = el('p', { class: 'lane-facts digits' });
   const verdict = el('p', { class: 'lane-verdict' });
+  const remark = el('p', { class: 'hint' });
   const timeText = (ms) => text('lab.seconds', { seconds: (ms / 1000).toFixed(1) });
   const stockChart = lineChart({
     label: text('lab.stockChart'),
@@ -51,16 +52,17 @@ export function createLane(first) {
     stockChart.element,
     rateChart.element,
     verdict,
+    remark,
   );
   // Of a lane that ended before this page came, only the end is known.
   element.classList.toggle('no-series', !['waiting', 'running'].includes(lane.state));
   stockChart.add(0, [lane.stock, 0]);
   rateChart.add(0, [0]);
 
-  function addPoint() {
+  function addPoint(last) {
     stockChart.add(lane.elapsed_ms, [lane.available, lane.oversold]);
     const spanMs = lane.elapsed_ms - lastRate.atMs;
-    if (spanMs < RATE_SPAN_MS) return;
+    if (spanMs < (last ? 1 : RATE_SPAN_MS)) return;
     rateChart.add(lane.elapsed_ms, [((lane.accepted - lastRate.accepted) * 1000) / spanMs]);
     lastRate = { atMs: lane.elapsed_ms, accepted: lane.accepted };
   }
@@ -80,7 +82,9 @@ export function createLane(first) {
     beyond.style.setProperty('--share', percent(Math.max(lane.stock, lane.sold)));
     const words = { accepted: count(lane.accepted), refused: count(lane.refused), others: count(lane.unavailable + lane.unknown) };
     setText(facts, text('lab.facts', words));
-    setText(verdict, lane.state === 'done' || lane.state === 'failed' || lane.state === 'skipped' ? verdictText(lane) : '');
+    const ended = ['done', 'failed', 'skipped'].includes(lane.state);
+    setText(verdict, ended ? verdictText(lane) : '');
+    setText(remark, ended ? remarkOf(lane) : '');
   }
 
   return {
@@ -92,11 +96,20 @@ export function createLane(first) {
     lane: () => lane,
     /** News of the server: a whole lane, or what `progress` tells. @param {object} news */
     take(news) {
-      const grew = news.elapsed_ms > lane.elapsed_ms;
-      lane = { ...lane, ...news };
-      if (grew) addPoint();
+      // While the ledger is being audited, its figures are not there yet.
+      const fresh = news.state === 'auditing' ? { state: news.state } : news;
+      const ended = fresh.state === 'done' && lane.state !== 'done';
+      const grew = fresh.elapsed_ms > lane.elapsed_ms;
+      lane = { ...lane, ...fresh };
+      if (grew || ended) addPoint(ended);
     },
   };
+}
+
+/** What a reader should know beside the verdict. */
+function remarkOf({ as_declared, note, state, violations }) {
+  const said = as_declared === false ? text('lab.notDeclared') : '';
+  return [said, state === 'done' ? note : '', violations[0] ?? ''].filter((part) => part !== '').join(' ');
 }
 
 /** The end of a lane in a sentence. @param {object} lane */

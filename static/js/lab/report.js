@@ -17,8 +17,8 @@ h1{font-size:clamp(2rem,5vw,3.25rem);line-height:1.08;letter-spacing:-.025em;mar
 h2{margin:2.5rem 0 1rem;letter-spacing:-.02em}h3{margin:0}
 .code{font-family:ui-monospace,'SF Mono',Menlo,Consolas,monospace;font-weight:700}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;background:var(--surface)}
-th,td{padding:.5rem .75rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap;font-weight:400}
-thead th{color:var(--muted);font-size:.875rem}.number{text-align:right;font-variant-numeric:tabular-nums}
+th,td{padding:.5rem .6rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap;font-weight:400}
+thead th{color:var(--muted);font-size:.8125rem;line-height:1.3;white-space:normal;vertical-align:bottom}.number{text-align:right;font-variant-numeric:tabular-nums}
 .bad{color:var(--hot);font-weight:800}.good{color:var(--good);font-weight:700}.muted{color:var(--muted)}
 .unseen{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}
 .lanes{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr));gap:1rem;list-style:none;padding:0}
@@ -43,7 +43,6 @@ export function reportOf(run, lanes) {
   const page = document.implementation.createHTMLDocument(text('lab.reportTitle'));
   page.documentElement.lang = languageTag;
   page.head.prepend(el('meta', { charset: 'utf-8' }), el('meta', { name: 'viewport', content: 'width=device-width, initial-scale=1' }));
-  page.head.append(el('style', { text: STYLE }));
   page.body.append(
     el('h1', { text: text('lab.reportTitle') }),
     el('p', { class: 'muted', text: `${dateTime(run.created_at)} · ${location.host} · ${text('lab.reportCrowd', told)}` }),
@@ -52,7 +51,9 @@ export function reportOf(run, lanes) {
     el('ul', { class: 'lanes' }, ...lanes.map(laneOf)),
     el('p', { class: 'muted', text: text('lab.reportFoot') }),
   );
-  return `<!doctype html>\n${page.documentElement.outerHTML}\n`;
+  // Put in as text: as an element it would fall under the content security policy of this page.
+  const html = page.documentElement.outerHTML.replace('</head>', `<style>${STYLE}</style></head>`);
+  return `<!doctype html>\n${html}\n`;
 }
 
 function laneOf(entry) {

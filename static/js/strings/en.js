@@ -407,6 +407,7 @@ export default {
   'lab.verdict.inconsistent': 'The ledger contradicts itself or the answers.',
   'lab.verdict.nothing_ran': 'Nothing ran, so nothing was proved.',
   'lab.verdict.null': 'Not judged.',
+  'lab.notDeclared': 'Its card says otherwise.',
   'lab.verdict.short.clean': 'clean',
   'lab.verdict.short.oversold': 'oversold',
   'lab.verdict.short.undersold': 'undersold',

@@ -393,6 +393,7 @@ export default {
   'lab.verdict.inconsistent': '总账自相矛盾，或与答复不符。',
   'lab.verdict.nothing_ran': '什么都没有执行，所以什么也没有证明。',
   'lab.verdict.null': '未判定。',
+  'lab.notDeclared': '与它的说明不符。',
   'lab.verdict.short.clean': '通过',
   'lab.verdict.short.oversold': '超卖',
   'lab.verdict.short.undersold': '少卖',
