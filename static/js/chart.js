@@ -11,6 +11,8 @@ const WIDTH_MIN = 220;
 const MARGIN = { top: 10, right: 8, bottom: 20, left: 44 };
 /** More points than pixels show nothing more. */
 const POINTS_MAX = 1_200;
+/** A moving chart spans at least this long, so that its first seconds do not look like a storm. */
+const SPAN_MS_MIN = 15_000;
 
 /**
  * @typedef {{name: string, tone: string}} Series `tone` is a class: `ink`, `tag`, `hot`, `good`, `muted`
@@ -70,7 +72,7 @@ function draw({ points, series, windowMs, timeText, label, width }) {
   const values = points.flatMap((point) => point.values).filter((value) => value !== null);
   const { low, high, step } = scaleOf(values);
   const lastMs = points.at(-1)?.atMs ?? 0;
-  const firstMs = windowMs > 0 ? lastMs - windowMs : 0;
+  const firstMs = windowMs > 0 ? Math.max(lastMs - windowMs, Math.min(points[0]?.atMs ?? 0, lastMs - SPAN_MS_MIN)) : 0;
   const spanMs = Math.max(1, lastMs - firstMs);
   const plot = { width: width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom };
   const x = (atMs) => MARGIN.left + ((atMs - firstMs) / spanMs) * plot.width;

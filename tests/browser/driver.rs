@@ -327,8 +327,9 @@ fn is_root() -> bool {
 /// Where pictures are kept, next to the test's program.
 fn screenshots() -> PathBuf {
     let program = std::env::current_exe().expect("a test program");
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
-    let folder = target.unwrap_or(Path::new("target")).join("screenshots");
+    // target/<profile>/deps/<program>
+    let target = program.ancestors().nth(3).unwrap_or(Path::new("target"));
+    let folder = target.join("screenshots");
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
 }

@@ -281,7 +281,7 @@ export default {
   'watch.paid': 'Paid',
   'watch.arbiter': 'Stopped by the arbiter',
   'watch.drift': 'Counter drift',
-  'watch.noCounter': 'no counter',
+  'watch.noCounter': 'none',
   'watch.of': '{part} of {whole}',
   'watch.flow': 'Answers per second',
   'watch.stock': 'Units',

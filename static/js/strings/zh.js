@@ -274,7 +274,7 @@ export default {
   'watch.paid': '已付款',
   'watch.arbiter': '仲裁拦下',
   'watch.drift': '计数器偏差',
-  'watch.noCounter': '无计数器',
+  'watch.noCounter': '无',
   'watch.of': '{part} / {whole}',
   'watch.flow': '每秒答复数',
   'watch.stock': '件数',
