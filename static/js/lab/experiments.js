@@ -7,7 +7,7 @@
  */
 const CROWD = { stock: 100, buyers: 1_000, concurrency: 128, arbiter: 'off' };
 
-/** @type {{name: string, run?: object, command?: string}[]} */
+/** @type {{name: string, run?: object, failure?: string}[]} */
 export const EXPERIMENTS = [
   { name: 'lostUpdate', run: { strategies: ['mysql-naive', 'mysql-atomic'], ...CROWD } },
   { name: 'unlockBeforeCommit', run: { strategies: ['mysql-mutex-in-tx', 'mysql-mutex'], ...CROWD } },
@@ -17,12 +17,12 @@ export const EXPERIMENTS = [
   { name: 'inMemory', run: { strategies: ['memory-naive', 'memory-mutex'], ...CROWD } },
   { name: 'wrongScope', run: { strategies: ['lock-redis?scope=user', 'lock-redis'], ...CROWD } },
   { name: 'arbiter', run: { strategies: ['mysql-naive'], ...CROWD, arbiter: 'both' } },
-  { name: 'leaseExpires', command: 'loadtest break lease-expires' },
-  { name: 'twoInstances', command: 'loadtest break mutex-two-instances' },
-  { name: 'wrongOwner', command: 'loadtest break wrong-owner-release' },
-  { name: 'failover', command: 'loadtest break failover' },
-  { name: 'redisRestart', command: 'loadtest break redis-restart' },
-  { name: 'lockOrder', command: 'loadtest break lock-order' },
-  { name: 'staleReplica', command: 'loadtest break stale-replica' },
-  { name: 'lostQueue', command: 'loadtest break lost-queue' },
+  { name: 'leaseExpires', failure: 'lease-expires' },
+  { name: 'twoInstances', failure: 'mutex-two-instances' },
+  { name: 'wrongOwner', failure: 'wrong-owner-release' },
+  { name: 'failover', failure: 'failover-loses-lock' },
+  { name: 'redisRestart', failure: 'counter-lost' },
+  { name: 'lockOrder', failure: 'lock-order' },
+  { name: 'staleReplica', failure: 'stale-replica' },
+  { name: 'lostQueue', failure: 'queue-lost' },
 ];

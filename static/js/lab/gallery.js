@@ -13,7 +13,7 @@ export function drawGallery({ canRun, onBreak }) {
   byId('gallery').replaceChildren(...EXPERIMENTS.map((experiment) => entry(experiment, canRun, onBreak)));
 }
 
-function entry({ name, run, command }, canRun, onBreak) {
+function entry({ name, run, failure }, canRun, onBreak) {
   const title = text(`try.${name}`);
   const body = el(
     'li',
@@ -31,7 +31,7 @@ function entry({ name, run, command }, canRun, onBreak) {
     button.setAttribute('aria-disabled', String(!canRun(run)));
     actions.append(el('p', { class: 'try-lanes' }, ...lanes), button);
   } else {
-    actions.append(el('p', { class: 'hint', text: text('lab.inTerminal') }), el('code', { text: command }));
+    actions.append(el('p', { class: 'hint', text: text('lab.inTerminal') }), el('code', { text: `make lab ARGS="break --only ${failure}"` }));
   }
   body.append(actions);
   return body;
