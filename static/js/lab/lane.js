@@ -107,9 +107,11 @@ export function createLane(first) {
 }
 
 /** What a reader should know beside the verdict. */
-function remarkOf({ as_declared, note, state, violations }) {
+function remarkOf({ as_declared, note, state, verdict, violations }) {
   const said = as_declared === false ? text('lab.notDeclared') : '';
-  return [said, state === 'done' ? note : '', violations[0] ?? ''].filter((part) => part !== '').join(' ');
+  // That too many were sold stands above it already.
+  const violation = verdict === 'oversold' ? '' : (violations[0] ?? '');
+  return [said, state === 'done' ? note : '', violation].filter((part) => part !== '').join(' ');
 }
 
 /** The end of a lane in a sentence. @param {object} lane */
