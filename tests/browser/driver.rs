@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -43,21 +43,20 @@ kill -s KILL -- "-$driver"
 /// The process that drives browsers.
 struct Driver {
     address: String,
-    /// While it is open, the driver runs.
-    _pipe: ChildStdin,
+    /// The shell that guards it; while we hold its stdin, the driver runs.
+    _guard: Child,
 }
 
 static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     let program = std::env::var("SECKILL_CHROMEDRIVER").unwrap_or("chromedriver".to_owned());
-    let mut child = Command::new("/bin/sh")
+    let mut guard = Command::new("/bin/sh")
         .args(["-c", GUARD, "seckill-guardian", &program])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("a shell");
-    let _pipe = child.stdin.take().expect("stdin is a pipe");
-    let mut lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+    let mut lines = BufReader::new(guard.stdout.take().expect("stdout is a pipe")).lines();
     let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
         let (_, port) = line.split_once("successfully on port ")?;
         Some(port.trim_end_matches('.').to_owned())
@@ -65,7 +64,7 @@ static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     let port = port.expect("chromedriver starts; scripts/install-packages browser installs it");
     // Whatever else it says must not fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
-    Driver { address: format!("http://127.0.0.1:{port}"), _pipe }
+    Driver { address: format!("http://127.0.0.1:{port}"), _guard: guard }
 });
 
 /// How a page is looked at.

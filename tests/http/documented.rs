@@ -126,7 +126,8 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
         assert_eq!((again.status, again.text.len()), (304, 0), "{path}");
         for encoding in ["gzip", "br"] {
             let request = stranger.request(reqwest::Method::GET, path);
-            let response = request.header("accept-encoding", encoding).send().await.expect("an answer");
+            let response =
+                request.header("accept-encoding", encoding).send().await.expect("an answer");
             assert_eq!(response.headers()["content-encoding"], encoding, "{path}");
             assert_eq!(response.headers()["vary"], "accept-encoding", "{path}");
             let compressed = response.bytes().await.expect("a body").len();
