@@ -1,12 +1,11 @@
 //! [`App::build`]: the one file that knows every part. The binary and the tests use it alike.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::MySqlPool;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 use crate::arbiter::{Arbiter, Lanes};
@@ -42,13 +41,6 @@ use crate::strategy::{Gear, Locks, Strategies};
 
 /// Connections of the lock table to the database.
 const LOCK_CONNECTIONS_MAX: u32 = 4;
-
-/// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
-const BACKLOG: u32 = 4_096;
-/// Bytes that the kernel keeps for a client before it has sent them. Without a bound it would hold
-/// megabytes of events for each page that does not read.
-#[cfg(target_os = "linux")]
-const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
@@ -188,8 +180,7 @@ impl App {
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));
 
-        let listener =
-            listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
+        let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let web = Web::new(http::Parts {
@@ -388,25 +379,4 @@ fn zookeeper(config: &Config) -> Result<Option<Arc<lock::zookeeper::Ensemble>>, 
     }
     let ensemble = lock::zookeeper::Ensemble::new(hosts, &config.redis.prefix);
     ensemble.map(Some).map_err(|error| format!("redis.prefix cannot be used: {error}"))
-}
-
-/// Listens with a queue that holds a crowd which connects in the same second: with the usual 128
-/// places the rest would try again a second later.
-fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    // Accepted connections inherit it.
-    #[cfg(target_os = "linux")]
-    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
-    socket.bind(addr)?;
-    socket.listen(BACKLOG)
-}
-
-fn cannot_listen(addr: SocketAddr, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        return format!(
-            "something else listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
-        );
-    }
-    format!("cannot listen on {addr}: {error}")
 }

@@ -4,7 +4,7 @@
 //! theirs where they are read. A stop lets requests in flight finish and closes the rest.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Peer;
@@ -33,6 +33,38 @@ const HTTP2_STREAMS_MAX: u32 = 250;
 const HTTP2_RESETS_MAX: usize = 50;
 /// How long to wait when the machine has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
+const BACKLOG: u32 = 4_096;
+/// Bytes that the kernel keeps for a client before it has sent them. Without a bound it would hold
+/// megabytes of events for each page that does not read.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 16 * 1024;
+
+/// Listens with a queue that holds a crowd which connects in the same second: with the usual 128
+/// places the rest would try again a second later.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
+    let bound = || {
+        let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        // Accepted connections inherit it.
+        #[cfg(target_os = "linux")]
+        socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        socket.bind(addr)?;
+        socket.listen(BACKLOG)
+    };
+    bound().map_err(|error: io::Error| {
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return format!(
+                "something else listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
+            );
+        }
+        format!("cannot listen on {addr}: {error}")
+    })
+}
 
 /// How connections are served.
 #[derive(Clone)]
