@@ -2,13 +2,12 @@
 
 mod locks;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::MySqlPool;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 
 use crate::arbiter::{Arbiter, Lanes};
 use crate::config::Config;
@@ -24,7 +23,7 @@ use crate::http::{self, Web};
 use crate::job::{self, Board, Expire, Job, Reconcile, RefreshRevocations};
 use crate::lab::{self, Lab};
 use crate::lifecycle::{Ended, Lifecycle};
-use crate::live::{self, Hub, Watch};
+use crate::live::{self, Hub, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
@@ -38,9 +37,6 @@ use crate::store::redis::queue::Reader;
 use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
 use crate::strategy::{Gear, Strategies};
-
-/// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
-const BACKLOG: u32 = 4_096;
 
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
@@ -121,6 +117,7 @@ impl App {
             breakers,
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
+            tally: Tally::default(),
             metrics: metrics.clone(),
             clock: clock.clone(),
             tasks: lifecycle.purchases().clone(),
@@ -179,8 +176,7 @@ impl App {
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));
 
-        let listener =
-            listen(config.http.addr).map_err(|error| cannot_listen(config.http.addr, &error))?;
+        let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let web = Web::new(http::Parts {
@@ -228,6 +224,7 @@ impl App {
             cookie_secure: config.http.cookie_secure,
             demo_accounts: config.demo_accounts,
             static_dir: config.http.static_dir.clone(),
+            instance: format!("{:016x}", rand::random::<u64>()),
         });
         let router = http::router(web);
         let limits = &config.limits;
@@ -268,6 +265,7 @@ impl App {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
             crowd: self.crowd,
+            write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
         };
         let server = server::serve(
             self.listener,
@@ -292,22 +290,4 @@ fn rates(config: &Config) -> Rates {
         Rate { per_second: limits.address_per_second, burst: limits.address_burst },
         limits.loopback_exempt,
     )
-}
-
-/// Listens with a queue that holds a crowd which connects in the same second: with the usual 128
-/// places the rest would try again a second later.
-fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(addr)?;
-    socket.listen(BACKLOG)
-}
-
-fn cannot_listen(addr: SocketAddr, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        return format!(
-            "something else listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
-        );
-    }
-    format!("cannot listen on {addr}: {error}")
 }

@@ -110,6 +110,8 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Connections closed at once, because their address had too many.
     pub connections_refused: Counter,
+    /// Clients that were dropped because they did not read.
+    pub slow_readers_dropped: Counter,
     /// Open event streams.
     pub streams: Gauge,
     /// Orders that expired.
@@ -151,6 +153,7 @@ impl Metrics {
             sold_out_from_memory: Counter::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            slow_readers_dropped: Counter::default(),
             streams: Gauge::default(),
             orders_expired: Counter::default(),
             counters_rebuilt: Counter::default(),
@@ -193,6 +196,8 @@ impl Metrics {
         r.register("http_connections_refused", "Connections beyond an address' share", refused);
         let limited = self.rate_limited.clone();
         r.register("http_rate_limited", "Requests answered rate_limited", limited);
+        let slow = self.slow_readers_dropped.clone();
+        r.register("http_slow_readers_dropped", "Clients that did not read", slow);
         r.register("live_streams", "Open event streams", self.streams.clone());
         r.register("job_runs", "Runs of background jobs by result", self.job_runs.clone());
         r.register("orders_expired", "Orders whose hold ran out", self.orders_expired.clone());

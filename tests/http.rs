@@ -12,6 +12,7 @@ mod items;
 mod keys;
 mod ledger;
 mod limits;
+mod live;
 mod operator;
 mod order_events;
 mod orders;
@@ -20,6 +21,7 @@ mod raw;
 mod raw_requests;
 mod sessions;
 mod sign_in;
+mod slow_readers;
 mod stock_events;
 
 use std::fmt::Debug;

@@ -4,7 +4,9 @@
 
 mod support;
 
+mod browser;
 mod commit;
+mod crowd;
 mod docs;
 mod fuzz;
 mod gates;
@@ -13,6 +15,7 @@ mod lab;
 mod ledger;
 mod lock;
 mod logs;
+mod pages;
 mod process;
 mod stopping;
 mod strategies;

@@ -121,6 +121,7 @@ sections! {
         connections_max: usize,
         head_timeout_ms: u64,
         body_timeout_ms: u64,
+        write_timeout_ms: u64,
         body_bytes_max: usize,
         static_dir: PathBuf,
         cookie_secure: bool,

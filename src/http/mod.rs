@@ -9,6 +9,7 @@ pub mod crowd;
 pub mod extract;
 pub mod hosts;
 mod layers;
+mod patience;
 pub mod problem;
 pub mod rates;
 pub mod route;
@@ -81,6 +82,7 @@ pub struct Parts {
     pub cookie_secure: bool,
     pub demo_accounts: bool,
     pub static_dir: PathBuf,
+    pub instance: String,
 }
 
 impl std::ops::Deref for Web {
@@ -149,6 +151,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))
         .routes(routes!(route::actions::list))
+        .routes(routes!(route::live::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
         .routes(routes!(route::operator::metrics))

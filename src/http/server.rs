@@ -4,7 +4,7 @@
 //! theirs where they are read. A stop lets requests in flight finish and closes the rest.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,11 +16,12 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Peer;
 use super::crowd::{Crowd, Visit};
+use super::patience::Patient;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 
@@ -33,6 +34,38 @@ const HTTP2_RESETS_MAX: usize = 50;
 /// How long to wait when the machine has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
+const BACKLOG: u32 = 4_096;
+/// Bytes that the kernel keeps for a client before it has sent them. Without a bound it would hold
+/// megabytes of events for each page that does not read.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 16 * 1024;
+
+/// Listens with a queue that holds a crowd which connects in the same second: with the usual 128
+/// places the rest would try again a second later.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
+    let bound = || {
+        let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        // Accepted connections inherit it.
+        #[cfg(target_os = "linux")]
+        socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        socket.bind(addr)?;
+        socket.listen(BACKLOG)
+    };
+    bound().map_err(|error: io::Error| {
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return format!(
+                "something else listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
+            );
+        }
+        format!("cannot listen on {addr}: {error}")
+    })
+}
+
 /// How connections are served.
 #[derive(Clone)]
 pub struct ServerOptions {
@@ -43,6 +76,8 @@ pub struct ServerOptions {
     pub head_timeout: Duration,
     /// Who is connected; one address too often is closed at once.
     pub crowd: Crowd,
+    /// Time that a client may take nothing of what is written to it.
+    pub write_timeout: Duration,
 }
 
 /// Serves `router` on `listener` until the lifecycle stops.
@@ -85,6 +120,7 @@ pub async fn serve(
                     peer,
                     builder: Arc::clone(&builder),
                     head_timeout: options.head_timeout,
+                    write_timeout: options.write_timeout,
                     service: service.clone(),
                     metrics: metrics.clone(),
                     _place: (place, visit),
@@ -115,6 +151,7 @@ struct Connection {
     peer: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
     head_timeout: Duration,
+    write_timeout: Duration,
     service: TowerToHyperService<Router>,
     metrics: Metrics,
     _place: (OwnedSemaphorePermit, Visit),
@@ -123,7 +160,8 @@ struct Connection {
 impl Connection {
     async fn serve(self, stop: tokio_util::sync::CancellationToken) {
         self.metrics.connections.inc();
-        let io = TokioIo::new(self.stream);
+        let dropped = self.metrics.slow_readers_dropped.clone();
+        let io = TokioIo::new(Patient::new(self.stream, self.write_timeout, dropped));
         let has_asked = AtomicBool::new(false);
         let peer = Peer(self.peer);
         let service = service_fn(|mut request: Request<Incoming>| {

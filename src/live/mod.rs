@@ -8,6 +8,7 @@
 //! a convenience: a page that missed something asks again when it reconnects.
 
 mod channel;
+mod tally;
 mod watch;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use crate::domain::{Order, UserId};
 use crate::metrics::Metrics;
 
 pub use channel::{receive, send};
+pub use tally::Tally;
 pub use watch::{StockSeen, Watch};
 
 /// Order events that wait for one slow stream; older ones are dropped then.

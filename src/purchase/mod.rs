@@ -23,7 +23,7 @@ use crate::domain::{
     Clock, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey,
     Unavailable, UserId,
 };
-use crate::live::Hub;
+use crate::live::{Hub, Tally};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::mysql::orders;
@@ -71,6 +71,8 @@ pub struct Parts {
     pub sold_out: SoldOut,
     /// Where events go.
     pub hub: Hub,
+    /// Where outcomes are counted by item.
+    pub tally: Tally,
     /// Where outcomes are counted.
     pub metrics: Metrics,
     /// The wall clock.
@@ -101,7 +103,7 @@ impl Purchases {
     /// Buys, or says why not. When the wait runs out the answer is `Unknown` and the purchase
     /// still finishes; dropping the returned future does not stop it either.
     pub async fn buy(&self, wish: Wish) -> Outcome {
-        let started = Instant::now();
+        let (started, item) = (Instant::now(), wish.item);
         let settled = match self.settle(&wish).await {
             Ok(settled) => settled,
             Err(outcome) => return outcome,
@@ -113,6 +115,7 @@ impl Purchases {
         };
         let seconds = started.elapsed().as_secs_f64();
         self.parts.metrics.purchase_ended(card.name, outcome.word(), seconds);
+        self.parts.tally.count(item, &outcome);
         outcome
     }
 
@@ -120,6 +123,12 @@ impl Purchases {
     #[must_use]
     pub fn items(&self) -> &Items {
         &self.parts.items
+    }
+
+    /// What became of the purchases of each item.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.parts.tally
     }
 
     /// The strategies.

@@ -40,6 +40,16 @@ export function post(path, body = {}, headers = {}) {
   return request('POST', path, body, headers);
 }
 
+/**
+ * @param {string} path
+ * @param {object} body what to change
+ * @returns {Promise<any>} the body
+ * @throws {ApiError}
+ */
+export function patch(path, body) {
+  return request('PATCH', path, body);
+}
+
 /** @param {string} path @returns {Promise<any>} @throws {ApiError} */
 export function remove(path) {
   return request('DELETE', path);

@@ -1,13 +1,13 @@
 /**
  * Money, counts and times as people read them. The only file that knows the currency.
  */
-import { language } from './strings.js';
+import { languageTag } from './strings.js';
 
 const CURRENCY = 'USD';
-const moneyFormat = new Intl.NumberFormat(language, { style: 'currency', currency: CURRENCY });
-const countFormat = new Intl.NumberFormat(language);
-const dateTimeFormat = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' });
-const timeFormat = new Intl.DateTimeFormat(language, { timeStyle: 'short' });
+const moneyFormat = new Intl.NumberFormat(languageTag, { style: 'currency', currency: CURRENCY });
+const countFormat = new Intl.NumberFormat(languageTag);
+const dateTimeFormat = new Intl.DateTimeFormat(languageTag, { dateStyle: 'medium', timeStyle: 'short' });
+const timeFormat = new Intl.DateTimeFormat(languageTag, { timeStyle: 'short' });
 
 /** Integer cents as money. @param {number} cents @returns {string} such as `$19.90` */
 export function money(cents) {
@@ -64,7 +64,7 @@ export function shortSpan(spanMs) {
 export function duration(seconds) {
   const unit = seconds >= 120 || seconds % 60 === 0 ? 'minute' : 'second';
   const value = unit === 'minute' ? Math.round(seconds / 60) : seconds;
-  return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'short' }).format(value);
+  return new Intl.NumberFormat(languageTag, { style: 'unit', unit, unitDisplay: 'short' }).format(value);
 }
 
 /** The time of day with seconds. @param {number} epochMs @returns {string} `HH:MM:SS`, local zone */

@@ -6,27 +6,50 @@ import { distrust, everySecond } from './clock.js';
 import { byId, el, setText } from './dom.js';
 import { clockFace } from './format.js';
 import { currentSession, forgetSession, onSessionChange, signInAddress } from './session.js';
-import { language, text } from './strings.js';
+import { chooseLanguage, language, LANGUAGES, languageTag, text } from './strings.js';
 
 /**
  * Fill the frame. Every page calls this once.
  * @param {string} [titleKey] the key of the page's title
  */
 export function startFrame(titleKey) {
-  document.documentElement.lang = language;
+  document.documentElement.lang = languageTag;
   if (titleKey) document.title = text(titleKey);
   for (const element of document.querySelectorAll('[data-text]')) setText(element, text(element.dataset.text));
   for (const element of document.querySelectorAll('[data-label]'))
     element.setAttribute('aria-label', text(element.dataset.label));
+  drawFoot();
   drawAccount();
   onSessionChange(drawAccount);
   everySecond((nowMs) => setText(byId('shop-clock'), clockFace(nowMs)));
   document.addEventListener('visibilitychange', () => document.hidden || distrust());
 }
 
+/** The way to the lab, and the other languages, each under its own name. */
+function drawFoot() {
+  const others = Object.entries(LANGUAGES).filter(([code]) => code !== language);
+  const buttons = others.map(([code, { name, tag }]) =>
+    el('button', { class: 'foot-link', type: 'button', lang: tag, text: name, onClick: () => chooseLanguage(code) }),
+  );
+  byId('shop-clock').parentElement.append(el('a', { href: '/lab.html', text: text('nav.lab') }), ...buttons);
+}
+
+/** The operator's pages, for operators. */
+function drawOperatorLinks(session) {
+  for (const link of document.querySelectorAll('.operator-link')) link.remove();
+  if (session?.role !== 'admin') return;
+  const links = ['console', 'lab'].map((name) => {
+    const here = location.pathname === `/${name}.html`;
+    const words = { class: 'top-link operator-link', href: `/${name}.html`, text: text(`nav.${name}`) };
+    return el('a', { ...words, 'aria-current': here && 'page' });
+  });
+  byId('account').before(...links);
+}
+
 function drawAccount() {
   const session = currentSession();
   const place = byId('account');
+  drawOperatorLinks(session);
   if (session === null) {
     const here = location.pathname.startsWith('/signin');
     place.replaceChildren(

@@ -10,7 +10,7 @@ const ENTRY = 'seckill.session';
 const listeners = new Set();
 
 /**
- * @typedef {{username: string, user_id: number, expires_at: string}} Session
+ * @typedef {{username: string, user_id: number, role: 'buyer'|'admin', expires_at: string}} Session
  */
 
 /** The session, or null when signed out or past its end. @returns {Session | null} */
@@ -21,8 +21,8 @@ export function currentSession() {
 }
 
 /** Remember who signed in. @param {Session} session */
-export function rememberSession({ username, user_id, expires_at }) {
-  writeEntry(ENTRY, { username, user_id, expires_at });
+export function rememberSession({ username, user_id, role, expires_at }) {
+  writeEntry(ENTRY, { username, user_id, role, expires_at });
   tell();
 }
 

@@ -57,6 +57,7 @@ fn operations() -> Vec<Operation> {
         operation("PATCH", "/api/admin/items/{id}", Who::Admin, Some(json!({})), 200),
         operation("GET", "/api/admin/items/{id}/audit", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
+        operation("GET", "/api/admin/items/{id}/live", Who::Admin, None, 200),
         operation("GET", "/healthz", Who::Anyone, None, 200),
         operation("GET", "/readyz", Who::Anyone, None, 200),
         operation("GET", "/metrics", Who::Anyone, None, 200),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::assert_problem;
-use crate::support::Shop;
+use crate::support::{Client, Shop};
 
 #[tokio::test]
 async fn the_document_is_served_and_shown() {
@@ -111,4 +111,27 @@ async fn the_lists_say_what_works_here() {
     }
     let locks = stranger.get("/api/locks").await.json;
     assert!(locks.as_array().is_some_and(|kinds| !kinds.is_empty()));
+}
+
+#[tokio::test]
+async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    for path in ["/", "/js/strings.js", "/css/base.css", "/img/mark.svg"] {
+        let plain = stranger.get(path).await;
+        assert_eq!(plain.headers["cache-control"], "no-cache", "{path}");
+        let tag = plain.headers["etag"].clone();
+        let request = stranger.request(reqwest::Method::GET, path);
+        let again = Client::send(request.header("if-none-match", tag)).await;
+        assert_eq!((again.status, again.text.len()), (304, 0), "{path}");
+        for encoding in ["gzip", "br"] {
+            let request = stranger.request(reqwest::Method::GET, path);
+            let response =
+                request.header("accept-encoding", encoding).send().await.expect("an answer");
+            assert_eq!(response.headers()["content-encoding"], encoding, "{path}");
+            assert_eq!(response.headers()["vary"], "accept-encoding", "{path}");
+            let compressed = response.bytes().await.expect("a body").len();
+            assert!(compressed < plain.text.len(), "{path}: {compressed} bytes as {encoding}");
+        }
+    }
 }

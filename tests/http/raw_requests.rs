@@ -212,7 +212,7 @@ async fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
         ("a bare line end in a header", place.purchase("Idempotency-Key: a\rb\r\n")),
         ("a NUL in a header", place.purchase("Idempotency-Key: a\0b\r\n")),
     ] {
-        let (heard, mut raw) = place.ask(request + &hidden).await;
+        let (heard, mut raw) = place.ask(request + hidden.as_str()).await;
         assert_eq!(heard.status, 400, "{what}: {heard:?}");
         assert!(raw.is_closed().await, "{what}: something more was answered");
         place.assert_untouched(what).await;
@@ -221,7 +221,7 @@ async fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
     // closed, so that what follows is never taken for a request.
     let both = format!("{json}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", half + 7);
     let (heard, mut raw) =
-        place.ask(place.purchase(&both) + "2\r\n[]\r\n0\r\n\r\n" + &hidden).await;
+        place.ask(place.purchase(&both) + "2\r\n[]\r\n0\r\n\r\n" + hidden.as_str()).await;
     assert!([(400, ""), (422, "invalid_type")].contains(&heard.brief()), "{heard:?}");
     assert!(raw.is_closed().await, "the hidden request was answered");
     place.assert_clean().await;
@@ -356,7 +356,7 @@ async fn requests_in_one_packet_are_answered_in_their_order() {
     let one = format!("GET /healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n");
     let two = format!("GET /api/nothing HTTP/1.1\r\nHost: {addr}\r\n\r\n");
     let mut raw = place.connect().await;
-    raw.send(one.clone() + &two + &one).await;
+    raw.send(one.clone() + two.as_str() + one.as_str()).await;
     let statuses =
         [raw.answer().await.status, raw.answer().await.status, raw.answer().await.status];
     assert_eq!(statuses, [200, 404, 200]);

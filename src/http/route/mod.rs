@@ -7,6 +7,7 @@ pub mod events;
 pub mod items;
 pub mod lab;
 pub mod lists;
+pub mod live;
 pub mod operator;
 pub mod orders;
 pub mod purchase;

@@ -108,6 +108,38 @@ pub async fn of_item(
     rows.iter().map(record).collect()
 }
 
+/// The orders of one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderCount {
+    /// How many.
+    pub orders: i64,
+    /// Their units together.
+    pub units: i64,
+}
+
+/// Counts an item's orders by status; a status that none has is left out.
+///
+/// # Errors
+/// The database's.
+pub async fn count_by_status(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<(OrderStatus, OrderCount)>> {
+    let rows = sqlx::query(
+        "SELECT status, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units \
+         FROM orders WHERE item_id = ? GROUP BY status",
+    )
+    .bind(item.get())
+    .fetch_all(executor)
+    .await?;
+    let count = |row: &MySqlRow| {
+        let status = parsed("status", OrderStatus::parse(row.try_get("status")?))?;
+        let count = OrderCount { orders: row.try_get("orders")?, units: row.try_get("units")? };
+        Ok((status, count))
+    };
+    rows.iter().map(count).collect()
+}
+
 /// Reads a row that has [`COLUMNS`].
 ///
 /// # Errors

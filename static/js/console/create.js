@@ -1,0 +1,55 @@
+/**
+ * A new sale: a form that opens over the page.
+ */
+import { post } from '../api.js';
+import { serverNowMs } from '../clock.js';
+import { fieldInstant, fieldTime, reason } from '../desk.js';
+import { byId, setText } from '../dom.js';
+
+const LASTS_MS = 3_600_000;
+let busy = false;
+
+/** Wire the form once. @param {(item: object) => void} onCreated */
+export function startCreating(onCreated) {
+  const dialog = byId('new-dialog');
+  byId('new').addEventListener('click', () => {
+    byId('new-starts').value = fieldTime(new Date(serverNowMs()).toISOString());
+    byId('new-ends').value = fieldTime(new Date(serverNowMs() + LASTS_MS).toISOString());
+    setText(byId('new-error'), '');
+    dialog.showModal();
+  });
+  byId('new-cancel').addEventListener('click', () => dialog.close());
+  byId('new-form').addEventListener('submit', async (event) => {
+    event.preventDefault();
+    if (busy) return;
+    busy = true;
+    try {
+      const created = await post('/api/admin/items', body(new FormData(event.target)));
+      dialog.close();
+      event.target.reset();
+      onCreated(created);
+    } catch (error) {
+      setText(byId('new-error'), reason(error));
+    } finally {
+      busy = false;
+    }
+  });
+}
+
+/** @param {FormData} form @returns {object} the body of the request */
+function body(form) {
+  const whole = (name) => Math.trunc(Number(form.get(name)));
+  const picture = String(form.get('image_url')).trim();
+  return {
+    name: form.get('name'),
+    description: form.get('description'),
+    ...(picture !== '' && { image_url: picture }),
+    price_cents: Math.round(Number(form.get('price')) * 100),
+    stock: whole('stock'),
+    per_buyer_limit: whole('limit'),
+    hold_seconds: whole('hold'),
+    starts_at: fieldInstant(String(form.get('starts'))),
+    ends_at: fieldInstant(String(form.get('ends'))),
+    strategy: form.get('strategy'),
+  };
+}

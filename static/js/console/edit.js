@@ -1,0 +1,104 @@
+/**
+ * What an operator does to a sale that is there: pause, restock, reschedule, change its strategy,
+ * audit it.
+ */
+import { get, patch } from '../api.js';
+import { announce, byId, el, setText } from '../dom.js';
+import { fieldInstant, fieldTime, reason } from '../desk.js';
+import { download } from '../desk.js';
+import { text } from '../strings.js';
+import { strategyHint } from './strategies.js';
+
+/** @type {any} */
+let item = null;
+let onEdited = () => {};
+let lastAudit = null;
+
+/** Wire the forms once. @param {(item: object) => void} edited called with what the server answered */
+export function startEditing(edited) {
+  onEdited = edited;
+  byId('pause').addEventListener('click', () => edit({ paused: !item.paused }, 'edit-result'));
+  on('restock-form', () => edit({ stock_delta: Math.trunc(Number(byId('restock').value)) }, 'restock-result'));
+  on('schedule-form', () =>
+    edit(
+      { starts_at: fieldInstant(byId('edit-starts').value), ends_at: fieldInstant(byId('edit-ends').value) },
+      'schedule-result',
+    ),
+  );
+  on('strategy-form', () => edit({ strategy: byId('edit-strategy').value }, 'strategy-result'));
+  byId('edit-strategy').addEventListener('change', drawHint);
+  byId('audit').addEventListener('click', audit);
+  byId('audit-download').addEventListener('click', () =>
+    download(`seckill-audit-${lastAudit.item_id}.json`, 'application/json', JSON.stringify(lastAudit, null, 2)),
+  );
+}
+
+/** Show the forms for another sale. @param {object} chosen */
+export function editSale(chosen) {
+  item = chosen;
+  lastAudit = null;
+  byId('audit-result').hidden = true;
+  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'strategy-result', 'audit-failed'])
+    setText(byId(id), '');
+  byId('edit-starts').value = fieldTime(item.starts_at);
+  byId('edit-ends').value = fieldTime(item.ends_at);
+  byId('edit-strategy').value = item.strategy;
+  drawSale(chosen);
+  drawHint();
+}
+
+/** Newer facts of the same sale. Fields that may be being filled in stay as they are. @param {object} newer */
+export function drawSale(newer) {
+  item = newer;
+  setText(byId('pause'), text(item.paused ? 'edit.resume' : 'edit.pause'));
+}
+
+function on(id, action) {
+  byId(id).addEventListener('submit', (event) => {
+    event.preventDefault();
+    action();
+  });
+}
+
+async function edit(change, resultId) {
+  setText(byId(resultId), '');
+  try {
+    const edited = await patch(`/api/admin/items/${item.id}`, change);
+    setText(byId(resultId), text('edit.done'));
+    byId(resultId).dataset.tone = 'good';
+    onEdited(edited);
+  } catch (error) {
+    setText(byId(resultId), reason(error));
+    byId(resultId).dataset.tone = 'bad';
+  }
+}
+
+function drawHint() {
+  setText(byId('edit-strategy-hint'), strategyHint(byId('edit-strategy').value));
+}
+
+async function audit() {
+  setText(byId('audit-failed'), '');
+  try {
+    lastAudit = await get(`/api/admin/items/${item.id}/audit`);
+  } catch (error) {
+    setText(byId('audit-failed'), reason(error));
+    return;
+  }
+  const verdict = text(lastAudit.clean ? 'audit.clean' : 'audit.broken');
+  setText(byId('audit-verdict'), verdict);
+  byId('audit-verdict').dataset.tone = lastAudit.clean ? 'good' : 'bad';
+  const rows = lastAudit.findings.map(({ invariant, claim, holds, detail }) => {
+    const word = holds === null ? 'notJudged' : holds ? 'holds' : 'isBroken';
+    const state = { notJudged: 'ended', holds: 'paid', isBroken: 'unsafe' }[word];
+    return el(
+      'li',
+      {},
+      el('span', { class: 'chip', 'data-state': state, text: text(`audit.${word}`) }),
+      el('div', {}, el('strong', { text: `${invariant} ` }), claim, el('p', { class: 'hint', text: detail })),
+    );
+  });
+  byId('audit-findings').replaceChildren(...rows);
+  byId('audit-result').hidden = false;
+  announce(verdict);
+}

@@ -1,0 +1,74 @@
+/**
+ * What the operator's pages share: the door, strategy cards, and times in form fields.
+ */
+import { get } from './api.js';
+import { byId, el, setText } from './dom.js';
+import { currentSession, onSessionChange, signInAddress } from './session.js';
+import { text } from './strings.js';
+
+/** Whether an operator is signed in, as far as this page knows; the server has the last word. */
+export function isOperator() {
+  return currentSession()?.role === 'admin';
+}
+
+/**
+ * Show the notice at the door to whoever is no operator, and keep it right.
+ * The page has `#door` for it and marks what is for operators alone with `data-operator`.
+ * @param {() => void} onEnter called once, when an operator is there
+ */
+export function keepDoor(onEnter) {
+  let entered = false;
+  function look() {
+    const operator = isOperator();
+    byId('door').hidden = operator;
+    for (const element of document.querySelectorAll('[data-operator]')) element.hidden = !operator;
+    byId('door-link').href = signInAddress();
+    setText(byId('door-text'), text(currentSession() === null ? 'desk.signIn' : 'desk.notOperator'));
+    if (!operator || entered) return;
+    entered = true;
+    onEnter();
+  }
+  onSessionChange(look);
+  look();
+}
+
+/** THE LIST, as cards. @returns {Promise<object[]>} */
+export function fetchStrategies() {
+  return get('/api/strategies');
+}
+
+/** A small label that says whether a gate alone never oversells. @param {boolean} safe */
+export function safeChip(safe) {
+  return el('span', { class: 'chip', 'data-state': safe ? 'paid' : 'unsafe', text: text(safe ? 'desk.safe' : 'desk.unsafe') });
+}
+
+/** A server time as the value of a `datetime-local` field, in the reader's zone. @param {string} instant RFC 3339 */
+export function fieldTime(instant) {
+  const time = new Date(instant);
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** The value of such a field as RFC 3339; empty when the field is. @param {string} value */
+export function fieldInstant(value) {
+  const time = new Date(value);
+  return Number.isNaN(time.getTime()) ? '' : time.toISOString();
+}
+
+/** Offer some text as a file. @param {string} name @param {string} kind media type @param {string} content */
+export function download(name, kind, content) {
+  const address = URL.createObjectURL(new Blob([content], { type: kind }));
+  const link = el('a', { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  // The browser has to have begun with it.
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/** What went wrong, in words, for a line under a form. @param {any} error an `ApiError` */
+export function reason(error) {
+  if (error.status === undefined) throw error;
+  if (error.code === 'network') return text('desk.network');
+  if (error.status === 401) return text('desk.signIn');
+  return error.detail || error.code;
+}

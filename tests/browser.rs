@@ -1,0 +1,40 @@
+//! The pages in a real browser, against a real service: what buyers and operators do.
+
+mod access;
+mod console;
+mod driver;
+mod lab;
+mod outcomes;
+mod shop;
+
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+
+use crate::support::Instance;
+
+/// Makes a sale of the shop that is open now; `changes` replaces fields of the request.
+async fn make_sale(instance: &Instance, changes: Value) -> i64 {
+    let mut sale = json!({
+        "kind": "shop",
+        "name": "Aurora desk lamp",
+        "description": "A lamp that wakes up before you do: forty shades of morning, one dial.",
+        "image_url": "/img/goods/lamp.svg",
+        "price_cents": 4_900,
+        "strategy": "mysql-atomic",
+    });
+    if let (Value::Object(sale), Value::Object(changes)) = (&mut sale, changes) {
+        sale.extend(changes);
+    }
+    instance.make_item(sale).await
+}
+
+/// The instant `seconds` from now, as requests write it.
+fn in_seconds(seconds: i64) -> String {
+    seckill::http::problem::rfc3339(OffsetDateTime::now_utc() + Duration::seconds(seconds))
+}
+
+/// The orders of a buyer in the ledger.
+async fn orders_of(instance: &Instance, buyer: i64) -> Vec<Value> {
+    let answer = instance.buyer(buyer).get("/api/orders").await;
+    answer.json["orders"].as_array().expect("a list").clone()
+}

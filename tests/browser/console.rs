@@ -1,0 +1,85 @@
+//! An operator makes a sale, watches it, changes it, audits it.
+
+use seckill::session::Role;
+use serde_json::json;
+
+use super::driver::{DESKTOP, Page};
+use super::make_sale;
+use crate::support::Shop;
+
+#[tokio::test]
+async fn an_operator_creates_and_watches_a_sale() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({ "stock": 500 })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Admin, "/console.html").await;
+    page.until_text("#jobs", "expire").await;
+    page.until("the strategies", "document.querySelectorAll('#new-strategies label').length > 5")
+        .await;
+    page.click("#new").await;
+    page.fill("#new-name", "Fjord headphones").await;
+    page.fill("#new-image", "/img/goods/headphones.svg").await;
+    page.fill("#new-stock", "40").await;
+    page.run("document.querySelector('#new-strategies [value=redis-lua]').click()", Vec::new())
+        .await;
+    page.shot("console-new").await;
+    page.click("#new-form button[type='submit']").await;
+    page.until_text("#sale-name", "Fjord headphones").await;
+    page.until_text("#sale-strategy", "redis-lua").await;
+    page.until_text("#figure-available", "40 of 40").await;
+
+    // Forty-five buyers, of whom five come too late, and the first wants a second one.
+    let items = instance.stranger().get("/api/items").await;
+    let made = items.json["items"].as_array().expect("a list").iter();
+    let item = made.filter(|item| item["name"] == "Fjord headphones");
+    let item = item.map(|item| item["id"].as_i64().expect("an id")).next().expect("it is there");
+    for buyer in [1..=1, 1..=45].into_iter().flatten() {
+        instance.buyer(buyer).buy("default", item).await;
+    }
+    page.until_text("#figure-available", "0 of 40").await;
+    page.until_text("#figure-held", "40").await;
+    page.until_text("#reasons", "Sold out").await;
+    page.until_text("#reasons", "You have reached the limit").await;
+    page.until("a moving line", "document.querySelectorAll('#charts path.line').length >= 3").await;
+
+    page.fill("#restock", "7").await;
+    page.click("#restock-form button[type='submit']").await;
+    page.until_text("#restock-result", "Done").await;
+    page.until_text("#figure-available", "7 of 47").await;
+    page.click("#pause").await;
+    page.until_text("#sale-state", "Paused").await;
+    page.click("#pause").await;
+    page.until_text("#sale-state", "On sale").await;
+    page.run(
+        "const choice = document.getElementById('edit-strategy'); choice.value = 'mysql-batch'; \
+         choice.dispatchEvent(new Event('change'));",
+        Vec::new(),
+    )
+    .await;
+    page.click("#strategy-form button[type='submit']").await;
+    page.until_text("#sale-strategy", "mysql-batch").await;
+    page.run("document.getElementById('edit-ends').value = '2099-01-01T00:00:00'", Vec::new())
+        .await;
+    page.click("#schedule-form button[type='submit']").await;
+    page.until_text("#schedule-result", "Done").await;
+    let moved = instance.stranger().get(&format!("/api/items/{item}")).await;
+    assert!(moved.json["ends_at"].as_str().is_some_and(|end| end > "2098"), "{}", moved.text);
+
+    page.click("#audit").await;
+    page.until_text("#audit-verdict", "Clean").await;
+    page.until_text("#audit-findings", "I6").await;
+    page.shot("console").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_buyer_is_shown_the_door() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit("/console.html").await;
+    page.until_text("#door", "This page is for operators").await;
+    page.visit_as(&instance, 9, Role::Buyer, "/console.html").await;
+    page.until_text("#door", "This account is not an operator’s").await;
+    page.until("nothing else", "!document.querySelector('.desk').checkVisibility()").await;
+    page.close().await;
+}

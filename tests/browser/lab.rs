@@ -1,0 +1,104 @@
+//! The lab: a run is set up, watched, read and taken along.
+
+use seckill::session::Role;
+use serde_json::json;
+
+use super::driver::{DESKTOP, Page};
+use crate::support::Shop;
+
+/// The red of the page in the light: what is oversold must have it.
+const HOT: &str = "rgb(180, 35, 26)";
+
+#[tokio::test]
+async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
+    page.until("the strategies", "document.querySelectorAll('#safe .pick').length > 5").await;
+    page.shot("lab-setup").await;
+    page.run(
+        "for (const box of document.querySelectorAll('#picker input')) \
+           if (box.checked !== ['mysql-naive', 'mysql-atomic'].includes(box.value)) box.click();",
+        Vec::new(),
+    )
+    .await;
+    for (field, value) in [("#stock", "20"), ("#buyers", "200"), ("#concurrency", "50")] {
+        page.fill(field, value).await;
+    }
+    page.click("#run").await;
+    page.until("two lanes", "document.querySelectorAll('.lane').length === 2").await;
+    page.until_text("#stage-state", "Finished").await;
+    let lane = |name: &str, rest: &str| {
+        format!(
+            "[...document.querySelectorAll('.lane')].some((lane) => \
+             lane.querySelector('h3').innerText === '{name}' && {rest})"
+        )
+    };
+    let red = format!(
+        "lane.dataset.verdict === 'oversold' && lane.querySelector('.lane-big').innerText[0] === '+' \
+         && getComputedStyle(lane.querySelector('.lane-big')).color === '{HOT}'"
+    );
+    page.until("the naive lane in red", &lane("mysql-naive", &red)).await;
+    page.until("the other one clean", &lane("mysql-atomic", "lane.dataset.verdict === 'clean'"))
+        .await;
+    page.until_text("#stage-oversold", "oversold").await;
+    page.until_text("#results td.bad", "").await;
+    page.shot("lab").await;
+
+    // The report is one file that asks for nothing.
+    page.run(
+        "const real = URL.createObjectURL; URL.createObjectURL = (blob) => \
+           { blob.text().then((text) => { window.report = text; }); return real(blob); };",
+        Vec::new(),
+    )
+    .await;
+    page.click("#export").await;
+    page.until("the report", "window.report").await;
+    let report = page.run("return window.report", Vec::new()).await;
+    let report = report.as_str().expect("text");
+    for part in ["<!doctype html>", "mysql-naive", "mysql-atomic", "<svg", "<table", "<style>"] {
+        assert!(report.contains(part), "no {part} in the report");
+    }
+    for foreign in ["<script", "<link", "src=", "url(", "href="] {
+        assert!(!report.contains(foreign), "{foreign} in the report");
+    }
+    page.close().await;
+}
+
+#[tokio::test]
+async fn an_experiment_starts_at_a_press_and_can_be_stopped() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
+    page.until_text("#gallery", "The lost update").await;
+    page.click("#gallery li:first-child .break").await;
+    page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
+    page.until_text(".lane:first-child h3", "mysql-naive").await;
+    // It may be over already.
+    page.run(
+        "const stop = document.getElementById('stop'); if (!stop.hidden) stop.click();",
+        Vec::new(),
+    )
+    .await;
+    page.until("its end", "!document.getElementById('export').hidden").await;
+    // Who comes later finds it.
+    page.visit("/lab.html").await;
+    page.until_text("#runs", "mysql-naive, mysql-atomic").await;
+    page.click("#runs button").await;
+    page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
+    let runs = instance.admin().get("/api/lab/runs").await.json["runs"].clone();
+    assert_ne!(runs[0]["state"], json!("running"), "{runs}");
+    page.close().await;
+}
+
+#[tokio::test]
+async fn everyone_may_read_the_gallery_and_operators_run_it() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit("/lab.html").await;
+    page.until_text("#gallery", "What saves you").await;
+    page.until_text("#door", "This page is for operators").await;
+    page.click("#gallery li:first-child .break").await;
+    page.until("the sign-in page", "location.pathname === '/signin.html'").await;
+    page.close().await;
+}

@@ -1,0 +1,171 @@
+//! A buyer's way through the shop.
+
+use seckill::session::Role;
+use serde_json::json;
+
+use super::driver::{DESKTOP, PHONE, Page};
+use super::{in_seconds, make_sale, orders_of};
+use crate::support::{Shop, eventually};
+
+const BUYER: i64 = 77;
+
+#[tokio::test]
+async fn a_buyer_buys() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 3 })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit("/").await;
+    page.until_text("#list-open", "3 of 3 left").await;
+    page.shot("index").await;
+    page.click(".card h3 a").await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.shot("item-signed-out").await;
+    page.click("#buy").await;
+
+    // Nobody has an account at first; making one leads back to where the buyer was.
+    page.until_text("#back", "You return to where you were").await;
+    page.run("document.getElementById('mode-up').click()", Vec::new()).await;
+    page.until_text("#heading", "Create an account").await;
+    page.fill("#username", "ada").await;
+    page.fill("#password", "short").await;
+    page.click("#submit").await;
+    page.until_text("#password-error", "at least 8 characters").await;
+    page.shot("sign-up").await;
+    page.fill("#password", "correct horse").await;
+    page.click("#submit").await;
+    page.until("the way back", &format!("location.search === '?id={item}'")).await;
+    page.until_text("#buy", "Buy for $49.00").await;
+    page.shot("item").await;
+
+    page.click("#buy").await;
+    page.until_text("#outcome", "It’s yours").await;
+    page.until_text("#stock", "2 of 3 left").await;
+    page.shot("item-bought").await;
+    page.click("#outcome a").await;
+    page.until_text("#status", "Held for you").await;
+    page.shot("order-held").await;
+    page.click("#pay").await;
+    page.until_text("#status", "Paid").await;
+    page.shot("order-paid").await;
+    page.visit("/orders.html").await;
+    page.until_text("#list", "Aurora desk lamp").await;
+    page.until_text("#list", "Paid").await;
+    page.shot("orders").await;
+    // The password that was too short is a refusal, and a refusal is a line of the console.
+    page.close_but_for(&["/api/users - Failed to load resource"]).await;
+}
+
+#[tokio::test]
+async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 2 })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    let path = format!("/item.html?id={item}");
+    page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
+    page.until_text("#stock", "2 of 2 left").await;
+    let (first, second) = page.second_window().await;
+    page.visit(&path).await;
+    page.until_text("#stock", "2 of 2 left").await;
+
+    page.click("#buy").await;
+    page.until_text("#outcome", "It’s yours").await;
+    for window in [&first, &second] {
+        page.switch(window).await;
+        page.until_text("#stock", "1 of 2 left").await;
+    }
+    assert_eq!(instance.buyer(2).buy("default", item).await.status, 201);
+    for window in [&first, &second] {
+        page.switch(window).await;
+        page.until_text("#stock", "None of 2 left").await;
+        page.until_text("#state", "Sold out").await;
+        page.until_text("#buy", "Sold out").await;
+    }
+    page.shot("item-sold-out").await;
+
+    // What comes back wakes the button up. Whoever pressed too late is told what became of it.
+    let order = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
+    let path = format!("/api/orders/{}/cancellation", order.as_str().expect("an id"));
+    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.status, 200);
+    page.until_text("#stock", "1 of 2 left").await;
+    page.until_text("#state", "On sale").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_double_click_and_a_reload_buy_once() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#buy", "Buy for").await;
+    // Two presses in one go, and the page is gone before the answer.
+    page.run(
+        "const buy = document.getElementById('buy'); buy.click(); buy.click(); location.reload();",
+        Vec::new(),
+    )
+    .await;
+    // Whether the answer came before the page went or was asked for again after, it is known in
+    // the end, and the key is thrown away.
+    page.until_text("#stock", "8 of 9 left").await;
+    let key = format!("localStorage.getItem('seckill.purchase.{BUYER}.{item}') === null");
+    page.until("a known outcome", &key).await;
+    page.reload().await;
+    page.until_text("#mine", "You have 1 order of this item").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    // A new press, once the outcome is known, is a new purchase.
+    page.click("#buy").await;
+    page.until_text("#stock", "7 of 9 left").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
+    page.close().await;
+}
+
+#[tokio::test]
+async fn the_sale_opens_while_the_buyer_waits() {
+    let (_shop, instance) = Shop::open().await;
+    let opens = json!({ "stock": 2, "starts_at": in_seconds(6) });
+    let item = make_sale(&instance, opens).await;
+    let page = Page::open(instance.addr, PHONE).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until("the item", "!document.querySelector('#item.loading')").await;
+    // On a slow machine it may be open already; the press that counts comes after.
+    page.shot("phone-item-upcoming").await;
+    page.until_text("#buy", "Buy for").await;
+    page.click("#buy").await;
+    page.until_text("#outcome", "It’s yours").await;
+    page.shot("phone-item-bought").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_wrong_clock_at_the_buyer_neither_opens_early_nor_late() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "starts_at": in_seconds(600) })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    // An hour ahead: by this computer's clock the sale began long ago.
+    page.before_scripts("const now = Date.now; Date.now = () => now() + 3600000;").await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#buy", "Opens in 00:0").await;
+    page.until_text("#state", "Upcoming").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn the_hold_runs_out_before_the_buyers_eyes() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 1, "hold_seconds": 4 })).await;
+    let order = instance.buyer(BUYER).buy("default", item).await.json["id"].clone();
+    let order = order.as_str().expect("an id");
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/order.html?id={order}")).await;
+    page.until_text("#status", "The hold ran out").await;
+    page.shot("order-expired").await;
+    eventually("the unit to come back", || async {
+        let item = instance.stranger().get(&format!("/api/items/{item}")).await;
+        (item.json["available"] == 1).then_some(())
+    })
+    .await;
+    // Late, but while it lasts.
+    page.click("#pay").await;
+    page.until_text("#status", "Paid").await;
+    page.close().await;
+}

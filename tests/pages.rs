@@ -1,0 +1,138 @@
+//! What the pages' files promise: the same sentences in every language, only files that are there,
+//! and foreign files that are what they are said to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every file of a kind below a folder.
+fn files(folder: &str, kind: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the project").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == kind) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no {kind} below {folder}");
+    found
+}
+
+/// The entries of a table of strings, each with the parameters in its sentences.
+fn strings(language: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let text = read(&root().join(format!("static/js/strings/{language}.js")));
+    let mut entries: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut key = None;
+    for line in text.lines() {
+        if let Some((name, _)) = line.strip_prefix("  '").and_then(|rest| rest.split_once("':")) {
+            assert!(entries.insert(name.to_owned(), BTreeSet::new()).is_none(), "{name} twice");
+            key = Some(name.to_owned());
+        }
+        let Some(parameters) = key.as_ref().and_then(|key| entries.get_mut(key)) else { continue };
+        let parts = line.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+        let words = parts.map(|(word, _)| word);
+        parameters.extend(
+            words
+                .filter(|word| word.chars().all(|c| c.is_ascii_lowercase()) && !word.is_empty())
+                .map(str::to_owned),
+        );
+    }
+    entries
+}
+
+#[test]
+fn every_language_has_the_same_sentences() {
+    let (english, chinese) = (strings("en"), strings("zh"));
+    assert!(english.len() > 300, "the table was read wrongly");
+    assert_eq!(english.keys().collect::<Vec<_>>(), chinese.keys().collect::<Vec<_>>());
+    for (key, parameters) in &english {
+        // A sentence may do without the number that chose it.
+        let without_count = |set: &BTreeSet<String>| {
+            set.iter().filter(|word| *word != "count").cloned().collect::<BTreeSet<_>>()
+        };
+        assert_eq!(without_count(parameters), without_count(&chinese[key]), "{key}");
+    }
+}
+
+#[test]
+fn every_sentence_that_a_page_asks_for_exists() {
+    let known = strings("en");
+    for page in files("static", "html") {
+        let text = read(&page);
+        for attribute in ["data-text=\"", "data-label=\""] {
+            for key in text.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()) {
+                assert!(known.contains_key(key), "{}: no sentence {key}", page.display());
+            }
+        }
+    }
+    for script in files("static/js", "js") {
+        if script.parent().is_some_and(|folder| folder.ends_with("strings")) {
+            continue;
+        }
+        let text = read(&script);
+        for key in text.split("text('").skip(1).filter_map(|rest| rest.split('\'').next()) {
+            assert!(known.contains_key(key), "{}: no sentence {key}", script.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_that_a_page_names_exists_and_nothing_runs_inline() {
+    for page in files("static", "html") {
+        let text = read(&page);
+        for attribute in ["href=\"/", "src=\"/"] {
+            for named in text.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()) {
+                let named = named.split(['?', '#']).next().unwrap_or_default();
+                let served_by_code = named.is_empty() || named == "docs";
+                let there = served_by_code || root().join("static").join(named).is_file();
+                assert!(there, "{}: no /{named}", page.display());
+            }
+        }
+        // The content security policy would refuse them.
+        for inline in ["<script>", "<style", " style=\"", " onclick=", "javascript:"] {
+            assert!(!text.contains(inline), "{}: {inline}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_foreign_file_is_what_the_table_says() {
+    let table = read(&root().join("docs/browser.md"));
+    let mut listed = BTreeSet::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, file, _, version, licence, checksum, _] = cells[..] else { continue };
+        let file = file.trim_matches('`');
+        let bytes = fs::read(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let digest: String =
+            Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(checksum.trim_matches('`'), digest, "{file}");
+        assert!(!licence.is_empty(), "{file} has no licence");
+        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]).into_owned();
+        assert!(head.contains(version), "{file} does not say that it is {version}");
+        listed.insert(file.to_owned());
+    }
+    for folder in ["static/vendor", "tests/vendor"] {
+        let Ok(entries) = fs::read_dir(root().join(folder)) else { continue };
+        for entry in entries.flatten() {
+            let file = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            assert!(listed.contains(&file), "{file} is not in the table of docs/browser.md");
+        }
+    }
+    assert!(!listed.is_empty(), "no row was read: the table has another form");
+}
