@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const KNOWN: [&str; 4] = ["SECKILL_URL", "DATABASE_URL", "REDIS_URL", "SECKILL_SECRET"];
 
 /// Variables of the process, completed by a `.data/env` file when one is found.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Environment {
     file: HashMap<String, String>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::BenchOptions;
 use crate::failure::CannotJudge;
 
 /// Fires purchases at a running Seckill service, then audits the ledger.
@@ -24,6 +25,11 @@ pub struct Cli {
 pub enum Command {
     /// One load on one item, and its audit (the default).
     Run(RunOptions),
+    /// The performance ratios, baselines interleaved in the same run.
+    Bench(BenchOptions),
+    /// The bare handler that `bench` measures itself against, until standard input closes.
+    #[command(hide = true)]
+    BareHttp,
 }
 
 /// One load on one item.
