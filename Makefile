@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql loadtest lint fmt
+.PHONY: help run test test-mysql loadtest bench lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ test-mysql: ## every test on a real MySQL server instead of MariaDB
 
 loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
 	@exec scripts/loadtest $(ARGS)
+
+bench: ## the performance ratios, baselines measured in the same run; ARGS="--rounds 5 --seconds 3"
+	@exec scripts/bench $(ARGS)
 
 lint: ## format and lints only
 	@scripts/install-packages build

@@ -42,9 +42,9 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Some(Command::Run(options)) => start(&options),
         Some(Command::Bench(options)) => start_bench(&options),
-        Some(Command::BareHttp) => {
-            runtime(process::cores()).and_then(|runtime| runtime.block_on(bench::bare_http::serve())).map(|()| 0)
-        }
+        Some(Command::BareHttp) => runtime(process::cores())
+            .and_then(|runtime| runtime.block_on(bench::bare_http::serve()))
+            .map(|()| 0),
         None => start(&cli.run),
     };
     ended.map_or_else(

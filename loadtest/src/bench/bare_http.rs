@@ -3,6 +3,7 @@
 //! On the runtime and the allocator of the service. It does what no purchase can do without: reads
 //! a JSON body and answers 201 with an order's worth of JSON. No login, no limit, no database.
 
+use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
 
@@ -65,7 +66,7 @@ async fn purchase(Json(purchase): Json<Purchase>) -> (StatusCode, Json<Order>) {
 
 /// Serves until standard input closes; prints its address first.
 pub async fn serve() -> Result<(), CannotJudge> {
-    let failed = |error: std::io::Error| CannotJudge(format!("the bare handler: {error}"));
+    let failed = |error: io::Error| CannotJudge(format!("the bare handler: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     println!("{}", listener.local_addr().map_err(failed)?);
     let listener = listener.tap_io(|stream| {
@@ -75,8 +76,9 @@ pub async fn serve() -> Result<(), CannotJudge> {
     let router = Router::new().route(PATH, post(purchase));
     axum::serve(listener, router)
         .with_graceful_shutdown(async {
-            let mut end = tokio::io::stdin();
-            let _ = tokio::io::copy(&mut end, &mut tokio::io::sink()).await;
+            // However the input ends, so does the baseline.
+            let _ =
+                tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await;
         })
         .await
         .map_err(failed)
@@ -85,13 +87,14 @@ pub async fn serve() -> Result<(), CannotJudge> {
 /// The handler's process. It ends with this value.
 pub struct BareHttp {
     pub address: SocketAddr,
-    child: Child,
+    /// Ends the process when it is dropped.
+    _child: Child,
 }
 
 impl BareHttp {
     /// Starts this program once more as the handler.
     pub async fn start() -> Result<Self, CannotJudge> {
-        let failed = |error: std::io::Error| CannotJudge(format!("the bare handler: {error}"));
+        let failed = |error: io::Error| CannotJudge(format!("the bare handler: {error}"));
         let mut child = Command::new(std::env::current_exe().map_err(failed)?)
             .arg("bare-http")
             .stdin(Stdio::piped())
@@ -106,11 +109,6 @@ impl BareHttp {
             .trim()
             .parse()
             .map_err(|_| CannotJudge(format!("the bare handler said {line:?}")))?;
-        Ok(Self { address, child })
-    }
-
-    /// Its process, for measuring its processor time.
-    pub fn pid(&self) -> Option<u32> {
-        self.child.id()
+        Ok(Self { address, _child: child })
     }
 }

@@ -55,7 +55,10 @@ impl Circumstances {
             seconds: options.seconds,
             cores: process::cores(),
             processor: line_of("/proc/cpuinfo", "model name"),
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
             database,
             durability,
             redis: redis(environment).await?,
@@ -65,7 +68,9 @@ impl Circumstances {
     }
 }
 
-async fn database(environment: &Environment) -> Result<(String, Vec<(String, String)>), CannotJudge> {
+async fn database(
+    environment: &Environment,
+) -> Result<(String, Vec<(String, String)>), CannotJudge> {
     let url = environment.get("DATABASE_URL").unwrap_or_default();
     let unreadable = |error: sqlx::Error| CannotJudge(format!("the database's settings: {error}"));
     let options = MySqlConnectOptions::from_str(&url)
@@ -96,14 +101,16 @@ async fn redis(environment: &Environment) -> Result<String, CannotJudge> {
     let mut connection = client.get_multiplexed_async_connection().await.map_err(unreadable)?;
     let server: String =
         redis::cmd("INFO").arg("server").query_async(&mut connection).await.map_err(unreadable)?;
-    let version = server.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("?");
+    let version =
+        server.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("?");
     let settings: Vec<String> = redis::cmd("CONFIG")
         .arg("GET")
         .arg("append*")
         .query_async(&mut connection)
         .await
         .unwrap_or_default();
-    let sync = settings.chunks(2).find(|pair| pair[0] == "appendfsync").map_or("?", |pair| &*pair[1]);
+    let sync =
+        settings.chunks(2).find(|pair| pair[0] == "appendfsync").map_or("?", |pair| &*pair[1]);
     Ok(format!("{} (appendfsync {sync})", version.trim()))
 }
 
@@ -126,5 +133,6 @@ fn measure_sync(folder: &Path) -> Result<(f64, f64), CannotJudge> {
 fn line_of(path: &str, name: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(name));
-    line.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, value)| value.trim().to_owned())
+    line.and_then(|line| line.split_once(':'))
+        .map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }

@@ -47,8 +47,8 @@ impl Figures {
     /// Makes the figures of some rounds. `fsync_p99_us` is the disk's, for P8.
     pub fn of(rounds: &[Round], fsync_p99_us: f64) -> Self {
         use Measure::{
-            BareHttp, BareP99, Batch, BatchFew, BatchMany, ComfortP99, LockRedis, Overload, PerOrder,
-            RawLock, Refusals,
+            BareHttp, BareP99, Batch, BatchFew, BatchMany, ComfortP99, LockRedis, Overload,
+            PerOrder, RawLock, Refusals,
         };
         let mut measures = BTreeMap::new();
         for measure in rounds.iter().flat_map(|round| round.figures.keys()) {
@@ -56,7 +56,8 @@ impl Figures {
             measures.insert(*measure, Spread::of(values.collect()));
         }
         let over = |above: Measure, below: Measure| {
-            let ratio = |round: &Round| Some(round.figures.get(&above)? / round.figures.get(&below)?);
+            let ratio =
+                |round: &Round| Some(round.figures.get(&above)? / round.figures.get(&below)?);
             Spread::of(rounds.iter().filter_map(ratio).collect())
         };
         let slowness = |round: &Round| {
@@ -95,7 +96,9 @@ impl Spread {
     pub fn of(mut values: Vec<f64>) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
-        let (Some(min), Some(max)) = (values.first(), values.last()) else { return Self::default() };
+        let (Some(min), Some(max)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
         let upper = values.len() / 2;
         let lower = (values.len() - 1) / 2;
         Self { min: *min, median: f64::midpoint(values[lower], values[upper]), max: *max }

@@ -47,7 +47,9 @@ pub fn compare_and_add(
     let recent = &earlier[earlier.len().saturating_sub(COMPARED_MAX)..];
     let mut compared = Vec::new();
     for ratio in &figures.ratios {
-        let before = Spread::of(recent.iter().filter_map(|line| line.ratios.get(ratio.id).copied()).collect());
+        let before = Spread::of(
+            recent.iter().filter_map(|line| line.ratios.get(ratio.id).copied()).collect(),
+        );
         let now = ratio.reached.median;
         let worse = if ratio.at_most {
             now * NOTICEABLE > before.median && now > before.max
@@ -57,7 +59,11 @@ pub fn compare_and_add(
         if before.median > 0.0 && worse {
             compared.push(format!(
                 "{} fell behind: {now:.2} after {:.2} ({:.2} to {:.2} in {} earlier runs)",
-                ratio.id, before.median, before.min, before.max, recent.len()
+                ratio.id,
+                before.median,
+                before.min,
+                before.max,
+                recent.len()
             ));
         }
     }
@@ -65,7 +71,11 @@ pub fn compare_and_add(
         started_at: circumstances.started_at.clone(),
         version: circumstances.version.to_owned(),
         machine,
-        ratios: figures.ratios.iter().map(|ratio| (ratio.id.to_owned(), ratio.reached.median)).collect(),
+        ratios: figures
+            .ratios
+            .iter()
+            .map(|ratio| (ratio.id.to_owned(), ratio.reached.median))
+            .collect(),
     };
     add(path, &line)?;
     Ok(compared)

@@ -14,8 +14,10 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("mariadbd", "database"),
     ("mysqld", "database"),
     ("redis-server", "redis"),
-    ("loadtest", "generator"),
+    ("loadtest", GENERATOR),
 ];
+
+const GENERATOR: &str = "generator";
 
 /// A moment to count from.
 pub struct Meter {
@@ -43,16 +45,21 @@ impl Meter {
 
 fn seconds_by_program() -> BTreeMap<&'static str, f64> {
     let mut sums = BTreeMap::new();
+    let own = std::process::id().to_string();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(stat) = fs::read_to_string(entry.path().join("stat")).ok() else { continue };
         // The name stands in parentheses and may hold spaces: count the fields after it.
         let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
         let name = head.split_once('(').map_or("", |(_, name)| name);
         let program = PROGRAMS.iter().find(|(start, _)| name.starts_with(start));
-        let Some((_, program)) = program else { continue };
+        let Some((_, mut program)) = program else { continue };
+        // The bare handler is this program once more.
+        if program == GENERATOR && entry.file_name().to_str() != Some(&*own) {
+            program = "bare handler";
+        }
         let fields: Vec<&str> = rest.split(' ').collect();
         let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
-        *sums.entry(*program).or_insert(0.0) +=
+        *sums.entry(program).or_insert(0.0) +=
             (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / TICKS_PER_SECOND;
     }
     sums

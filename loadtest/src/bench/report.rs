@@ -15,7 +15,9 @@ use crate::failure::CannotJudge;
 fn name(measure: Measure) -> (&'static str, &'static str) {
     match measure {
         Measure::BareHttp => ("H: bare axum handler, 256 clients", "requests/s"),
-        Measure::PerOrder => ("T: one transaction per order, best of 1 to 64 connections", "orders/s"),
+        Measure::PerOrder => {
+            ("T: one transaction per order, best of 1 to 64 connections", "orders/s")
+        }
         Measure::RawLock => ("K: SET NX PX and compare-and-delete, one client", "cycles/s"),
         Measure::Refusals => ("refusals once sold out, 256 clients", "refusals/s"),
         Measure::Batch => ("mysql-batch, 256 clients, one item", "orders/s"),
@@ -98,21 +100,29 @@ fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     for measure in report.figures.measures.keys() {
         let work = |field: fn(&super::work::Counters) -> f64| {
-            let values = report.rounds.iter().filter_map(|round| round.work.get(measure).map(field));
+            let values =
+                report.rounds.iter().filter_map(|round| round.work.get(measure).map(field));
             let values: Vec<f64> = values.collect();
-            if values.is_empty() { "-".to_owned() } else { format!("{:.3}", Spread::of(values).median) }
+            if values.is_empty() {
+                "-".to_owned()
+            } else {
+                format!("{:.3}", Spread::of(values).median)
+            }
         };
         let mut programs: Vec<&str> = report
             .rounds
             .iter()
-            .flat_map(|round| round.cores.get(measure).into_iter().flat_map(|cores| cores.keys().copied()))
+            .flat_map(|round| {
+                round.cores.get(measure).into_iter().flat_map(|cores| cores.keys().copied())
+            })
             .collect();
         programs.sort_unstable();
         programs.dedup();
         let busy: Vec<String> = programs
             .into_iter()
             .map(|program| {
-                let cores = report.rounds.iter().filter_map(|round| round.cores.get(measure)?.get(program));
+                let cores =
+                    report.rounds.iter().filter_map(|round| round.cores.get(measure)?.get(program));
                 (program, Spread::of(cores.copied().collect()).median)
             })
             .filter(|(_, cores)| *cores >= 0.05)
@@ -137,7 +147,8 @@ pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
     let json = serde_json::to_string_pretty(report).map_err(|error| failed(error.to_string()))?;
     let chart = chart(&report.figures.ratios);
-    for (name, text) in [("report.md", text(report)), ("report.json", json), ("report.svg", chart)] {
+    for (name, text) in [("report.md", text(report)), ("report.json", json), ("report.svg", chart)]
+    {
         fs::write(folder.join(name), text).map_err(|error| failed(error.to_string()))?;
     }
     println!("\nThe report: {}/report.md, .json and .svg", folder.display());
@@ -160,7 +171,8 @@ fn chart(ratios: &[Ratio]) -> String {
     for (row, ratio) in ratios.iter().enumerate() {
         let y = 26.0 + ROW * row as f64;
         // Longer is better for all of them.
-        let share = |value: f64| if ratio.at_most { ratio.goal / value } else { value / ratio.goal };
+        let share =
+            |value: f64| if ratio.at_most { ratio.goal / value } else { value / ratio.goal };
         let x = |value: f64| (LEFT + scale * share(value)).clamp(LEFT, RIGHT);
         let color = if ratio.met { "#2a9d5c" } else { "#d08a1d" };
         let end = x(ratio.reached.median);

@@ -118,9 +118,9 @@ impl Bench {
         environment: &Environment,
     ) -> Result<Self, CannotJudge> {
         let known = |name: &str| {
-            environment
-                .get(name)
-                .ok_or_else(|| CannotJudge(format!("{name} is not known: start a service with `make run`")))
+            environment.get(name).ok_or_else(|| {
+                CannotJudge(format!("{name} is not known: start a service with `make run`"))
+            })
         };
         let (redis_url, database_url) = (known("REDIS_URL")?, known("DATABASE_URL")?);
         let mint = Mint::new(None, environment);
@@ -207,7 +207,8 @@ impl Bench {
             }
             Measure::Refusals => {
                 let requests = self.requests(measure);
-                let load = ["--strategy=mysql-batch", "--stock=1", "--keys=never"].map(str::to_owned);
+                let load =
+                    ["--strategy=mysql-batch", "--stock=1", "--keys=never"].map(str::to_owned);
                 let sizes = sizes(1, REFUSED_BUYERS, requests, CLIENTS);
                 let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
                 let rate = traffic.refused_per_second_once_sold_out.unwrap_or(0.0);
@@ -282,13 +283,23 @@ impl Bench {
 
     async fn drive_bare(&self, pace: Pace, clients: u32) -> Result<TrafficSummary, CannotJudge> {
         let plan = Plan::draw(pace, REFUSED_BUYERS, 1, 1, None, rand::random())?;
-        let policy =
-            Policy { concurrency: clients as usize, retries_max: 0, timeout: TIMEOUT, wait: Duration::ZERO };
+        let policy = Policy {
+            concurrency: clients as usize,
+            retries_max: 0,
+            timeout: TIMEOUT,
+            wait: Duration::ZERO,
+        };
         let host = HeaderValue::from_static("bare");
         let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
         let path = Uri::from_static(bare_http::PATH);
-        let drive =
-            Drive::new(plan, policy, vec![instance], vec![path], self.bare_tokens.clone(), 1_000_000_001);
+        let drive = Drive::new(
+            plan,
+            policy,
+            vec![instance],
+            vec![path],
+            self.bare_tokens.clone(),
+            1_000_000_001,
+        );
         let traffic = drive::fire(Arc::new(drive)).await;
         Ok(TrafficSummary::of(&traffic, &["bare".to_owned()]))
     }

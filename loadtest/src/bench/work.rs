@@ -24,8 +24,10 @@ impl Counters {
     pub async fn read(database_url: &str, redis_url: &str) -> Result<Self, CannotJudge> {
         let options = MySqlConnectOptions::from_str(database_url)
             .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?;
-        let unreadable = |error: sqlx::Error| CannotJudge(format!("the database's status: {error}"));
-        let mut connection = options.disable_statement_logging().connect().await.map_err(unreadable)?;
+        let unreadable =
+            |error: sqlx::Error| CannotJudge(format!("the database's status: {error}"));
+        let mut connection =
+            options.disable_statement_logging().connect().await.map_err(unreadable)?;
         let rows = sqlx::query(
             "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Innodb_os_log_fsyncs')",
         )
@@ -34,7 +36,8 @@ impl Counters {
         .map_err(unreadable)?;
         // Only closing is left; what was read is read.
         let _ = connection.close().await;
-        let mut counters = Self { redis_commands: redis_commands(redis_url).await?, ..Self::default() };
+        let mut counters =
+            Self { redis_commands: redis_commands(redis_url).await?, ..Self::default() };
         for row in rows {
             let (name, value): (String, String) = (row.get(0), row.get(1));
             let value = value.parse().unwrap_or(0.0);
