@@ -52,7 +52,7 @@ fn seconds_by_program() -> BTreeMap<&'static str, f64> {
         let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
         let name = head.split_once('(').map_or("", |(_, name)| name);
         let program = PROGRAMS.iter().find(|(start, _)| name.starts_with(start));
-        let Some((_, mut program)) = program else { continue };
+        let Some(&(_, mut program)) = program else { continue };
         // The bare handler is this program once more.
         if program == GENERATOR && entry.file_name().to_str() != Some(&*own) {
             program = "bare handler";
