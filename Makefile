@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql faults loadtest lab lint fmt
+.PHONY: help run test test-mysql faults loadtest lab bench lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ loadtest: ## fire the default load at the running shop, or at one started for it
 
 lab: ## compare all strategies, about ten minutes, report in target/lab; ARGS="break --times 20"
 	@exec scripts/lab $(ARGS)
+
+bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--rounds 5"
+	@exec scripts/bench $(ARGS)
 
 lint: ## format and lints only
 	@scripts/install-packages build

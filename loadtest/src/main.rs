@@ -16,6 +16,7 @@
 //! Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
 
 mod audit;
+mod bench;
 mod compare;
 mod counters;
 mod drive;
@@ -42,6 +43,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use environment::Environment;
 use failure::CannotJudge;
 use options::{Cli, Command};
+
+/// The service's allocator, so that the bare handler of the bench has it as well.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Connections of the widest experiment of `sources` and `break`.
 const EXPERIMENT_CONNECTIONS_MAX: u32 = 2_000;
@@ -72,6 +77,8 @@ fn start(command: Command) -> Ended {
         Command::Compare(options) => (options.concurrency.max(800), options.ground.threads),
         Command::Sources(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
         Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
+        Command::Bench(_) => (bench::CLIENTS_MAX, None),
+        Command::BareHttp => (bench::CLIENTS_MAX, Some(process::cores())),
     };
     process::allow_open_files(connections)?;
     // Half of the cores by default: the service and its databases usually share this machine.
@@ -117,5 +124,10 @@ async fn walk(command: Command) -> Ended {
         }
         Command::Sources(options) => Box::pin(sources::run(&options)).await,
         Command::Break(options) => Box::pin(failures::run(&options)).await,
+        Command::Bench(options) => Box::pin(bench::execute(&options, &Environment::load())).await,
+        Command::BareHttp => {
+            Box::pin(bench::bare_http::serve()).await?;
+            Ok((String::new(), failure::EXIT_CLEAN))
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::BenchOptions;
 use crate::failure::CannotJudge;
 
 /// Fires purchases at a running Seckill service, then audits the ledger.
@@ -30,6 +31,11 @@ pub enum Command {
     Sources(SourcesOptions),
     /// Known failures made to happen, each with what saves it.
     Break(BreakOptions),
+    /// How fast, as ratios against baselines that are measured in the same run.
+    Bench(BenchOptions),
+    /// The bare handler that `bench` measures itself against, until standard input closes.
+    #[command(hide = true)]
+    BareHttp,
 }
 
 /// One load on one item.

@@ -1,0 +1,118 @@
+//! Medians, spreads and the ratios of the rounds.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::round::{Measure, Round};
+
+/// All figures of a bench.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    /// Each measure over the rounds.
+    pub measures: BTreeMap<Measure, Spread>,
+    /// P1 to P8 without P6.
+    pub ratios: Vec<Ratio>,
+}
+
+/// The middle and the ends of what the rounds gave.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Spread {
+    /// The lowest round.
+    pub min: f64,
+    /// The middle one.
+    pub median: f64,
+    /// The highest.
+    pub max: f64,
+}
+
+/// One goal and what was reached: the ratio is made in each round, then its median is taken.
+#[derive(Debug, Serialize)]
+pub struct Ratio {
+    /// `P1` to `P8`.
+    pub id: &'static str,
+    /// What is divided by what.
+    pub what: &'static str,
+    /// What is to be reached.
+    pub goal: f64,
+    /// Whether the goal is a ceiling and not a floor.
+    pub at_most: bool,
+    /// What was reached.
+    pub reached: Spread,
+    /// Whether the median reaches the goal.
+    pub met: bool,
+}
+
+impl Figures {
+    /// Makes the figures of some rounds. `fsync_p99_us` is the disk's, for P8.
+    pub fn of(rounds: &[Round], fsync_p99_us: f64) -> Self {
+        use Measure::{
+            BareHttp, BareP99, Batch, BatchFew, BatchMany, ComfortP99, LockRedis, Overload,
+            PerOrder, RawLock, Refusals,
+        };
+        let mut measures = BTreeMap::new();
+        for measure in rounds.iter().flat_map(|round| round.figures.keys()) {
+            let values = rounds.iter().filter_map(|round| round.figures.get(measure).copied());
+            measures.insert(*measure, Spread::of(values.collect()));
+        }
+        let over = |above: Measure, below: Measure| {
+            let ratio =
+                |round: &Round| Some(round.figures.get(&above)? / round.figures.get(&below)?);
+            Spread::of(rounds.iter().filter_map(ratio).collect())
+        };
+        let slowness = |round: &Round| {
+            let (ours, bare) = (round.figures.get(&ComfortP99)?, round.figures.get(&BareP99)?);
+            Some(ours / (2.0 * fsync_p99_us + bare))
+        };
+        let p8 = Spread::of(rounds.iter().filter_map(slowness).collect());
+        let ratios = vec![
+            Ratio::floor("P1", "refusals/s once sold out / H", 0.90, over(Refusals, BareHttp)),
+            Ratio::floor("P2", "durable orders/s on one hot item / H", 0.60, over(Batch, BareHttp)),
+            Ratio::floor("P3", "the same / T", 10.0, over(Batch, PerOrder)),
+            Ratio::floor("P4", "with 4,096 clients / with 64", 1.0, over(BatchMany, BatchFew)),
+            Ratio::floor("P5", "lock-redis orders/s / K", 3.0, over(LockRedis, RawLock)),
+            Ratio::floor("P7", "goodput at 5x offered / peak", 0.90, over(Overload, Batch)),
+            Ratio {
+                met: p8.median <= 2.0,
+                id: "P8",
+                what: "p99 at 70 % of peak / (2 fsync p99 + H's p99)",
+                goal: 2.0,
+                at_most: true,
+                reached: p8,
+            },
+        ];
+        Self { measures, ratios }
+    }
+}
+
+impl Ratio {
+    fn floor(id: &'static str, what: &'static str, goal: f64, reached: Spread) -> Self {
+        Self { id, what, goal, at_most: false, reached, met: reached.median >= goal }
+    }
+}
+
+impl Spread {
+    /// Of any values; zero of none.
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
+        let upper = values.len() / 2;
+        let lower = (values.len() - 1) / 2;
+        Self { min: *min, median: f64::midpoint(values[lower], values[upper]), max: *max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        let spread = Spread::of(vec![3.0, 1.0, f64::NAN, 2.0, 10.0]);
+        assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.5, 10.0));
+        assert_eq!(Spread::of(Vec::new()).median, 0.0);
+    }
+}

@@ -1,0 +1,108 @@
+//! `loadtest bench`: how fast, as ratios against baselines that are measured in the same run.
+//!
+//! Absolute figures of a shared machine say little, so every figure stands beside what it is judged
+//! by, measured in the same round on the same cores:
+//!
+//! * **H**, [`bare_http`]: a bare axum handler that reads and writes JSON, under the same generator;
+//! * **T**, [`per_order`]: one transaction per order, without HTTP, with the best number of connections;
+//! * **K**, [`raw_lock`]: `SET NX PX` and compare-and-delete by one client of Redis.
+//!
+//! A round measures everything once, in an order that turns from round to round; [`figures`] makes
+//! medians and ratios of the rounds. Each load on the service is audited, and a round with an
+//! oversold, lost or duplicate order makes the whole run void.
+
+pub mod bare_http;
+mod circumstances;
+mod figures;
+mod history;
+mod per_order;
+mod processes;
+mod raw_lock;
+mod report;
+mod round;
+mod work;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::environment::Environment;
+use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use circumstances::Circumstances;
+use figures::Figures;
+use round::{Bench, Round};
+
+/// The most connections that any load of the bench opens.
+pub const CLIENTS_MAX: u32 = round::CLIENTS_MANY;
+
+/// What to measure, and how long.
+#[derive(Debug, Clone, Args)]
+pub struct BenchOptions {
+    /// Rounds; each measures every figure once.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Seconds that one load is meant to last.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Where the report goes: report.md, report.json and report.svg.
+    #[arg(long, default_value = "target/bench")]
+    out: std::path::PathBuf,
+    /// A line with the medians is added to this file, and the last lines of the same machine are
+    /// compared with.
+    #[arg(long, default_value = "target/bench/history.jsonl")]
+    history: std::path::PathBuf,
+    /// The report of the lock library's own benchmark, taken over for P6.
+    #[arg(long)]
+    locks: Option<std::path::PathBuf>,
+    /// Address of the service [default: SECKILL_URL].
+    #[arg(long)]
+    url: Option<String>,
+}
+
+/// Everything about one bench.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What the figures depend on.
+    circumstances: Circumstances,
+    /// Medians, spreads and ratios.
+    figures: Figures,
+    /// Every single measurement.
+    rounds: Vec<Round>,
+    /// What the audits found; empty when every round was clean.
+    void_because: Vec<String>,
+    /// Against the last runs on this machine.
+    compared: Vec<String>,
+    /// P6, by the lock library's own benchmark.
+    locks: Option<serde_json::Value>,
+}
+
+/// Runs the bench, writes the report and gives its text; broken when a load was.
+pub async fn execute(
+    options: &BenchOptions,
+    environment: &Environment,
+) -> Result<(String, u8), CannotJudge> {
+    if !(0.2..=120.0).contains(&options.seconds) {
+        return Err(CannotJudge("--seconds must lie between 0.2 and 120".to_owned()));
+    }
+    let locks = options.locks.as_deref().map(report::read_json).transpose()?;
+    let span = Duration::from_secs_f64(options.seconds);
+    let bench = Bench::prepare(options.url.clone(), span, environment).await?;
+    let circumstances = Circumstances::gather(environment, options).await?;
+    let mut rounds = Vec::new();
+    for number in 0..options.rounds {
+        eprintln!("round {} of {}", number + 1, options.rounds);
+        rounds.push(bench.round(number).await?);
+    }
+    bench.finish().await;
+    let void_because: Vec<String> =
+        rounds.iter().flat_map(|round| round.broken.iter().cloned()).collect();
+    let figures = Figures::of(&rounds, circumstances.fsync_p99_us);
+    let compared = history::compare_and_add(&options.history, &circumstances, &figures)?;
+    let report = Report { circumstances, figures, rounds, void_because, compared, locks };
+    report::write(&options.out, &report)?;
+    let valid = report.void_because.is_empty();
+    let out = options.out.display();
+    let files = format!("\nthe report: {out}/report.md, {out}/report.json, {out}/report.svg\n");
+    Ok((report::text(&report) + &files, if valid { EXIT_CLEAN } else { EXIT_BROKEN }))
+}
