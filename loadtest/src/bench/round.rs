@@ -288,6 +288,7 @@ impl Bench {
             retries_max: 0,
             timeout: TIMEOUT,
             wait: Duration::ZERO,
+            traffic_max: None,
         };
         let host = HeaderValue::from_static("bare");
         let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
