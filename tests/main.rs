@@ -8,6 +8,7 @@ mod browser;
 mod commit;
 mod crowd;
 mod docs;
+mod docs_locks;
 mod fuzz;
 mod gates;
 mod http;

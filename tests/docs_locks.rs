@@ -1,0 +1,133 @@
+//! docs/locks.md says of each lock what its capabilities and its manual page say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use seckill::lock::{Capabilities, Fencing, KINDS, Primitive, Waiting};
+
+#[test]
+fn the_page_of_locks_has_the_table_of_capabilities() {
+    let expected: String = KINDS.iter().map(|kind| row(kind) + "\n").collect();
+    assert_between("table", &expected);
+}
+
+#[test]
+fn the_page_of_locks_has_a_section_for_each() {
+    let expected: String = KINDS.iter().map(|kind| section(kind)).collect();
+    assert_between("sections", &expected);
+}
+
+fn assert_between(mark: &str, expected: &str) {
+    let page = read(Path::new("docs/locks.md"));
+    let (_, below) = page.split_once(&format!("<!-- {mark} -->\n")).expect("the mark that begins");
+    let (found, _) = below.split_once(&format!("<!-- end of {mark} -->")).expect("and its end");
+    assert!(found == expected, "between the marks in docs/locks.md must stand:\n{expected}");
+}
+
+fn row(kind: &Capabilities) -> String {
+    let word = |holds: bool| if holds { "yes" } else { "no" };
+    let fence = match kind.fencing {
+        Fencing::Rising => "rises",
+        Fencing::RisingWhileKept => "rises while data are kept",
+        Fencing::None => "none",
+    };
+    let order = match (kind.fair_in_process, kind.fair_between_processes) {
+        (_, true) => "first come, everywhere",
+        (true, false) => "first come, in a process",
+        (false, false) => "none",
+    };
+    let waits = match kind.waiting {
+        Waiting::Notified => "told",
+        Waiting::Polls => "looks",
+    };
+    format!(
+        "| {} | {} | {} | {fence} | {} | {order} | {waits} | {} | {} | {} |",
+        link(kind),
+        kind.backend,
+        primitive(kind.primitive),
+        word(kind.lost_signal),
+        word(kind.hands_over),
+        word(kind.expires),
+        word(kind.survives_failover),
+    )
+}
+
+/// The link to the section, by the name that its heading has.
+fn link(kind: &Capabilities) -> String {
+    format!("[`{0}`](#{0}-on-{1})", kind.kind, kind.backend)
+}
+
+fn primitive(primitive: Primitive) -> &'static str {
+    match primitive {
+        Primitive::Mutex => "mutex",
+        Primitive::ReadWrite => "read/write",
+        Primitive::Semaphore => "semaphore",
+        Primitive::MultiLock => "several names",
+        Primitive::CountdownLatch => "latch",
+        Primitive::SharedCounter => "counter",
+    }
+}
+
+/// A heading, the manual page of the file, and what a failover does.
+fn section(kind: &Capabilities) -> String {
+    let file = file(kind);
+    let source = read(&file);
+    let manual: Vec<&str> = source
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
+    let failover = match (kind.survives_failover, kind.between_processes, kind.fencing) {
+        (true, _, _) => "The death of one server makes no second holder.",
+        (false, false, _) => "There is no server to fail: it ends with its process.",
+        (false, true, Fencing::None) => {
+            "What the new server has not heard of is forgotten, and nothing tells the late one from the right one."
+        }
+        (false, true, _) => {
+            "The new server may not have heard of a hold: two holders, and the fence decides."
+        }
+    };
+    let (name, backend, manual) = (kind.kind, kind.backend, plain(&manual.join("\n")));
+    let file = file.display();
+    format!(
+        "### `{name}` on {backend}\n\n{manual}\n\n**On a failover.** {failover}\n\n\
+         Its file: [{file}](../{file})\n\n"
+    )
+}
+
+/// Without the links that only the code's documentation can follow.
+fn plain(manual: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = manual;
+    while let Some((before, after)) = rest.split_once("[`") {
+        let Some((name, behind)) = after.split_once("`]") else { break };
+        plain.push_str(before);
+        plain.push('`');
+        plain.push_str(name);
+        plain.push('`');
+        rest = match behind.strip_prefix('(') {
+            Some(target) => target.split_once(')').map_or("", |(_, behind)| behind),
+            None => behind,
+        };
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The file of a kind. What is on the list twice stands in one.
+fn file(kind: &Capabilities) -> PathBuf {
+    let name = kind.kind.replace('-', "_");
+    let own = PathBuf::from(format!("src/lock/{}/{name}.rs", kind.backend));
+    if root().join(&own).exists() {
+        return own;
+    }
+    PathBuf::from(format!("src/lock/{}.rs", kind.backend))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
