@@ -7,6 +7,7 @@
 
 mod cancelling;
 mod combining;
+mod counting;
 mod dying;
 mod etcd;
 mod failover;
