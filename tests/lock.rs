@@ -8,6 +8,7 @@
 mod cancelling;
 mod combining;
 mod counting;
+mod crowding;
 mod dying;
 mod etcd;
 mod failover;
