@@ -17,6 +17,7 @@ mod ground;
 mod handing;
 mod kinds;
 mod losing;
+mod polling;
 mod primitives;
 mod proxy;
 mod redlock;
