@@ -22,6 +22,7 @@ mod primitives;
 mod proxy;
 mod redlock;
 mod safety;
+mod sharing;
 mod waiting;
 mod zookeeper;
 
