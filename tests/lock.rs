@@ -16,6 +16,7 @@ mod faults;
 mod ground;
 mod handing;
 mod kinds;
+mod links;
 mod losing;
 mod polling;
 mod primitives;
