@@ -6,6 +6,7 @@
 //! the server. Faults come from a proxy between such a process and the server.
 
 mod cancelling;
+mod clocks;
 mod combining;
 mod counting;
 mod crowding;
