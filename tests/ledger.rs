@@ -119,6 +119,9 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     let counted =
         "seckill_arbiter_refusals_by_reason_total{strategy=\"lock-redis\",reason=\"fenced\"} 1";
     assert!(metrics.contains(counted), "{metrics}");
+    // The lock knows as well that a hold of it came too late.
+    let counted = "seckill_lock{kind=\"token\",backend=\"redis\",event=\"fenced\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
     // The refusal raised the counter in Redis, so the sale goes on.
     assert_eq!(instance.buyer(2).buy("lock-redis", item).await.status, 201);
     assert_eq!(instance.audit(item).await["clean"], true);

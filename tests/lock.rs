@@ -6,7 +6,10 @@
 //! the server. Faults come from a proxy between such a process and the server.
 
 mod cancelling;
+mod clocks;
 mod combining;
+mod counting;
+mod crowding;
 mod dying;
 mod etcd;
 mod failover;
@@ -14,11 +17,14 @@ mod faults;
 mod ground;
 mod handing;
 mod kinds;
+mod links;
 mod losing;
+mod polling;
 mod primitives;
 mod proxy;
 mod redlock;
 mod safety;
+mod sharing;
 mod waiting;
 mod zookeeper;
 

@@ -209,6 +209,7 @@ async fn ask_until_granted(
             token: request.token,
             lease: request.lease,
             give_up_at: Instant::now() + request.lease,
+            was_held: false,
             turn: None,
         });
     }

@@ -110,6 +110,7 @@ impl Guard {
             token: self.hold.token.clone(),
             lease: self.hold.lease,
             give_up_at,
+            was_held: true,
             turn: None,
         }
     }

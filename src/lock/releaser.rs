@@ -31,6 +31,8 @@ pub(super) struct ReleaseJob {
     pub(super) lease: Duration,
     /// When the lease is over, so that giving back has lost its purpose.
     pub(super) give_up_at: Instant,
+    /// It was somebody's hold, not only the trace that a refused acquire may have left.
+    pub(super) was_held: bool,
     /// Passed to the next in line once the name is free.
     pub(super) turn: Option<Turn>,
 }
@@ -65,7 +67,9 @@ pub(super) async fn run(
     stream::poll_fn(move |context| jobs.poll_recv(context))
         .for_each_concurrent(IN_FLIGHT_MAX, |job| async {
             let outcome = give_back(&*store, &job).await;
-            stats.count_release(outcome);
+            if job.was_held {
+                stats.count_release(outcome);
+            }
             // Only now: the next in line would find the name taken.
             drop(job.turn);
         })

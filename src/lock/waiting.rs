@@ -245,4 +245,31 @@ mod tests {
         leaving.join().expect("the other thread ends");
         assert_eq!(stats.snapshot().waiting_now, 0);
     }
+
+    /// W7: of a crowd that has been served or has gone away nothing is kept.
+    #[tokio::test]
+    async fn a_line_that_has_ended_leaves_nothing_behind() {
+        const WAITERS: usize = 10_000;
+        let stats = Arc::new(Stats::default());
+        let lines = Lines::new(Arc::clone(&stats));
+        let name = LockName::new("crowded").expect("a name");
+        let turn = lines.try_enter(&name).expect("nobody has the turn");
+        let mut waiters = Vec::new();
+        for _ in 0..WAITERS {
+            let (lines, name) = (Arc::clone(&lines), name.clone());
+            let mut waiter =
+                Box::pin(async move { lines.enter(&name, Duration::from_secs(1)).await });
+            assert!(poll!(&mut waiter).is_pending());
+            waiters.push(waiter);
+        }
+        assert_eq!(lines.waiting(&name), WAITERS);
+        let gone = waiters.split_off(WAITERS / 2);
+        drop(gone);
+        drop(turn);
+        for waiter in waiters {
+            drop(waiter.await.expect("its turn"));
+        }
+        assert_eq!(stats.snapshot().waiting_now, 0);
+        assert!(lines.locked().by_name.is_empty(), "a line is left");
+    }
 }

@@ -1,7 +1,6 @@
 //! The known-bad kinds fail as their files say, every time, and the good ones next to them do not.
 //! `SECKILL_TEST_ROUNDS=100` repeats each failure a hundred times.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::AsyncCommands;
@@ -200,20 +199,6 @@ async fn a_stopped_holder_writes_after_the_next_one_without_a_fence() {
 async fn a_stopped_holder_is_refused_with_a_fence() {
     let all = rounds(3);
     assert_eq!(late_writes(Role::WritesFenced, all).await, 0, "late writes that came through");
-}
-
-/// A process whose clock runs ahead takes every hold for expired.
-#[tokio::test]
-async fn getset_has_two_holders_when_clocks_disagree() {
-    let ground = Ground::new().await;
-    let holder = ground.process(listed("redis", "getset")).await;
-    let ahead: redis_locks::getset::ClockMs = Arc::new(|| now_ms() + 3_600_000);
-    let tasks = TaskTracker::new();
-    let hasty = redis_locks::getset::mutex(bare_redis().await, &ground.prefix, ahead, &tasks)
-        .expect("made");
-    let first = holder.acquire(&name(), at_once(LONG_LEASE)).await.expect("granted");
-    let second = hasty.acquire(&name(), at_once(LONG_LEASE)).await.expect("granted as well");
-    assert!(!first.is_lost() && !second.is_lost(), "both believe that they hold it");
 }
 
 /// W4: a waiter that died at the head of the queue costs its liveness window and no more.

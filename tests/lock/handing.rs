@@ -175,7 +175,7 @@ async fn a_release_hands_the_lock_on_to_the_process_that_waits() {
 }
 
 /// Makes both processes' subscribers connect.
-async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
+pub async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
     for (holder, waiter) in [(first, second), (second, first)] {
         let since = Instant::now();
         while waiter.stats().snapshot().handed_over_by_others == 0 {

@@ -163,6 +163,7 @@ impl LockBody {
         let write = Write { purchase: &request.purchase, fence, version_seen: None, bare };
         let verdict = self.gear.arbiter.write(&write).await;
         if let (Verdict::Fenced { accepted }, Some((guard, _))) = (&verdict, held) {
+            self.mutex.stats().count_fenced();
             self.catch_up(guard, *accepted).await;
         }
         verdict

@@ -1,0 +1,111 @@
+//! W7: ten thousand waiters on one key cost the server no more than one, and leave nothing behind.
+
+use std::time::Duration;
+
+use redis::aio::ConnectionManager;
+use seckill::lock::redis::subscriber::Subscriber;
+use seckill::lock::{
+    AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, redis as redis_locks,
+};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::ground::name;
+use super::handing::warm_up;
+use super::{LONG_LEASE, connect};
+use crate::support::{eventually, own_redis};
+
+const WAITERS: u64 = 10_000;
+
+/// How many commands a grant may cost.
+const COMMANDS_MAX: u64 = 3;
+
+/// Longer than any machine takes for all of them.
+const WAIT: Duration = Duration::from_secs(120);
+
+async fn process(url: &str) -> LeasedMutex {
+    let (tasks, client) = (TaskTracker::new(), redis::Client::open(url).expect("a Redis URL"));
+    let told = Subscriber::start(client, "", &tasks).expect("a prefix");
+    redis_locks::token::notified(connect(url).await, &told, "", &tasks).expect("a prefix")
+}
+
+/// How many connections the server has.
+async fn connections(redis: &mut ConnectionManager) -> usize {
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.expect("a list");
+    list.lines().count()
+}
+
+/// How many commands clients have sent so far, with the messages that scripts publish, and without
+/// what this test asks itself.
+async fn commands(redis: &mut ConnectionManager) -> u64 {
+    const COUNTED: &[&str] =
+        &["evalsha", "eval", "script|load", "publish", "subscribe", "ping", "client|setinfo"];
+    let info: String =
+        redis::cmd("INFO").arg("commandstats").query_async(redis).await.expect("counts");
+    let calls = |line: &str| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls = rest.split(',').next()?.parse::<u64>().ok()?;
+        COUNTED.contains(&command).then_some(calls)
+    };
+    info.lines().filter_map(calls).sum()
+}
+
+/// What this whole process has in memory, for people to read.
+fn resident_kib() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.unwrap_or("unknown").trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w7_ten_thousand_waiters_cost_the_server_no_more_than_one() {
+    let server = own_redis(1, &[]).await.remove(0);
+    let url = server.tcp_url();
+    let mut redis = connect(&url).await;
+    let (crowd, other) = (process(&url).await, process(&url).await);
+    warm_up(&crowd, &other).await;
+    let before = connections(&mut redis).await;
+    // With hand-over, without it, and with it again.
+    for hands_over in [true, false, true] {
+        let crowd = crowd.clone().with_hand_over(hands_over);
+        let wait = Wait::Until(Instant::now() + WAIT);
+        let options = AcquireOptions { lease: LONG_LEASE, wait };
+        let holder = other.acquire(&name(), options).await.expect("granted");
+        let mut waiters = JoinSet::new();
+        for _ in 0..WAITERS {
+            let crowd = crowd.clone();
+            waiters.spawn(async move {
+                let guard = crowd.acquire(&name(), options).await.expect("granted");
+                assert!(!guard.is_lost());
+                guard.release().await
+            });
+        }
+        eventually("all to wait", || async {
+            (crowd.stats().snapshot().waiting_now == WAITERS - 1).then_some(())
+        })
+        .await;
+        assert_eq!(connections(&mut redis).await, before, "connections while they wait");
+        let asked = commands(&mut redis).await;
+        assert_eq!(holder.release().await, ReleaseOutcome::Released);
+        while let Some(outcome) = waiters.join_next().await {
+            assert_eq!(outcome.expect("no waiter panics"), ReleaseOutcome::Released);
+        }
+        let asked = commands(&mut redis).await - asked;
+        println!(
+            "hand-over {hands_over}: {asked} commands for {WAITERS} grants, {} resident",
+            resident_kib()
+        );
+        assert!(asked <= COMMANDS_MAX * WAITERS, "{asked} commands");
+        assert_eq!(connections(&mut redis).await, before, "connections afterwards");
+        nothing_is_left(&crowd, &mut redis).await;
+    }
+}
+
+async fn nothing_is_left(crowd: &LeasedMutex, redis: &mut ConnectionManager) {
+    let stats = crowd.stats().snapshot();
+    assert_eq!((stats.waiting_now, stats.lost), (0, 0), "{stats:?}");
+    assert_eq!(stats.acquired, stats.released, "{stats:?}");
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(redis).await.expect("KEYS");
+    assert_eq!(keys, ["fence:{thing:1}"], "the counter of the fences and nothing else");
+}

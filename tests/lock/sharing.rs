@@ -1,0 +1,72 @@
+//! W5: whether every client gets its share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seckill::lock::{AcquireOptions, KINDS, Mutex, ReleaseOutcome, Wait};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::LONG_LEASE;
+use super::ground::{Ground, name};
+
+const CLIENTS_PER_PROCESS: usize = 6;
+/// How many holds all clients have together.
+const HOLDS: u64 = 180;
+const SECTION: Duration = Duration::from_millis(10);
+
+/// One when all have the same, and one in so many when one has it all.
+fn jain(shares: &[u64]) -> f64 {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for share in shares {
+        let share = *share as f64;
+        sum += share;
+        squares += share * share;
+    }
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// How many of the holds each client of two processes got.
+async fn shares(ground: &Ground, kind: &str) -> Vec<u64> {
+    let kind = KINDS.iter().find(|listed| (listed.backend, listed.kind) == ("redis", kind));
+    let kind = kind.expect("it is on the list");
+    let served = Arc::new(AtomicU64::new(0));
+    let mut clients = JoinSet::new();
+    for _ in 0..2 {
+        let process = ground.process(kind).await;
+        for _ in 0..CLIENTS_PER_PROCESS {
+            let (process, served) = (process.clone(), Arc::clone(&served));
+            clients.spawn(async move {
+                let mut mine = 0;
+                loop {
+                    let wait = Wait::Until(Instant::now() + LONG_LEASE * 2);
+                    let options = AcquireOptions { lease: LONG_LEASE, wait };
+                    let guard = process.acquire(&name(), options).await.expect("granted");
+                    let counts = served.fetch_add(1, Ordering::SeqCst) < HOLDS;
+                    if counts {
+                        mine += 1;
+                        sleep(SECTION).await;
+                    }
+                    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+                    if !counts {
+                        return mine;
+                    }
+                }
+            });
+        }
+    }
+    clients.join_all().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w5_fair_serves_the_clients_of_two_processes_alike() {
+    let ground = Ground::new().await;
+    // It promises nothing of the kind: said here, not asserted.
+    let unfair = shares(&ground, "token").await;
+    println!("token: Jain's index {:.3}, shares {unfair:?}", jain(&unfair));
+    let fair = shares(&ground, "fair").await;
+    println!("fair: Jain's index {:.3}, shares {fair:?}", jain(&fair));
+    assert_eq!(fair.iter().sum::<u64>(), HOLDS);
+    assert!(jain(&fair) >= 0.95, "{fair:?}");
+}
