@@ -1,10 +1,16 @@
 //! One acquire from the call to the guard: in line, asking, asking again, and cleaning up after it.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use super::hand_over::fences_for;
 use super::lease::{Grant, Token, Unanswered, Wakeups, ask, local_deadline};
@@ -45,8 +51,7 @@ enum Reply {
     Unanswered(String),
 }
 
-/// The caller's side: stands in line, then lets an owned task do the asking. Only that task knows
-/// what was sent, so a caller may go away at any moment.
+/// Stands in line, then asks. A caller may go away at any moment: see [`Asking`].
 pub(super) async fn acquire(
     core: &Arc<Core>,
     name: LockName,
@@ -76,19 +81,11 @@ pub(super) async fn acquire(
         contended,
         turn,
     };
-    let (deliver, delivery) = oneshot::channel();
-    core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
-    let delivered = match options.wait.deadline() {
-        None => delivery.await,
-        // Dropping the receiver tells the task that its caller has gone.
-        Some(deadline) => {
-            timeout_at(deadline, delivery).await.map_err(|_| AcquireError::TimedOut)?
-        }
-    };
-    delivered.unwrap_or_else(|_| {
-        let why = "the task that asked was ended with its runtime";
-        Err(AcquireError::Unavailable(why.to_owned()))
-    })
+    let asking = Asking::start(core, request);
+    match options.wait.deadline() {
+        None => asking.await,
+        Some(deadline) => timeout_at(deadline, asking).await.unwrap_or(Err(AcquireError::TimedOut)),
+    }
 }
 
 /// Waits for the turn to ask, or for the lock itself, as `wait` says; tells whether somebody else
@@ -127,23 +124,69 @@ pub(super) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
         contended: false,
         turn: None,
     };
-    let (deliver, delivery) = oneshot::channel();
-    core.tasks.spawn(ask_until_granted(Arc::clone(core), request, deliver));
-    let mut inner = delivery.await.unwrap_or_else(|_| {
-        let why = "the task that asked was ended with its runtime";
-        Err(AcquireError::Unavailable(why.to_owned()))
-    })?;
+    let mut inner = Asking::start(core, request).await?;
     // The backend knows the first fence of the block only.
     inner.fence = outer.fence;
     Ok(inner)
 }
 
-/// The task's side: asks until the name is granted, refused for good or no longer wanted.
+/// Asking on behalf of a caller. While the caller waits, its own task does it, which spares two
+/// wake-ups for each acquire. When the caller goes away, a task of our own does what is left: only
+/// the future knows what was sent, so it has to come to its end. A caller that neither polls it nor
+/// drops it holds up its own process for as long, as it would with a guard, and others for a lease
+/// at most, since what it was granted meanwhile is not renewed.
+struct Asking {
+    /// `None` when it has come to its end.
+    left: Option<BoxFuture<'static, Result<Guard, AcquireError>>>,
+    /// Dropping it tells the future that its caller has gone.
+    caller: Option<oneshot::Sender<Infallible>>,
+    tasks: TaskTracker,
+    /// A future may be dropped where there is no runtime.
+    runtime: Handle,
+}
+
+impl Asking {
+    fn start(core: &Arc<Core>, request: Request) -> Self {
+        let (caller, gone) = oneshot::channel();
+        Self {
+            left: Some(Box::pin(ask_until_granted(Arc::clone(core), request, gone))),
+            caller: Some(caller),
+            tasks: core.tasks.clone(),
+            runtime: Handle::current(),
+        }
+    }
+}
+
+impl Future for Asking {
+    type Output = Result<Guard, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Taken out, so that one that panics is not polled again.
+        let mut left = self.left.take().expect("nobody polls a future that has ended");
+        let polled = left.as_mut().poll(context);
+        if polled.is_pending() {
+            self.left = Some(left);
+        }
+        polled
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.caller = None;
+        if let Some(left) = self.left.take() {
+            // A guard that comes after all is dropped there, which gives it back.
+            self.tasks.spawn_on(async { drop(left.await) }, &self.runtime);
+        }
+    }
+}
+
+/// Asks until the name is granted, refused for good or no longer wanted.
 async fn ask_until_granted(
     core: Arc<Core>,
     mut request: Request,
-    mut deliver: oneshot::Sender<Result<Guard, AcquireError>>,
-) {
+    mut caller_gone: oneshot::Receiver<Infallible>,
+) -> Result<Guard, AcquireError> {
     let mut pauses = Pauses::new(request.manner);
     let mut wakeups = match request.manner {
         Manner::Notified => core.store.listen(&request.name, &request.token),
@@ -156,10 +199,7 @@ async fn ask_until_granted(
         let sent_at = Instant::now();
         match ask_once(&core, &request, sent_at).await {
             Reply::Granted(grant) => {
-                let guard = core.guard(request, grant, sent_at, wakeups);
-                // If the caller has gone, the guard comes back here, and dropping it gives it back.
-                drop(deliver.send(Ok(guard)));
-                return;
+                return Ok(core.guard(request, grant, sent_at, wakeups));
             }
             Reply::HeldByOther => {
                 unanswered_in_a_row = 0;
@@ -190,7 +230,7 @@ async fn ask_until_granted(
         }
         tokio::select! {
             biased;
-            () = deliver.closed() => break AcquireError::TimedOut,
+            _ = &mut caller_gone => break AcquireError::TimedOut,
             () = pass(&mut pauses, &mut wakeups, request.lease) => {}
         }
         if let Some(grant) = wakeups.as_mut().and_then(|told| told.granted())
@@ -198,9 +238,7 @@ async fn ask_until_granted(
         {
             // Granted after the look at `sent_at` was refused, for a whole lease.
             count(&core.stats.handed_over_by_others);
-            let guard = core.guard(request, grant, sent_at, wakeups);
-            drop(deliver.send(Ok(guard)));
-            return;
+            return Ok(core.guard(request, grant, sent_at, wakeups));
         }
     };
     if may_be_held {
@@ -213,8 +251,7 @@ async fn ask_until_granted(
             turn: None,
         });
     }
-    // Nobody listens if the caller has gone.
-    drop(deliver.send(Err(refusal)));
+    Err(refusal)
 }
 
 /// Lets the time between two looks pass: until the backend says that it is worth it, or a pause.

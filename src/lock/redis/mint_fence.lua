@@ -3,7 +3,7 @@
 -- of so many; of those that would be above 2^53 - 1, none may be used.
 local function mint_fence(counter, kept_ms, fences)
   local time = redis.call('TIME')
-  local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local fence = time[1] * 1000000 + time[2]
   local last = tonumber(redis.call('GET', counter) or '0')
   if last >= fence then
     fence = last + 1
@@ -11,9 +11,12 @@ local function mint_fence(counter, kept_ms, fences)
   if fence > 9007199254740991 then
     error('FENCE no whole number is left above ' .. string.format('%.0f', last))
   end
-  last = math.min(fence + (tonumber(fences) or 1) - 1, 9007199254740991)
   -- '%.0f', since tostring would write 1.7e+15.
-  redis.call('SET', counter, string.format('%.0f', last), 'PX', kept_ms)
-  return string.format('%.0f', fence)
+  local first = string.format('%.0f', fence)
+  local new_last, more = first, (tonumber(fences) or 1) - 1
+  if more > 0 then
+    new_last = string.format('%.0f', math.min(fence + more, 9007199254740991))
+  end
+  redis.call('SET', counter, new_last, 'PX', kept_ms)
+  return first
 end
-

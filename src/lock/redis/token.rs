@@ -112,16 +112,24 @@ impl<C: Connection> TokenStore<C> {
         subscriber: Option<Subscriber>,
         fair: bool,
     ) -> Self {
-        let heads = concat!(include_str!("waiters.lua"), include_str!("mint_fence.lua"));
-        let with_heads = |code: &str| Script::new(&[heads, code].concat());
         Self {
             connection,
             keys,
             subscriber,
             fair,
-            acquire: with_heads(include_str!("token_acquire.lua")),
+            acquire: Script::new(concat!(
+                include_str!("mint_fence.lua"),
+                include_str!("token_acquire_free.lua"),
+                include_str!("waiters.lua"),
+                include_str!("token_acquire.lua")
+            )),
             renew: Script::new(include_str!("token_renew.lua")),
-            release: with_heads(include_str!("token_release.lua")),
+            release: Script::new(concat!(
+                include_str!("token_release_alone.lua"),
+                include_str!("mint_fence.lua"),
+                include_str!("waiters.lua"),
+                include_str!("token_release.lua")
+            )),
             raise_fence: Script::new(include_str!("raise_fence.lua")),
         }
     }

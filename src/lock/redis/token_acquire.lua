@@ -1,4 +1,4 @@
--- Grants a lock to a token, with fences. After waiters.lua and mint_fence.lua.
+-- Grants a lock to a token, with fences, when token_acquire_free.lua did not. After waiters.lua.
 -- KEYS[1]  the lock: 'token:fence' and, where its process listens, ':channel'
 -- KEYS[2]  the fence counter
 -- KEYS[3]  the queue
@@ -16,7 +16,6 @@
 --          nil if someone else holds it or is to have it first
 
 local token, channel, fair = ARGV[1], ARGV[5], ARGV[7] == '1'
-local tail = channel ~= '' and ':' .. channel or ''
 -- Without a message a waiter is of no use in the queue, unless the queue is the order.
 local queues = ARGV[6] == '1' and (fair or channel ~= '')
 
@@ -49,6 +48,4 @@ if held or redis.call('EXISTS', KEYS[3]) == 1 then
   others = redis.call('ZCARD', KEYS[3])
 end
 
-local fence = mint_fence(KEYS[2], ARGV[3], ARGV[4])
-redis.call('SET', KEYS[1], token .. ':' .. fence .. tail, 'PX', ARGV[2])
-return {fence, others}
+return {write_hold(), others}

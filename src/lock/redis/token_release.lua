@@ -1,5 +1,5 @@
--- Frees a lock if the token holds it, and hands it on to the next process that waits. After
--- waiters.lua and mint_fence.lua.
+-- Frees a lock if the token holds it, and hands it on to the next process that waits, when
+-- token_release_alone.lua did not. After that, mint_fence.lua and waiters.lua.
 -- KEYS[1]  the lock
 -- KEYS[2]  the fence counter
 -- KEYS[3]  the queue
@@ -9,8 +9,7 @@
 -- ARGV[3]  for how long a waiter that is not seen counts as alive, in milliseconds
 -- Answers  1 if freed, 0 if the lock is free already or someone else's
 
-local held = redis.call('GET', KEYS[1])
-if not held or string.sub(held, 1, #ARGV[1] + 1) ~= ARGV[1] .. ':' then
+if not ours then
   -- Perhaps it only waited.
   leave(KEYS[3], KEYS[4], ARGV[1])
   return 0

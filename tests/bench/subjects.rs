@@ -1,0 +1,175 @@
+//! What is measured: the baseline, our locks, and those of two other crates with their defaults.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_redis_lock::Locker;
+use futures::future::BoxFuture;
+use redis::aio::{ConnectionManager, MultiplexedConnection};
+use rslock::LockManager;
+use seckill::lock::combine::{CombineOptions, Combiner, each};
+use seckill::lock::redis::{subscriber::Subscriber, token};
+use seckill::lock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
+use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
+
+const LEASE: Duration = Duration::from_secs(10);
+/// How long our locks wait at most. Far above what it takes here.
+const WAIT: Duration = Duration::from_secs(30);
+/// How many operations run under one hold.
+const BATCH_MAX: usize = 64;
+
+/// Acquires, waits for so long, releases.
+pub(crate) type Cycle = Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// One kind of lock.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    /// All clients of one process have this.
+    pub(crate) one: Cycle,
+    /// Those of another process; `None` where only clients of one process meet.
+    pub(crate) other: Option<Cycle>,
+    /// Whether it acquires by a plain `SET`.
+    pub(crate) sets: bool,
+}
+
+/// All that are compared, the main one of ours first.
+pub(crate) async fn all(url: &str) -> Vec<Subject> {
+    let plain = |mutex: LeasedMutex| cycle_of(mutex.with_hand_over(false));
+    vec![
+        Subject {
+            name: "seckill token",
+            one: cycle_of(ours(url).await),
+            other: Some(cycle_of(ours(url).await)),
+            sets: false,
+        },
+        Subject {
+            name: "seckill combiner",
+            one: cycle_of_combiner(ours(url).await),
+            other: None,
+            sets: false,
+        },
+        Subject {
+            name: "seckill token, no hand-over",
+            one: plain(ours(url).await),
+            other: Some(plain(ours(url).await)),
+            sets: false,
+        },
+        Subject {
+            name: "rslock 0.10",
+            one: cycle_of_rslock(url),
+            other: Some(cycle_of_rslock(url)),
+            sets: true,
+        },
+        Subject {
+            name: "async-redis-lock 0.4",
+            one: cycle_of_async_redis_lock(url).await,
+            other: Some(cycle_of_async_redis_lock(url).await),
+            sets: false,
+        },
+    ]
+}
+
+/// K: what every lock on Redis has to do at least.
+pub(crate) async fn baseline(url: &str) -> Cycle {
+    let connection = connect(url).await;
+    let release = Arc::new(redis::Script::new(
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
+    ));
+    let number = Arc::new(AtomicU64::new(0));
+    Arc::new(move |section| {
+        let (mut redis, release) = (connection.clone(), Arc::clone(&release));
+        let owner = format!("{:032x}", number.fetch_add(1, Ordering::Relaxed));
+        Box::pin(async move {
+            let mut set = redis::cmd("SET");
+            set.arg("bench:k").arg(&owner).arg("NX").arg("PX").arg(10_000);
+            let set: Option<String> = set.query_async(&mut redis).await.expect("SET");
+            assert!(set.is_some(), "nobody else wants it");
+            pass(section).await;
+            let freed: u64 =
+                release.key("bench:k").arg(&owner).invoke_async(&mut redis).await.expect("DEL");
+            assert_eq!(freed, 1, "it was ours");
+        })
+    })
+}
+
+pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(url).expect("a URL");
+    client.get_multiplexed_async_connection().await.expect("a connection")
+}
+
+async fn pass(section: Duration) {
+    if !section.is_zero() {
+        sleep(section).await;
+    }
+}
+
+/// As a process of the service has it: two connections of its own.
+async fn ours(url: &str) -> LeasedMutex {
+    let tasks = TaskTracker::new();
+    let client = redis::Client::open(url).expect("a URL");
+    let subscriber = Subscriber::start(client.clone(), "bench:", &tasks).expect("a prefix");
+    let connection = ConnectionManager::new(client).await.expect("a connection");
+    token::notified(connection, &subscriber, "bench:", &tasks).expect("a prefix")
+}
+
+fn cycle_of(mutex: LeasedMutex) -> Cycle {
+    let name = LockName::new("{bench}").expect("a name");
+    Arc::new(move |section| {
+        let (mutex, name) = (mutex.clone(), name.clone());
+        Box::pin(async move {
+            let wait = Wait::Until(Instant::now() + WAIT);
+            let guard = mutex.acquire(&name, AcquireOptions { lease: LEASE, wait }).await;
+            let guard = guard.expect("granted");
+            pass(section).await;
+            assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        })
+    })
+}
+
+/// Operations that do nothing, submitted instead of a lock acquired.
+fn cycle_of_combiner(mutex: LeasedMutex) -> Cycle {
+    let name = LockName::new("{combined}").expect("a name");
+    let options = CombineOptions { lease: LEASE, batch_max: BATCH_MAX, queued_max: 1_024 };
+    let execute = each(|_, section: Duration| pass(section));
+    let tasks = TaskTracker::new();
+    let combiner = Combiner::start(Arc::new(mutex), name, options, execute, &tasks);
+    Arc::new(move |section| {
+        let combiner = combiner.clone();
+        Box::pin(async move {
+            combiner.submit(section, Instant::now() + WAIT).await.expect("done");
+        })
+    })
+}
+
+fn cycle_of_rslock(url: &str) -> Cycle {
+    let manager = LockManager::new(vec![url.to_owned()]);
+    Arc::new(move |section| {
+        let manager = manager.clone();
+        Box::pin(async move {
+            let guard = manager.acquire(&b"bench:rslock"[..], LEASE).await.expect("granted");
+            pass(section).await;
+            guard.release().await;
+        })
+    })
+}
+
+async fn cycle_of_async_redis_lock(url: &str) -> Cycle {
+    let locker = Locker::from_redis_url(url).await.expect("a connection");
+    Arc::new(move |section| {
+        let locker = locker.clone();
+        Box::pin(async move {
+            let guard = loop {
+                match locker.acquire("bench:async-redis-lock").await {
+                    Ok(guard) => break guard,
+                    // It gives up after a second. Its clients would try again.
+                    Err(async_redis_lock::Error::Timeout) => {}
+                    Err(error) => panic!("async-redis-lock: {error}"),
+                }
+            };
+            pass(section).await;
+            guard.release().await.expect("released");
+        })
+    })
+}
