@@ -67,11 +67,11 @@ pub(super) async fn run(
     stream::poll_fn(move |context| jobs.poll_recv(context))
         .for_each_concurrent(IN_FLIGHT_MAX, |job| async {
             let outcome = give_back(&*store, &job).await;
+            // Only now: the next in line would find the name taken.
+            drop(job.turn);
             if job.was_held {
                 stats.count_release(outcome);
             }
-            // Only now: the next in line would find the name taken.
-            drop(job.turn);
         })
         .await;
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use redis::AsyncCommands;
 use seckill::lock::{
-    AcquireError, AcquireOptions, KINDS, LeasedMutex, Mutex, ReleaseOutcome, StatsSnapshot, Wait,
+    AcquireError, AcquireOptions, KINDS, LeasedMutex, LockName, Mutex, ReleaseOutcome,
+    StatsSnapshot, Wait,
 };
 use tokio::time::Instant;
 
@@ -12,6 +14,7 @@ use super::ground::{Ground, name};
 use super::handing::warm_up;
 use super::proxy::{Link, Proxy};
 use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting};
+use crate::support::eventually;
 
 /// The counters that moved, and how far.
 type Moves = BTreeMap<&'static str, u64>;
@@ -92,6 +95,14 @@ async fn o1_each_event_moves_its_counters_once() {
     let late = process.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
     assert!(matches!(late, Err(AcquireError::TimedOut)), "{late:?}");
     watched.moved("timed out", &["contended", "timed_out"]).await;
+    // Until it has left the queue, a release may hand the lock on to it.
+    let redis = connect(&crate::support::redis_url().await).await;
+    let queue = format!("{}queue:{}", ground.prefix, name());
+    eventually("the queue to be empty", || async {
+        let queued: bool = redis.clone().exists(&queue).await.expect("EXISTS");
+        (!queued).then_some(())
+    })
+    .await;
     let busy = process.acquire(&name(), at_once(LONG_LEASE)).await;
     assert!(matches!(busy, Err(AcquireError::Busy)), "{busy:?}");
     watched.moved("busy at another process", &["busy", "contended"]).await;
@@ -144,14 +155,18 @@ async fn o1_each_event_moves_its_counters_once() {
     process.stats().count_fenced();
     watched.moved("fenced", &["fenced"]).await;
 
+    // Under another name: what was sent is delivered late, and given back only then.
+    let stalled = LockName::new("stalled").expect("a name");
     proxy.set(Link::Stalls);
-    let failed = process.acquire(&name(), at_once(LONG_LEASE)).await;
+    let failed = process.acquire(&stalled, at_once(LONG_LEASE)).await;
     assert!(matches!(failed, Err(AcquireError::Unavailable(_))), "{failed:?}");
     watched.moved("unavailable", &["unavailable"]).await;
     proxy.set(Link::Works);
-    // Whatever the refused ones left behind is given back by now, and is counted nowhere.
     assert_eq!(acquired().await.release().await, ReleaseOutcome::Released);
     watched.moved("once more", &["acquired", "released"]).await;
+    // What the refused ones left behind is given back, and is counted nowhere.
+    let next = other.acquire(&stalled, waiting(LONG_LEASE)).await.expect("given back");
+    assert_eq!(next.release().await, ReleaseOutcome::Released);
 
     let end = process.stats().snapshot();
     assert_eq!(moves(&watched.start, &end), watched.all, "something moved between the events");

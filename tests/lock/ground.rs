@@ -57,10 +57,20 @@ impl Ground {
 
     /// The same, whose Redis is at `url`.
     pub async fn process_behind(&self, kind: &Capabilities, url: &str) -> LeasedMutex {
+        self.process_told_at(kind, url, url).await
+    }
+
+    /// The same, that hears its wake-ups at another address.
+    pub async fn process_told_at(
+        &self,
+        kind: &Capabilities,
+        url: &str,
+        told_url: &str,
+    ) -> LeasedMutex {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let etcd = etcd::Client::new(&crate::support::etcd_url().await).expect("an address");
         let redis = connect(url).await;
-        let client = redis::Client::open(url).expect("a Redis URL");
+        let client = redis::Client::open(told_url).expect("a Redis URL");
         let told = &Subscriber::start(client, prefix, tasks).expect("a prefix");
         let made = match (kind.backend, kind.kind) {
             ("local", "token") => Ok(local::mutex(&self.names, tasks)),

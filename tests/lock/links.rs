@@ -14,6 +14,15 @@ use super::{LONG_LEASE, PATIENCE, at_once, until, until_lost, waiting};
 /// Long enough for a busy machine to be in time, short enough for a test.
 const LEASE: Duration = Duration::from_secs(3);
 
+/// What goes over the bad link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    /// Everything that a process says and hears.
+    All,
+    /// Commands and their answers only: a wake-up may be the next thing that comes.
+    Commands,
+}
+
 /// One kind with a process behind a link of its own, and another process.
 struct Pair {
     label: &'static str,
@@ -24,7 +33,8 @@ struct Pair {
 
 /// The kinds with one link each that are renewed. `redlock` has five links, and a page of tests of its
 /// own. `setnx` and `getset` have no owner, so they cannot know their own hold again.
-async fn pairs() -> Vec<Pair> {
+async fn pairs(link: Carries) -> Vec<Pair> {
+    let url = &crate::support::redis_url().await;
     let ground = Ground::new().await;
     let applies = |kind: &Capabilities| {
         let can_be_told = kind.backend == "redis" && kind.lost_signal && kind.renewed;
@@ -32,8 +42,9 @@ async fn pairs() -> Vec<Pair> {
     };
     let mut pairs = Vec::new();
     for kind in KINDS.iter().filter(|kind| applies(kind)) {
-        let proxy = Proxy::start(&crate::support::redis_url().await).await;
-        let process = ground.process_behind(kind, &proxy.url()).await;
+        let proxy = Proxy::start(url).await;
+        let told_url = if link == Carries::All { &proxy.url() } else { url };
+        let process = ground.process_told_at(kind, &proxy.url(), told_url).await;
         let (label, other) = (label(kind), ground.process(kind).await);
         pairs.push(Pair { label, proxy, process, other });
     }
@@ -42,9 +53,12 @@ async fn pairs() -> Vec<Pair> {
 }
 
 /// Runs the same for all kinds side by side, since most of it is waiting.
-async fn with_each<F: Future<Output = ()> + Send + 'static>(run: impl Fn(Pair) -> F) {
+async fn with_each<F: Future<Output = ()> + Send + 'static>(
+    link: Carries,
+    run: impl Fn(Pair) -> F,
+) {
     let mut kinds = JoinSet::new();
-    for pair in pairs().await {
+    for pair in pairs(link).await {
         kinds.spawn(run(pair));
     }
     while let Some(kind) = kinds.join_next().await {
@@ -55,7 +69,7 @@ async fn with_each<F: Future<Output = ()> + Send + 'static>(run: impl Fn(Pair) -
 /// M5: one hold, which one release frees.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn m5_an_acquire_whose_answer_was_lost_is_one_hold() {
-    with_each(|Pair { label, proxy, process, other }| async move {
+    with_each(Carries::Commands, |Pair { label, proxy, process, other }| async move {
         // Once before, so that the first answer lost is the acquire's.
         let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
@@ -82,7 +96,7 @@ async fn m5_an_acquire_whose_answer_was_lost_is_one_hold() {
 /// the holder knowing that it lost it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l1_a_holder_that_is_cut_off_knows_before_anyone_else_holds() {
-    with_each(|Pair { label, proxy, process, other }| async move {
+    with_each(Carries::All, |Pair { label, proxy, process, other }| async move {
         let guard = process.acquire(&name(), waiting(LEASE)).await.expect("granted");
         proxy.set(Link::Stalls);
         let first_deadline = guard.deadline();
@@ -103,7 +117,7 @@ async fn l1_a_holder_that_is_cut_off_knows_before_anyone_else_holds() {
 /// L2: a renewal whose answer takes too long, but comes before the lease is over, is no loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l2_a_slow_renewal_is_no_loss() {
-    with_each(|Pair { label, proxy, process, other }| async move {
+    with_each(Carries::All, |Pair { label, proxy, process, other }| async move {
         let lease = LEASE * 2;
         let guard = process.acquire(&name(), waiting(lease)).await.expect("granted");
         let first_deadline = guard.deadline();
