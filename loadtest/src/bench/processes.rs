@@ -47,6 +47,11 @@ fn seconds_by_program() -> BTreeMap<&'static str, f64> {
     let mut sums = BTreeMap::new();
     let own = std::process::id().to_string();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        // Not `self`, which would count this program twice.
+        let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+        if !is_process {
+            continue;
+        }
         let Some(stat) = fs::read_to_string(entry.path().join("stat")).ok() else { continue };
         // The name stands in parentheses and may hold spaces: count the fields after it.
         let Some((head, rest)) = stat.rsplit_once(") ") else { continue };

@@ -96,7 +96,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
 fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(
         out,
-        "\n| per order or request | commits | log syncs | Redis commands | busy cores |\n|---|---|---|---|---|"
+        "\n| per order or request | commits | disk flushes | Redis commands | busy cores |\n|---|---|---|---|---|"
     )?;
     for measure in report.figures.measures.keys() {
         let work = |field: fn(&super::work::Counters) -> f64| {
@@ -133,7 +133,7 @@ fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
             "| {} | {} | {} | {} | {} |",
             name(*measure).0,
             work(|work| work.commits),
-            work(|work| work.log_syncs),
+            work(|work| work.syncs),
             work(|work| work.redis_commands),
             busy.join(", ")
         )?;

@@ -207,8 +207,7 @@ impl Bench {
             }
             Measure::Refusals => {
                 let requests = self.requests(measure);
-                let load =
-                    ["--strategy=mysql-batch", "--stock=1", "--keys=never"].map(str::to_owned);
+                let load = ["--strategy=mysql-batch", "--keys=never"].map(str::to_owned);
                 let sizes = sizes(1, REFUSED_BUYERS, requests, CLIENTS);
                 let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
                 let rate = traffic.refused_per_second_once_sold_out.unwrap_or(0.0);

@@ -13,8 +13,8 @@ use crate::failure::CannotJudge;
 pub struct Counters {
     /// COMMIT statements.
     pub commits: f64,
-    /// Times that the redo log was flushed to the disk.
-    pub log_syncs: f64,
+    /// Times that InnoDB flushed a file to the disk.
+    pub syncs: f64,
     /// Commands that Redis carried out, those inside scripts not counted.
     pub redis_commands: f64,
 }
@@ -29,7 +29,7 @@ impl Counters {
         let mut connection =
             options.disable_statement_logging().connect().await.map_err(unreadable)?;
         let rows = sqlx::query(
-            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Innodb_os_log_fsyncs')",
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Innodb_data_fsyncs')",
         )
         .fetch_all(&mut connection)
         .await
@@ -43,7 +43,7 @@ impl Counters {
             let value = value.parse().unwrap_or(0.0);
             match name.as_str() {
                 "Com_commit" => counters.commits = value,
-                _ => counters.log_syncs = value,
+                _ => counters.syncs = value,
             }
         }
         Ok(counters)
@@ -54,7 +54,7 @@ impl Counters {
         let orders = orders.max(1) as f64;
         Self {
             commits: (self.commits - before.commits) / orders,
-            log_syncs: (self.log_syncs - before.log_syncs) / orders,
+            syncs: (self.syncs - before.syncs) / orders,
             redis_commands: (self.redis_commands - before.redis_commands) / orders,
         }
     }
