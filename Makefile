@@ -22,7 +22,7 @@ faults: ## the faults of the locks a hundred times over; some ten minutes
 loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
 	@exec scripts/loadtest $(ARGS)
 
-lab: ## compare all strategies, about ten minutes, report in target/lab; ARGS="break --times 20"
+lab: ## compare all strategies side by side, report in target/lab; ARGS="break --times 20"
 	@exec scripts/lab $(ARGS)
 
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--rounds 5"
