@@ -10,8 +10,9 @@ use std::thread;
 use super::error::StartError;
 
 /// Waits for the end of its input, which is our end or `drop`; then until no server holds the lock
-/// `$1` any more, for at most `$2` seconds; then removes `$3`.
-const JANITOR: &str = r#"read -r _; [ ! -e "$1" ] || flock -w "$2" "$1" true; rm -rf -- "$3""#;
+/// `$1` any more, for at most `$2` seconds; then removes `$3`,
+/// again if something was written into it meanwhile.
+const JANITOR: &str = r#"read -r _; [ ! -e "$1" ] || flock -w "$2" "$1" true; for _ in 1 2 3 4 5 6 7 8; do rm -rf -- "$3" && break; sleep 0.25; done"#;
 
 /// Longer than a server takes to stop.
 const LOCK_SECONDS_MAX: u64 = 15;
