@@ -79,17 +79,7 @@ impl EtcdServer {
     /// # Errors
     /// A sentence that says what to do: no binary, directory in use, or the end of the server's log.
     pub async fn start(options: EtcdOptions) -> Result<Self, StartError> {
-        let mut attempt = 1;
-        loop {
-            let error = match Self::start_members(vec![options.clone()]).await {
-                Ok(mut members) => return Ok(members.remove(0)),
-                Err(error) => error,
-            };
-            if attempt == PORT_ATTEMPTS_MAX || !ports::lost_the_race(&error) {
-                return Err(error);
-            }
-            attempt += 1;
-        }
+        Ok(Self::start_together(vec![options]).await?.remove(0))
     }
 
     /// Starts a new cluster of so many members in throw-away directories, for tests.
@@ -97,7 +87,20 @@ impl EtcdServer {
     /// # Errors
     /// As for [`Self::start`].
     pub async fn start_cluster(members: usize) -> Result<Vec<Self>, StartError> {
-        Self::start_members(vec![EtcdOptions::temporary(); members]).await
+        Self::start_together(vec![EtcdOptions::temporary(); members]).await
+    }
+
+    /// Starts members that know each other, again with other ports when one of them was taken.
+    async fn start_together(options: Vec<EtcdOptions>) -> Result<Vec<Self>, StartError> {
+        let mut attempt = 1;
+        loop {
+            match Self::start_members(options.clone()).await {
+                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
+                    attempt += 1;
+                }
+                started => return started,
+            }
+        }
     }
 
     async fn start_members(options: Vec<EtcdOptions>) -> Result<Vec<Self>, StartError> {

@@ -1,11 +1,16 @@
 //! Where private servers listen: loopback ports, and socket paths written into URLs.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::error::StartError;
+
+/// How many ports of the system are looked at for one that is new to this process.
+const OFFERS_MAX: usize = 1_000;
 
 /// The port for a server: the asked one, else the one it had last time if that is free, else a
 /// new free one. The choice is written to `memory`, so that addresses stay the same over restarts.
@@ -61,12 +66,33 @@ fn is_free(port: u16) -> bool {
 /// # Errors
 /// Not so many are free.
 pub(super) fn several_free(count: usize) -> std::io::Result<Vec<u16>> {
-    // All are held until all are known, so that none is given out twice.
-    let listeners = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
-    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    (0..count).map(|_| free()).collect()
 }
 
+/// A free port that this process has not been given before: the system may offer a port again as
+/// soon as nobody listens there, which is before the server that it was chosen for does.
 fn free() -> std::io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    // Held until one is found, so that every further offer of the system is another one.
+    let mut passed_over = Vec::new();
+    for _ in 0..OFFERS_MAX {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return Ok(port);
+        }
+        passed_over.push(listener);
+    }
+    Err(std::io::Error::other(format!("the system offered only used ports, {OFFERS_MAX} times")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let ports = several_free(2_000).unwrap();
+        assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
+    }
 }
