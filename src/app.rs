@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::MySqlPool;
 use tokio::net::TcpListener;
 
-use crate::arbiter::{Arbiter, Lanes};
+use crate::arbiter::{Arbiter, LaneConnections, Lanes};
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::http::address::Proxies;
@@ -49,6 +49,7 @@ pub struct App {
     metrics: Metrics,
     clock: Clock,
     pool: MySqlPool,
+    lane_pool: MySqlPool,
     addr: SocketAddr,
 }
 
@@ -81,7 +82,11 @@ impl App {
             redis_stream::NAME,
             config.queue.backlog_max,
         );
-        let lanes = Lanes::new(arbiter.clone(), lifecycle.purchases().clone());
+        let lane_connections = config.mysql.lane_connections_max;
+        let lane_pool = mysql::pool_of(&config, lane_connections)?;
+        let lane_connections = LaneConnections::new(lane_pool.clone(), lane_connections);
+        let purchase_tasks = lifecycle.purchases().clone();
+        let lanes = Lanes::new(arbiter.clone(), lane_connections, purchase_tasks);
         let consumers = Consumers::new(queue::Parts {
             reader: Reader::new(queue.clone()),
             lanes: lanes.clone(),
@@ -229,7 +234,19 @@ impl App {
         let router = http::router(web);
         let limits = &config.limits;
         let crowd = Crowd::new(limits.address_connections_max, proxies, limits.loopback_exempt);
-        Ok(Self { config, crowd, listener, router, workers, lifecycle, metrics, clock, pool, addr })
+        Ok(Self {
+            config,
+            crowd,
+            listener,
+            router,
+            workers,
+            lifecycle,
+            metrics,
+            clock,
+            pool,
+            lane_pool,
+            addr,
+        })
     }
 
     /// Where it listens; the port is real even when the configuration said 0.
@@ -278,6 +295,7 @@ impl App {
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
         let ended = self.lifecycle.run_until_stopped(bound).await;
         acceptor.abort();
+        self.lane_pool.close().await;
         self.pool.close().await;
         ended
     }

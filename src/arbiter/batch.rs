@@ -1,71 +1,100 @@
-//! A lane's batch: the orders of many buyers of one item in one transaction.
+//! A lane's batches: the orders of many buyers of one item in one transaction.
 //!
-//! What could spoil the transaction is found before it: duplicates of a key, buyers over their
-//! limit, and those for whom nothing is left are judged singly, so the batch holds only orders that
-//! should go through, in the order in which they came. The same conditions as for a single order
-//! stand behind it (unique key, CHECK, `available >= ?`), so when somebody else writes in between
-//! the transaction is rolled back and its orders are written one by one: a batch is only ever an
-//! optimisation.
+//! A batch is written in good faith first: the unique key, the CHECK on the buyer's limit and
+//! `available >= ?` stand behind it as behind a single order, so what must not happen does not.
+//! When one of them objects, the batch is rolled back, and this one and the next are looked at
+//! before they are written: duplicates of a key, buyers over their limit and those for whom nothing
+//! is left are answered singly, and the rest goes through together. Once nobody had to be sorted
+//! out, good faith returns.
+//!
+//! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use sqlx::{Connection, MySqlConnection, Row};
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection, MySql, MySqlConnection, MySqlPool, Row};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::transaction::insert_orders;
-use super::{Arbiter, Bare, Verdict, WRITTEN_AS, Write, is_guarded, replay};
+use super::{ATTEMPTS_MAX, Arbiter, Bare, Verdict, WRITTEN_AS, Write, is_guarded, pause, replay};
 use crate::domain::order::MovementReason;
 use crate::domain::{Purchase, Refusal, UserId};
 use crate::store::mysql::{Fault, orders};
 
-/// Judges and writes the orders of one item; the verdicts are in the orders' order.
-pub(super) async fn write(arbiter: &Arbiter, purchases: &[Purchase]) -> Vec<Verdict> {
-    let mut verdicts: Vec<Option<Verdict>> = vec![None; purchases.len()];
-    if purchases.len() > 1 {
-        together(arbiter, purchases, &mut verdicts).await;
-    }
-    let mut judged = Vec::with_capacity(purchases.len());
-    for (purchase, verdict) in purchases.iter().zip(verdicts) {
-        judged.push(match verdict {
-            Some(verdict) => verdict,
-            None => arbiter.write(&single(purchase)).await,
-        });
-    }
-    judged
+/// The connections that lanes keep while they are busy. Clones share them.
+#[derive(Clone, Debug)]
+pub struct LaneConnections {
+    pool: MySqlPool,
+    free: Arc<Semaphore>,
 }
 
-/// An order by itself.
-fn single(purchase: &Purchase) -> Write<'_> {
-    Write { purchase, fence: None, version_seen: None, bare: Bare::Take }
+impl LaneConnections {
+    /// At most `count` of `pool`, which has as many and is used by nobody else.
+    #[must_use]
+    pub fn new(pool: MySqlPool, count: u32) -> Self {
+        Self { pool, free: Arc::new(Semaphore::new(count as usize)) }
+    }
+
+    /// One to keep, or one of the common pool when all are taken.
+    async fn get(&self, common: &MySqlPool) -> sqlx::Result<Own> {
+        let place = Arc::clone(&self.free).try_acquire_owned().ok();
+        let pool = if place.is_some() { &self.pool } else { common };
+        Ok(Own { connection: pool.acquire().await?, place })
+    }
 }
 
-/// Writes what can be written together; what stays `None` is to be written singly.
-async fn together(arbiter: &Arbiter, purchases: &[Purchase], verdicts: &mut [Option<Verdict>]) {
-    let Ok(mut connection) = arbiter.pool.acquire().await else { return };
-    let chosen = match choose(&mut connection, purchases, verdicts).await {
-        Ok(chosen) if chosen.is_empty() => return,
-        Ok(chosen) => chosen,
-        Err(error) => {
-            tracing::debug!(%error, "a batch was not looked at; its orders are written singly");
+/// A connection and the right to keep it. The connection is dropped first.
+struct Own {
+    connection: PoolConnection<MySql>,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+/// Writes the batches of one lane.
+pub(super) struct Batches {
+    arbiter: Arbiter,
+    connections: LaneConnections,
+    /// Kept from batch to batch, so that its statements are prepared once.
+    own: Option<Own>,
+    /// Whether batches are looked at before they are written.
+    careful: bool,
+}
+
+impl Batches {
+    pub(super) fn new(arbiter: Arbiter, connections: LaneConnections) -> Self {
+        Self { arbiter, connections, own: None, careful: false }
+    }
+
+    /// Judges and writes the orders of one item; the verdicts are in the orders' order.
+    pub(super) async fn write(&mut self, purchases: &[Purchase]) -> Vec<Verdict> {
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; purchases.len()];
+        if purchases.len() > 1 {
+            self.together(purchases, &mut verdicts).await;
+        }
+        let mut judged = Vec::with_capacity(purchases.len());
+        for (purchase, verdict) in purchases.iter().zip(verdicts) {
+            judged.push(match verdict {
+                Some(verdict) => verdict,
+                None => self.arbiter.write(&single(purchase)).await,
+            });
+        }
+        judged
+    }
+
+    /// Writes what can be written together; what stays `None` is to be written singly.
+    async fn together(&mut self, purchases: &[Purchase], verdicts: &mut [Option<Verdict>]) {
+        let Ok(mut own) = self.connection().await else { return };
+        let kept = self.write_with(&mut own.connection, purchases, verdicts).await;
+        // Without a place it goes back to the common pool, and after an error to nobody.
+        self.own = (kept && own.place.is_some()).then_some(own);
+        if kept {
             return;
         }
-    };
-    let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
-    match commit(&mut connection, &picked).await {
-        Ok(true) => {
-            for &index in &chosen {
-                verdicts[index] = Some(Verdict::Sold(purchases[index].order(WRITTEN_AS, None)));
-            }
-        }
-        // Somebody else wrote in between.
-        Ok(false) => {}
-        Err(Broken::Before(error)) => tracing::debug!(%error, "a batch was rolled back"),
-        // Each order settles for itself: writing it again finds it, or writes it.
-        Err(Broken::AtCommit(error)) => {
-            tracing::warn!(%error, orders = picked.len(), "a batch's COMMIT was not answered");
-            arbiter.metrics.arbiter_commits_lost.inc();
-            drop(connection);
-            for &index in &chosen {
-                verdicts[index] = match arbiter.settle(&purchases[index]).await {
+        // A COMMIT that was not answered: each order settles for itself, once the connection that
+        // may hold its row is gone.
+        for (purchase, verdict) in purchases.iter().zip(verdicts) {
+            if *verdict == Some(Verdict::Unknown) {
+                *verdict = match self.arbiter.settle(purchase).await {
                     Some(Some(order)) => Some(Verdict::Sold(order)),
                     Some(None) => None,
                     None => Some(Verdict::Unknown),
@@ -73,12 +102,97 @@ async fn together(arbiter: &Arbiter, purchases: &[Purchase], verdicts: &mut [Opt
             }
         }
     }
+
+    async fn connection(&mut self) -> sqlx::Result<Own> {
+        match self.own.take() {
+            Some(own) => Ok(own),
+            None => self.connections.get(&self.arbiter.pool).await,
+        }
+    }
+
+    /// `false` when the connection is not to be used again. Orders that may have been written are
+    /// `Unknown` then.
+    async fn write_with(
+        &mut self,
+        connection: &mut MySqlConnection,
+        purchases: &[Purchase],
+        verdicts: &mut [Option<Verdict>],
+    ) -> bool {
+        let first_of_their_key = first_of_their_key(purchases);
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                self.arbiter.metrics.arbiter_retries.inc();
+                pause(attempt).await;
+            }
+            let chosen = if self.careful {
+                match choose(connection, purchases, &first_of_their_key, verdicts).await {
+                    Ok(chosen) => chosen,
+                    Err(error) => {
+                        tracing::debug!(%error, "a batch was not looked at; its orders are written singly");
+                        return Fault::of(&error) != Fault::Connection;
+                    }
+                }
+            } else {
+                first_of_their_key.clone()
+            };
+            self.careful = chosen.len() < first_of_their_key.len();
+            if chosen.is_empty() {
+                return true;
+            }
+            let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
+            match commit(connection, &picked).await {
+                Ok(true) => {
+                    for &index in &chosen {
+                        let order = purchases[index].order(WRITTEN_AS, None);
+                        verdicts[index] = Some(Verdict::Sold(order));
+                    }
+                    return true;
+                }
+                // Too few are left for all, or for all that there were a moment ago.
+                Ok(false) => self.careful = true,
+                Err(Broken::Before(error)) => {
+                    tracing::debug!(%error, "a batch was rolled back");
+                    match Fault::of(&error) {
+                        Fault::Duplicate | Fault::CheckViolated => self.careful = true,
+                        Fault::Transient => {}
+                        Fault::Connection => return false,
+                        Fault::Other => return true,
+                    }
+                }
+                Err(Broken::AtCommit(error)) => {
+                    tracing::warn!(%error, orders = picked.len(), "a batch's COMMIT was not answered");
+                    self.arbiter.metrics.arbiter_commits_lost.inc();
+                    for &index in &chosen {
+                        verdicts[index] = Some(Verdict::Unknown);
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// An order by itself.
+fn single(purchase: &Purchase) -> Write<'_> {
+    Write { purchase, fence: None, version_seen: None, bare: Bare::Take }
+}
+
+/// The second of two with one key waits for the first, and then finds it.
+fn first_of_their_key(purchases: &[Purchase]) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(purchases.len());
+    let is_first = |index: &usize| {
+        let purchase = &purchases[*index];
+        seen.insert((purchase.buyer, purchase.key.as_str()))
+    };
+    (0..purchases.len()).filter(is_first).collect()
 }
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 async fn choose(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
+    candidates: &[usize],
     verdicts: &mut [Option<Verdict>],
 ) -> sqlx::Result<Vec<usize>> {
     let item = purchases[0].item.id.get();
@@ -93,15 +207,13 @@ async fn choose(
         .fetch_one(&mut *connection)
         .await?;
     let mut left: i64 = row.try_get("available")?;
-    let mut seen = HashSet::new();
-    let mut chosen = Vec::with_capacity(purchases.len());
-    for (index, purchase) in purchases.iter().enumerate() {
-        let units = purchase.quantity.signed();
-        // The second of two with one key waits for the first, and then finds it.
-        let first = seen.insert((purchase.buyer, purchase.key.as_str()));
-        if verdicts[index].is_some() || !first {
+    let mut chosen = Vec::with_capacity(candidates.len());
+    for &index in candidates {
+        if verdicts[index].is_some() {
             continue;
         }
+        let purchase = &purchases[index];
+        let units = purchase.quantity.signed();
         let counted = bought.entry(purchase.buyer).or_default();
         let limit = purchase.item.per_buyer_limit;
         if is_guarded(purchase) && *counted + units > i64::from(limit) {
@@ -144,7 +256,9 @@ async fn answer_finished(
             found.insert((order.user_id, key), order);
         }
     }
-    for (purchase, verdict) in purchases.iter().zip(verdicts) {
+    for (purchase, verdict) in
+        purchases.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_none())
+    {
         let order = found.get(&(purchase.buyer, purchase.key.as_str().to_owned()));
         *verdict = order.map(|order| replay(purchase, order.clone()));
     }

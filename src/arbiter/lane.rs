@@ -5,7 +5,7 @@
 //! costs; with a crowd hundreds of orders share one commit. A lane that nobody uses ends by itself.
 //! It is a task of its own, so an order in it is finished whether or not its buyer still waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::{Arbiter, Verdict, batch};
+use super::batch::{Batches, LaneConnections};
+use super::{Arbiter, Verdict};
 use crate::domain::{ItemId, Purchase, Unavailable};
 
 /// Orders of one batch.
@@ -36,6 +37,7 @@ type Entrances = HashMap<ItemId, mpsc::Sender<Waiting>>;
 #[derive(Clone)]
 pub struct Lanes {
     arbiter: Arbiter,
+    connections: LaneConnections,
     tasks: TaskTracker,
     /// The lanes that are open. Orders are queued, and lanes end, under this lock alone, so no
     /// order is queued in a lane that has ended.
@@ -43,10 +45,11 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Lanes that write through `arbiter` and run on `tasks`.
+    /// Lanes that write through `arbiter`, over `connections` while they are busy, and run on
+    /// `tasks`.
     #[must_use]
-    pub fn new(arbiter: Arbiter, tasks: TaskTracker) -> Self {
-        Self { arbiter, tasks, entrances: Arc::default() }
+    pub fn new(arbiter: Arbiter, connections: LaneConnections, tasks: TaskTracker) -> Self {
+        Self { arbiter, connections, tasks, entrances: Arc::default() }
     }
 
     /// Queues an order in its item's lane and waits for the verdict.
@@ -74,32 +77,39 @@ impl Lanes {
 
     /// One lane, until nobody has come for a while.
     async fn serve(self, item: ItemId, mut line: mpsc::Receiver<Waiting>) {
-        let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut batches = Batches::new(self.arbiter.clone(), self.connections.clone());
+        let mut waiting = VecDeque::with_capacity(BATCH_MAX);
+        let mut come = Vec::with_capacity(BATCH_MAX);
         loop {
-            let next = line.recv_many(&mut batch, BATCH_MAX);
-            if tokio::time::timeout(IDLE_MAX, next).await.is_err() {
-                let mut entrances = self.entrances();
-                if line.is_empty() {
-                    entrances.remove(&item);
-                    return;
+            let room = BATCH_MAX - waiting.len();
+            if waiting.is_empty() {
+                let next = line.recv_many(&mut come, room);
+                if tokio::time::timeout(IDLE_MAX, next).await.is_err() {
+                    let mut entrances = self.entrances();
+                    if line.is_empty() {
+                        entrances.remove(&item);
+                        return;
+                    }
+                    continue;
                 }
-                continue;
+            } else {
+                come.extend(std::iter::from_fn(|| line.try_recv().ok()).take(room));
             }
+            waiting.extend(come.drain(..));
+            // A handful of sizes, so that each statement is prepared once and used for ever; who
+            // does not fit is first in the next batch.
+            let Some(exponent) = waiting.len().checked_ilog2() else { continue };
             let (purchases, answers): (Vec<_>, Vec<_>) =
-                batch.drain(..).map(|waiting| (waiting.purchase, waiting.answer)).unzip();
+                waiting.drain(..1 << exponent).map(|one| (one.purchase, one.answer)).unzip();
+            self.arbiter.metrics.batch_size.observe(size(purchases.len()));
             // A panic spoils its own batch, whose orders the ledger then tells about, not the lane.
-            let written = std::panic::AssertUnwindSafe(self.write_all(&purchases)).catch_unwind();
+            let written = std::panic::AssertUnwindSafe(batches.write(&purchases)).catch_unwind();
             let Ok(verdicts) = written.await else { continue };
             for (answer, verdict) in answers.into_iter().zip(verdicts) {
                 // A buyer who has gone is told by the key.
                 let _ = answer.send(verdict);
             }
         }
-    }
-
-    async fn write_all(&self, purchases: &[Purchase]) -> Vec<Verdict> {
-        self.arbiter.metrics.batch_size.observe(size(purchases.len()));
-        batch::write(&self.arbiter, purchases).await
     }
 
     fn entrances(&self) -> MutexGuard<'_, Entrances> {

@@ -33,6 +33,7 @@ use crate::store::mysql::{Fault, orders};
 use budget::RetryBudget;
 
 pub use bare::Bare;
+pub use batch::LaneConnections;
 pub use lane::{BATCH_MAX, Lanes};
 pub use transaction::Fence;
 

@@ -1,11 +1,13 @@
 //! Order events between instances, over one Redis channel.
 //!
-//! A message is `order owner`, and the sender hears itself too; telling an owner twice is
-//! harmless, since a stream reads the order afresh.
+//! A message has a line `order owner` for each change of a moment, and the sender hears itself too;
+//! telling an owner twice is harmless, since a stream reads the order afresh.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use futures::StreamExt;
+use redis::AsyncCommands;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -13,8 +15,10 @@ use super::{Hub, OrderChanged};
 use crate::domain::{OrderId, UserId};
 use crate::store::redis::RedisClient;
 
-/// Events that go out in one round trip.
+/// Events that go out in one message.
 const BATCH_MAX: usize = 256;
+/// About the length of an event's line, in bytes.
+const LINE_LENGTH: usize = 56;
 /// How long to wait before a lost connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -39,12 +43,13 @@ pub async fn send(
         if received == 0 {
             return;
         }
-        let mut pipeline = redis::pipe();
+        let mut message = String::with_capacity(received * LINE_LENGTH);
         for changed in batch.drain(..) {
-            let message = format!("{} {}", changed.order, changed.owner);
-            pipeline.publish(&channel, message).ignore();
+            // Writing to a String does not fail.
+            let _ = writeln!(message, "{} {}", changed.order, changed.owner);
         }
-        if let Err(error) = pipeline.exec_async(&mut redis.shared()).await {
+        let published = redis.shared().publish::<_, _, ()>(&channel, message).await;
+        if let Err(error) = published {
             tracing::debug!(%error, "order events were not sent to other instances");
         }
     }
@@ -72,8 +77,9 @@ async fn listen(redis: &RedisClient, hub: &Hub) -> redis::RedisResult<()> {
     subscription.subscribe(channel(redis)).await?;
     let mut messages = subscription.into_on_message();
     while let Some(message) = messages.next().await {
-        if let Some(changed) = parse(&message.get_payload::<String>()?) {
-            hub.tell_here(changed);
+        if hub.has_watchers() {
+            let message: String = message.get_payload()?;
+            message.lines().filter_map(parse).for_each(|changed| hub.tell_here(changed));
         }
     }
     Ok(())

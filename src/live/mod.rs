@@ -88,6 +88,10 @@ impl Hub {
         owners.entry(owner).or_insert_with(|| broadcast::channel(ORDER_EVENTS_MAX).0).subscribe()
     }
 
+    fn has_watchers(&self) -> bool {
+        !self.owners().is_empty()
+    }
+
     fn tell_here(&self, changed: OrderChanged) {
         if let Some(sender) = self.owners().get(&changed.owner) {
             let _ = sender.send(changed);

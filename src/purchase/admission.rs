@@ -14,16 +14,20 @@ type Request = (UserId, ItemId, String);
 /// The door in front of the gates. Clones share it.
 #[derive(Clone)]
 pub struct Admission {
+    room: Arc<Room>,
+}
+
+struct Room {
     places: Arc<Semaphore>,
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
-    running: Arc<Mutex<HashSet<Request>>>,
+    running: Mutex<HashSet<Request>>,
     metrics: Metrics,
 }
 
 /// One admitted purchase; dropping it leaves.
 pub struct Admitted {
-    admission: Admission,
+    room: Arc<Room>,
     request: Option<Request>,
     _place: OwnedSemaphorePermit,
 }
@@ -33,7 +37,7 @@ impl Admission {
     #[must_use]
     pub fn new(in_flight_max: usize, metrics: Metrics) -> Self {
         let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
-        Self { places, running: Arc::default(), metrics }
+        Self { room: Arc::new(Room { places, running: Mutex::default(), metrics }) }
     }
 
     /// Lets a purchase in without waiting.
@@ -41,21 +45,23 @@ impl Admission {
     /// # Errors
     /// The outcome when there is no place, or when the same request is in already.
     pub fn enter(&self, purchase: &Purchase) -> Result<Admitted, Outcome> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = Arc::clone(&self.room.places).try_acquire_owned();
         let place = place.map_err(|_| Outcome::Unavailable(Unavailable::Overloaded))?;
         let request = purchase
             .key
             .is_from_caller()
             .then(|| (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned()));
         if let Some(request) = &request
-            && !self.running().insert(request.clone())
+            && !self.room.running().insert(request.clone())
         {
             return Err(Outcome::Refused(Refusal::RequestInProgress));
         }
-        self.metrics.purchases_in_flight.inc();
-        Ok(Admitted { admission: self.clone(), request, _place: place })
+        self.room.metrics.purchases_in_flight.inc();
+        Ok(Admitted { room: Arc::clone(&self.room), request, _place: place })
     }
+}
 
+impl Room {
     fn running(&self) -> MutexGuard<'_, HashSet<Request>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,9 +69,9 @@ impl Admission {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.admission.metrics.purchases_in_flight.dec();
+        self.room.metrics.purchases_in_flight.dec();
         if let Some(request) = &self.request {
-            self.admission.running().remove(request);
+            self.room.running().remove(request);
         }
     }
 }

@@ -1,8 +1,12 @@
 //! What every purchase does, whatever the strategy.
 //!
-//! [`Purchases::buy`] in order: find the item and the strategy; answer a finished key; judge the
-//! window; answer "sold out" from memory if that is known; ask the breakers and admission; run the gate on a task
-//! of its own, which finishes whether or not the buyer still waits; tell the outcome.
+//! [`Purchases::buy`] in order: find the item and the strategy; judge the window; answer "sold out"
+//! from memory if that is known; ask the breakers and admission; run the gate on a task of its own,
+//! which finishes whether or not the buyer still waits; where that ends without an order, answer a
+//! key that already became one with that order; tell the outcome.
+//!
+//! A retry's key is looked up last, because most keys are new: the arbiter's unique key finds those
+//! that reach it, and only a request that would be turned away has to be asked about.
 
 mod admission;
 mod calls;
@@ -16,7 +20,7 @@ use sqlx::MySqlPool;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::arbiter::{self, Verdict};
+use crate::arbiter;
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{
@@ -109,10 +113,16 @@ impl Purchases {
             Err(outcome) => return outcome,
         };
         let card = settled.card;
-        let outcome = match self.judge(&wish, settled).await {
-            Ok(purchase) => self.run(wish, purchase, card, started + self.parts.deadline).await,
+        let mut outcome = match self.judge(&wish, settled) {
+            Ok(purchase) => self.run(&wish, purchase, card, started + self.parts.deadline).await,
             Err(outcome) => outcome,
         };
+        if let Some(key) = &wish.key
+            && hides_an_order(&outcome)
+            && let Some(finished) = self.finished(&wish, key).await
+        {
+            outcome = finished;
+        }
         let seconds = started.elapsed().as_secs_f64();
         self.parts.metrics.purchase_ended(card.name, outcome.word(), seconds);
         self.parts.tally.count(item, &outcome);
@@ -172,7 +182,7 @@ impl Purchases {
     }
 
     /// Everything that can be said without the gate.
-    async fn judge(&self, wish: &Wish, settled: Settled) -> Result<Purchase, Outcome> {
+    fn judge(&self, wish: &Wish, settled: Settled) -> Result<Purchase, Outcome> {
         let Settled { item, card } = settled;
         let refuse = |refusal| Err(Outcome::Refused(refusal));
         let created_at = self.parts.clock.now();
@@ -192,9 +202,6 @@ impl Purchases {
             expires_at: created_at + hold,
             item,
         };
-        if let Some(outcome) = self.finished(&purchase).await {
-            return Err(outcome);
-        }
         let item = &purchase.item;
         match item.window.phase(created_at) {
             Phase::Upcoming => {
@@ -215,23 +222,15 @@ impl Purchases {
         Ok(purchase)
     }
 
-    /// Answers a retry of a request that already became an order. Only a key that the caller sent
-    /// can have been sent before.
-    async fn finished(&self, purchase: &Purchase) -> Option<Outcome> {
-        if !purchase.key.is_from_caller() {
-            return None;
-        }
+    /// Answers a retry of a request that already became an order.
+    async fn finished(&self, wish: &Wish, key: &RequestKey) -> Option<Outcome> {
         if self.parts.breakers.mysql.is_open() {
             return Some(no_ledger());
         }
-        let (pool, item) = (&self.parts.pool, purchase.item.id);
-        match orders::find_by_key(pool, purchase.buyer, item, &purchase.key).await {
+        match orders::find_by_key(&self.parts.pool, wish.buyer, wish.item, key).await {
             Ok(None) => None,
-            Ok(Some(order)) => Some(match arbiter::replay(purchase, order) {
-                Verdict::Refused(refusal) => Outcome::Refused(refusal),
-                Verdict::Sold(order) | Verdict::Replayed(order) => Outcome::Replayed(order),
-                _ => Outcome::Unknown,
-            }),
+            Ok(Some(order)) if order.quantity == wish.quantity => Some(Outcome::Replayed(order)),
+            Ok(Some(order)) => Some(Outcome::Refused(Refusal::KeyReused { order_id: order.id })),
             Err(error) => {
                 tracing::warn!(%error, "a key could not be looked up");
                 Some(no_ledger())
@@ -240,7 +239,13 @@ impl Purchases {
     }
 
     /// Admission, then the gate on a task of its own.
-    async fn run(&self, wish: Wish, purchase: Purchase, card: &Card, deadline: Instant) -> Outcome {
+    async fn run(
+        &self,
+        wish: &Wish,
+        purchase: Purchase,
+        card: &Card,
+        deadline: Instant,
+    ) -> Outcome {
         let calls = match Calls::begin(&self.parts.breakers, card) {
             Ok(calls) => calls,
             Err(outcome) => return outcome,
@@ -250,7 +255,7 @@ impl Purchases {
             Err(outcome) => return outcome,
         };
         let parts = Arc::clone(&self.parts);
-        let request = Request { purchase, options: wish.options, deadline };
+        let request = Request { purchase, options: wish.options.clone(), deadline };
         let task = self.parts.tasks.spawn(async move {
             let outcome = arbiter::by(deadline, gate(&parts, &request)).await;
             drop(admitted);
@@ -263,6 +268,17 @@ impl Purchases {
         };
         calls.ended(&outcome);
         outcome
+    }
+}
+
+/// Whether the request may have become an order earlier, although it is turned away now. Not when
+/// it was turned away before anything was known of it, to spare the service work.
+fn hides_an_order(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Refused(Refusal::KeyReused { .. }) => false,
+        Outcome::Refused(_) => true,
+        Outcome::Unavailable(why) => *why != Unavailable::Overloaded,
+        _ => false,
     }
 }
 

@@ -36,6 +36,15 @@ const INITIALISING: &str = "initialising";
 /// Written when the data directory is complete; says by which kind of server.
 const READY: &str = "ready";
 
+/// For data that stay, so that grow: room for a million orders in memory, and a log that is not
+/// full, and pages written in haste, after seconds of a sale. Either name of the log's size is
+/// ignored where the other is right.
+const FOR_LONG: [&str; 3] = [
+    "--innodb-buffer-pool-size=1G",
+    "--loose-innodb-log-file-size=512M",
+    "--loose-innodb-redo-log-capacity=512M",
+];
+
 /// What to start, and where.
 #[derive(Clone, Debug, Default)]
 pub struct MysqlOptions {
@@ -86,6 +95,7 @@ impl MysqlServer {
     pub async fn start(options: MysqlOptions) -> Result<Self, StartError> {
         let (program, flavour, version) = flavour::find(options.program.as_deref())?;
         let server = flavour.name();
+        let kept = options.data_dir.is_some();
         let (home, mut temporary) = Home::open_or_make(server, options.data_dir).await?;
         let temporary_tables = home.path(flavour::TEMPORARY);
         fs::create_dir_all(&temporary_tables).map_err(StartError::io("make", &temporary_tables))?;
@@ -99,7 +109,10 @@ impl MysqlServer {
         let mut attempt = 1;
         let (guardian, command) = loop {
             access.port = ports::choose(server, options.port, &home.path("port"))?;
-            let command = flavour.serve(&program, &home, &access.socket, access.port);
+            let mut command = flavour.serve(&program, &home, &access.socket, access.port);
+            if kept {
+                command.extend(FOR_LONG.map(str::to_owned));
+            }
             match launch(&home, &command, &access).await {
                 Ok(guardian) => break (guardian, command),
                 Err(error)
