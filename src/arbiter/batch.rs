@@ -16,7 +16,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection, MySql, MySqlConnection, MySqlPool, Row};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::transaction::insert_orders;
+use super::transaction::{Fence, insert_orders, raise_fence};
 use super::{ATTEMPTS_MAX, Arbiter, Bare, Verdict, WRITTEN_AS, Write, is_guarded, pause, replay};
 use crate::domain::order::MovementReason;
 use crate::domain::{Purchase, Refusal, UserId};
@@ -50,8 +50,8 @@ struct Own {
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// Writes the batches of one lane.
-pub(super) struct Batches {
+/// Writes the batches of one lane, or of one holder of an item's lock.
+pub struct Batches {
     arbiter: Arbiter,
     connections: LaneConnections,
     /// Kept from batch to batch, so that its statements are prepared once.
@@ -61,30 +61,37 @@ pub(super) struct Batches {
 }
 
 impl Batches {
+    /// For one item at a time; uncounted refusals, see [`Arbiter::count`].
     pub(super) fn new(arbiter: Arbiter, connections: LaneConnections) -> Self {
         Self { arbiter, connections, own: None, careful: false }
     }
 
-    /// Judges and writes the orders of one item; the verdicts are in the orders' order.
-    pub(super) async fn write(&mut self, purchases: &[Purchase]) -> Vec<Verdict> {
+    /// Judges and writes the orders of one item, under the token of the item's lock if there is
+    /// one; the verdicts are in the orders' order. Refusals are not counted.
+    pub async fn write(&mut self, purchases: &[Purchase], fence: Option<Fence>) -> Vec<Verdict> {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; purchases.len()];
         if purchases.len() > 1 {
-            self.together(purchases, &mut verdicts).await;
+            self.together(purchases, fence, &mut verdicts).await;
         }
         let mut judged = Vec::with_capacity(purchases.len());
         for (purchase, verdict) in purchases.iter().zip(verdicts) {
             judged.push(match verdict {
                 Some(verdict) => verdict,
-                None => self.arbiter.write(&single(purchase)).await,
+                None => self.arbiter.judge(&single(purchase, fence), &mut || ()).await,
             });
         }
         judged
     }
 
     /// Writes what can be written together; what stays `None` is to be written singly.
-    async fn together(&mut self, purchases: &[Purchase], verdicts: &mut [Option<Verdict>]) {
+    async fn together(
+        &mut self,
+        purchases: &[Purchase],
+        fence: Option<Fence>,
+        verdicts: &mut [Option<Verdict>],
+    ) {
         let Ok(mut own) = self.connection().await else { return };
-        let kept = self.write_with(&mut own.connection, purchases, verdicts).await;
+        let kept = self.write_with(&mut own.connection, purchases, fence, verdicts).await;
         // Without a place it goes back to the common pool, and after an error to nobody.
         self.own = (kept && own.place.is_some()).then_some(own);
         if kept {
@@ -116,6 +123,7 @@ impl Batches {
         &mut self,
         connection: &mut MySqlConnection,
         purchases: &[Purchase],
+        fence: Option<Fence>,
         verdicts: &mut [Option<Verdict>],
     ) -> bool {
         let first_of_their_key = first_of_their_key(purchases);
@@ -140,16 +148,23 @@ impl Batches {
                 return true;
             }
             let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
-            match commit(connection, &picked).await {
-                Ok(true) => {
+            match commit(connection, &picked, fence).await {
+                Ok(Filled::Whole) => {
+                    let token = fence.map(|fence| fence.token);
                     for &index in &chosen {
-                        let order = purchases[index].order(WRITTEN_AS, None);
+                        let order = purchases[index].order(WRITTEN_AS, token);
                         verdicts[index] = Some(Verdict::Sold(order));
                     }
                     return true;
                 }
+                Ok(Filled::Fenced { accepted }) => {
+                    for &index in &chosen {
+                        verdicts[index] = Some(Verdict::Fenced { accepted });
+                    }
+                    return true;
+                }
                 // Too few are left for all, or for all that there were a moment ago.
-                Ok(false) => self.careful = true,
+                Ok(Filled::TooFew) => self.careful = true,
                 Err(Broken::Before(error)) => {
                     tracing::debug!(%error, "a batch was rolled back");
                     match Fault::of(&error) {
@@ -174,8 +189,8 @@ impl Batches {
 }
 
 /// An order by itself.
-fn single(purchase: &Purchase) -> Write<'_> {
-    Write { purchase, fence: None, version_seen: None, bare: Bare::Take }
+fn single(purchase: &Purchase, fence: Option<Fence>) -> Write<'_> {
+    Write { purchase, fence, version_seen: None, bare: Bare::Take }
 }
 
 /// The second of two with one key waits for the first, and then finds it.
@@ -304,18 +319,35 @@ impl From<sqlx::Error> for Broken {
     }
 }
 
-/// The transaction. `false` means that the stock did not suffice and it was rolled back.
-async fn commit(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> Result<bool, Broken> {
+/// What the statements before COMMIT came to.
+enum Filled {
+    /// All orders are written.
+    Whole,
+    /// The stock did not suffice for all.
+    TooFew,
+    /// A later holder of the item's lock has written.
+    Fenced {
+        /// The highest token that was accepted.
+        accepted: u64,
+    },
+}
+
+/// The transaction. Anything but `Whole` was rolled back.
+async fn commit(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+    fence: Option<Fence>,
+) -> Result<Filled, Broken> {
     let mut transaction = connection.begin().await?;
-    match fill(&mut transaction, purchases).await {
-        Ok(true) => match transaction.commit().await {
-            Ok(()) => Ok(true),
+    match fill(&mut transaction, purchases, fence).await {
+        Ok(Filled::Whole) => match transaction.commit().await {
+            Ok(()) => Ok(Filled::Whole),
             Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
             Err(error) => Err(Broken::AtCommit(error)),
         },
-        Ok(false) => {
+        Ok(refused) => {
             transaction.rollback().await?;
-            Ok(false)
+            Ok(refused)
         }
         Err(error) => {
             // When even this fails the connection is dead, and the server rolls back by itself.
@@ -325,12 +357,23 @@ async fn commit(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> Re
     }
 }
 
-async fn fill(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> sqlx::Result<bool> {
+async fn fill(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+    fence: Option<Fence>,
+) -> sqlx::Result<Filled> {
+    let guarded = is_guarded(purchases[0]);
+    if let Some(fence) = fence
+        && guarded
+        && let Some(accepted) = raise_fence(connection, purchases[0], fence).await?
+    {
+        return Ok(Filled::Fenced { accepted });
+    }
     for chunk in powers_of_two(purchases) {
-        let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase)).collect();
+        let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase, fence)).collect();
         insert_orders(connection, &writes).await?;
     }
-    if is_guarded(purchases[0]) {
+    if guarded {
         count_buyers(connection, purchases).await?;
     }
     for chunk in powers_of_two(purchases) {
@@ -346,7 +389,7 @@ async fn fill(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> sqlx
     .bind(units)
     .execute(connection)
     .await?;
-    Ok(taken.rows_affected() == 1)
+    Ok(if taken.rows_affected() == 1 { Filled::Whole } else { Filled::TooFew })
 }
 
 /// One row per buyer, sorted: two batches of different instances take their locks in one order.
@@ -381,7 +424,8 @@ async fn insert_movements(
     connection: &mut MySqlConnection,
     chunk: &[&Purchase],
 ) -> sqlx::Result<()> {
-    let places = vec!["(?, ?, ?, ?, ?)"; chunk.len()].join(", ");
+    let sold = MovementReason::Sold.word();
+    let places = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
     let statement = format!(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {places}"
     );
@@ -390,7 +434,6 @@ async fn insert_movements(
         query = query
             .bind(purchase.item.id.get())
             .bind(purchase.order_id.to_string())
-            .bind(MovementReason::Sold.word())
             .bind(-purchase.quantity.signed())
             .bind(purchase.created_at);
     }

@@ -52,8 +52,21 @@ impl Lanes {
         Self { arbiter, connections, tasks, entrances: Arc::default() }
     }
 
-    /// Queues an order in its item's lane and waits for the verdict.
+    /// Batches over the connections of the lanes, for who forms them otherwise.
+    #[must_use]
+    pub fn batches(&self) -> Batches {
+        Batches::new(self.arbiter.clone(), self.connections.clone())
+    }
+
+    /// As [`Arbiter::write`], in the item's lane: for what a gate let through.
     pub async fn write(&self, purchase: Purchase) -> Verdict {
+        let strategy = purchase.strategy;
+        let verdict = self.decide(purchase).await;
+        self.arbiter.count(strategy, verdict)
+    }
+
+    /// The same where the lane is the gate, so that its refusals are not those of the arbiter.
+    pub async fn decide(&self, purchase: Purchase) -> Verdict {
         let (answer, verdict) = oneshot::channel();
         if self.queue(Waiting { purchase, answer }) {
             // A lane that broke between its COMMIT and the answer: only the ledger knows.
@@ -103,7 +116,8 @@ impl Lanes {
                 waiting.drain(..1 << exponent).map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));
             // A panic spoils its own batch, whose orders the ledger then tells about, not the lane.
-            let written = std::panic::AssertUnwindSafe(batches.write(&purchases)).catch_unwind();
+            let written =
+                std::panic::AssertUnwindSafe(batches.write(&purchases, None)).catch_unwind();
             let Ok(verdicts) = written.await else { continue };
             for (answer, verdict) in answers.into_iter().zip(verdicts) {
                 // A buyer who has gone is told by the key.

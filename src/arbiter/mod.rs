@@ -33,7 +33,7 @@ use crate::store::mysql::{Fault, orders};
 use budget::RetryBudget;
 
 pub use bare::Bare;
-pub use batch::LaneConnections;
+pub use batch::{Batches, LaneConnections};
 pub use lane::{BATCH_MAX, Lanes};
 pub use transaction::Fence;
 
@@ -128,6 +128,12 @@ impl Arbiter {
         write: &Write<'_>,
         stock_written: &mut (dyn FnMut() + Send),
     ) -> Verdict {
+        let verdict = self.judge(write, stock_written).await;
+        self.count(write.purchase.strategy, verdict)
+    }
+
+    /// The same; the caller counts a refusal.
+    async fn judge(&self, write: &Write<'_>, stock_written: &mut (dyn FnMut() + Send)) -> Verdict {
         let mut fault = Fault::Transient;
         self.budget.write();
         for attempt in 0..ATTEMPTS_MAX {
@@ -143,7 +149,7 @@ impl Arbiter {
                 break;
             }
             match self.attempt(write, stock_written).await {
-                Attempt::Done(verdict) => return self.count(write, verdict),
+                Attempt::Done(verdict) => return verdict,
                 Attempt::Again(why) => fault = why,
                 Attempt::CommitLost => match self.settle(write.purchase).await {
                     Some(Some(order)) => return Verdict::Sold(order),
@@ -229,15 +235,17 @@ impl Arbiter {
         orders::find_by_key(&self.pool, purchase.buyer, purchase.item.id, &purchase.key).await
     }
 
-    /// A gate that lets too much through is visible even when nothing went wrong.
-    fn count(&self, write: &Write<'_>, verdict: Verdict) -> Verdict {
+    /// Counts a refusal, and passes it on: a gate that lets too much through is visible even when
+    /// nothing went wrong.
+    #[must_use]
+    pub fn count(&self, strategy: &'static str, verdict: Verdict) -> Verdict {
         let why = match &verdict {
             Verdict::Refused(refusal) => refusal.code(),
             Verdict::Stale => "stale",
             Verdict::Fenced { .. } => "fenced",
             _ => return verdict,
         };
-        self.metrics.arbiter_refused(write.purchase.strategy, why);
+        self.metrics.arbiter_refused(strategy, why);
         verdict
     }
 }

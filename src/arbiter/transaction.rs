@@ -84,7 +84,7 @@ async fn fill(
 }
 
 /// Raises the accepted fence; answers the accepted one when `fence` is below it.
-async fn raise_fence(
+pub(super) async fn raise_fence(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
     fence: Fence,
@@ -129,7 +129,9 @@ pub(super) async fn insert_orders(
     connection: &mut MySqlConnection,
     writes: &[Write<'_>],
 ) -> sqlx::Result<()> {
-    let places = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; writes.len()].join(", ");
+    let status = WRITTEN_AS.word();
+    let place = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?)");
+    let places = vec![place; writes.len()].join(", ");
     let statement = format!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
          fence, request_key, created_at, expires_at) VALUES {places}"
@@ -143,7 +145,6 @@ pub(super) async fn insert_orders(
             .bind(purchase.buyer.get())
             .bind(purchase.quantity.units())
             .bind(purchase.amount.cents())
-            .bind(WRITTEN_AS.word())
             .bind(purchase.strategy)
             .bind(write.fence.map(|fence| fence.token))
             .bind(purchase.key.as_str())

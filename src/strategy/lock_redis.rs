@@ -9,6 +9,10 @@
 //!    while they are held and released by compare-and-delete; the item's lock carries a fence,
 //!    which the arbiter raises in the same transaction.
 //!
+//! Those who wait for the item's lock in this process want the same done, so one hold does it for all
+//! of them in one transaction (`shared/combined.rs`): the lock is taken once a batch, not once an
+//! order. With another `store` or `wait`, or with the arbiter off, each has a hold of its own.
+//!
 //! `store=redis` guards the counter in Redis instead of the stock row; `scope` chooses what is
 //! locked: `market`, `item`, `user`, or `item-user` (both, the default).
 //!
@@ -24,6 +28,7 @@
 
 use std::sync::Arc;
 
+use super::shared::combined::Combined;
 use super::shared::lock_body::LockBody;
 use super::shared::options::Scope;
 use super::{Breaks, Card, Entry};
@@ -49,6 +54,7 @@ pub(super) const ENTRY: Entry = Entry {
             mutex: Arc::clone(&gear.lock_redis),
             fences: Some(("redis", "redis/market")),
             scope: Scope::ItemUser,
+            combined: Some(Combined::new(gear, &gear.lock_redis, "redis")),
             dependency: Dependency::Redis,
         }))
     },

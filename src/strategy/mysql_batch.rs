@@ -45,6 +45,6 @@ struct MysqlBatch {
 
 impl Strategy for MysqlBatch {
     fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async { outcome(self.gear.lanes.write(request.purchase.clone()).await) })
+        Box::pin(async { outcome(self.gear.lanes.decide(request.purchase.clone()).await) })
     }
 }

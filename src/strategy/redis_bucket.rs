@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 
 use super::shared::redis_gate;
 use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Verdict, Write};
+use crate::arbiter::Verdict;
 use crate::domain::{Outcome, UserId};
 use crate::store::redis::Gathered;
 use crate::store::redis::buckets::{BUCKETS, Parts};
@@ -82,9 +82,7 @@ impl Strategy for RedisBucket {
 
 impl RedisBucket {
     async fn write(&self, request: &Request, parts: &Parts) -> Outcome {
-        let purchase = &request.purchase;
-        let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
-        let verdict = self.gear.arbiter.write(&write).await;
+        let verdict = redis_gate::write_in_lane(&self.gear, request).await;
         if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
             self.gear.buckets.give_back(parts).await;
         }

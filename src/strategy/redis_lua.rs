@@ -26,7 +26,7 @@ use futures::future::BoxFuture;
 
 use super::shared::redis_gate;
 use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Verdict, Write};
+use crate::arbiter::Verdict;
 use crate::domain::Outcome;
 use crate::store::redis::Take;
 
@@ -57,13 +57,15 @@ impl Strategy for RedisLua {
             loop {
                 match self.gear.counters.take_once(&request.purchase).await {
                     Ok(Take::First(taken)) => {
-                        let verdict = self.write(request).await;
+                        let verdict = redis_gate::write_in_lane(&self.gear, request).await;
                         if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
                             self.gear.counters.untake(&taken).await;
                         }
                         return outcome(verdict);
                     }
-                    Ok(Take::Again) => return outcome(self.write(request).await),
+                    Ok(Take::Again) => {
+                        return outcome(redis_gate::write_in_lane(&self.gear, request).await);
+                    }
                     Ok(Take::NothingLeft) => {}
                     Err(error) => return redis_gate::unavailable(&error),
                 }
@@ -72,13 +74,5 @@ impl Strategy for RedisLua {
                 }
             }
         })
-    }
-}
-
-impl RedisLua {
-    async fn write(&self, request: &Request) -> Verdict {
-        let purchase = &request.purchase;
-        let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
-        self.gear.arbiter.write(&write).await
     }
 }

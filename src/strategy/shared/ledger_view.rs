@@ -25,6 +25,12 @@ pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
 /// What it means when the ledger cannot be read, when nothing was written yet.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {
+    Outcome::Unavailable(unreadable(error))
+}
+
+/// The same, not yet as an outcome.
+#[must_use]
+pub fn unreadable(error: &sqlx::Error) -> Unavailable {
     tracing::warn!(%error, "the ledger could not be read");
-    Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
+    Unavailable::Dependency(Dependency::Mysql)
 }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::options::{Scope, Store};
+use super::combined::Combined;
+use super::options::{Options, Scope, Store, WaitFor};
 use super::{ledger_view, redis_gate};
 use crate::arbiter::{Bare, Fence, Verdict, Write};
 use crate::domain::outcome::Dependency;
-use crate::domain::{Outcome, Refusal, Unavailable};
+use crate::domain::{ArbiterMode, Outcome, Refusal, Unavailable};
+use crate::lock::combine::SubmitError;
 use crate::lock::{self, AcquireError, AcquireOptions, Fence as Accepted, Guard, LockName, Wait};
 use crate::strategy::{Gear, Request, Strategy, outcome};
 
@@ -27,6 +29,8 @@ pub struct LockBody {
     pub fences: Option<(&'static str, &'static str)>,
     /// What is locked when the request does not say.
     pub scope: Scope,
+    /// Does the work of those who wait for an item's lock in batches, where that is wanted.
+    pub combined: Option<Combined>,
     /// What it means that the lock does not answer.
     pub dependency: Dependency,
 }
@@ -41,7 +45,7 @@ impl LockBody {
         dependency: Dependency,
     ) -> Arc<dyn Strategy> {
         let (gear, mutex) = (gear.clone(), Arc::clone(mutex));
-        Arc::new(Self { gear, mutex, fences, scope: Scope::Item, dependency })
+        Arc::new(Self { gear, mutex, fences, scope: Scope::Item, combined: None, dependency })
     }
 }
 
@@ -74,16 +78,23 @@ impl LockBody {
             Scope::User | Scope::ItemUser => Some(self.try_buyer(request).await?),
             Scope::Market | Scope::Item => None,
         };
+        if let Some(combined) = self.combined_for(request, scope) {
+            let name = item_lock(request);
+            let outcome = match combined.write(request, name).await {
+                Ok(verdict) => outcome(verdict),
+                Err(error) => self.not_submitted(error),
+            };
+            release(buyer).await;
+            return Ok(Some(outcome));
+        }
         let shared = match scope {
             Scope::User => Ok(None),
-            Scope::Item | Scope::ItemUser => {
-                let name = format!("{{item:{}}}", request.purchase.item.id);
-                self.wait_for(request, &name)
-                    .await
-                    .map(|guard| Some((guard, self.fences.map(|fences| fences.0))))
-            }
+            Scope::Item | Scope::ItemUser => self
+                .wait_for(request, &item_lock(request))
+                .await
+                .map(|guard| Some((guard, self.fences.map(|fences| fences.0)))),
             Scope::Market => self
-                .wait_for(request, "market")
+                .wait_for(request, &name_of("market"))
                 .await
                 .map(|guard| Some((guard, self.fences.map(|fences| fences.1)))),
         };
@@ -97,27 +108,50 @@ impl LockBody {
     }
 
     async fn try_buyer(&self, request: &Request) -> Result<Guard, Outcome> {
-        let name = format!("user:{}", request.purchase.buyer);
+        let name = name_of(&format!("user:{}", request.purchase.buyer));
         let in_progress = Outcome::Refused(Refusal::RequestInProgress);
         self.acquire(&name, Wait::Never, in_progress).await
     }
 
-    async fn wait_for(&self, request: &Request, name: &str) -> Result<Guard, Outcome> {
+    async fn wait_for(&self, request: &Request, name: &LockName) -> Result<Guard, Outcome> {
         let contended = Outcome::Unavailable(Unavailable::Contended);
         self.acquire(name, request.options.wait.until(request.deadline), contended).await
     }
 
-    async fn acquire(&self, name: &str, wait: Wait, taken: Outcome) -> Result<Guard, Outcome> {
-        let name = LockName::new(name).expect("made of digits and fixed words");
+    async fn acquire(&self, name: &LockName, wait: Wait, taken: Outcome) -> Result<Guard, Outcome> {
         let options = AcquireOptions { lease: self.gear.lease, wait };
-        self.mutex.acquire(&name, options).await.map_err(|error| match error {
+        self.mutex.acquire(name, options).await.map_err(|error| self.not_acquired(&error, taken))
+    }
+
+    fn not_acquired(&self, error: &AcquireError, taken: Outcome) -> Outcome {
+        match error {
             AcquireError::Busy | AcquireError::TimedOut => taken,
             AcquireError::TooManyWaiters => Outcome::Unavailable(Unavailable::Overloaded),
             AcquireError::Unavailable(_) | AcquireError::InvalidOptions(_) => {
                 tracing::warn!(%error, "no lock");
                 Outcome::Unavailable(Unavailable::Dependency(self.dependency))
             }
-        })
+        }
+    }
+
+    fn not_submitted(&self, error: SubmitError) -> Outcome {
+        let contended = Outcome::Unavailable(Unavailable::Contended);
+        match error {
+            SubmitError::QueueFull => Outcome::Unavailable(Unavailable::Overloaded),
+            SubmitError::TimedOut => contended,
+            SubmitError::NotLocked(error) => self.not_acquired(&error, contended),
+            SubmitError::Unknown => Outcome::Unknown,
+        }
+    }
+
+    /// Where the request's own wishes allow that others do its work.
+    fn combined_for(&self, request: &Request, scope: Scope) -> Option<&Combined> {
+        let Options { store, wait, .. } = request.options;
+        let alike = store == Store::Mysql
+            && wait == WaitFor::Notify
+            && matches!(scope, Scope::Item | Scope::ItemUser)
+            && request.purchase.item.arbiter == ArbiterMode::On;
+        self.combined.as_ref().filter(|_| alike)
     }
 
     /// The textbook's read, check and write, under the lock.
@@ -177,6 +211,14 @@ impl LockBody {
             tracing::warn!(%error, "the fence counter was not raised");
         }
     }
+}
+
+fn item_lock(request: &Request) -> LockName {
+    name_of(&format!("{{item:{}}}", request.purchase.item.id))
+}
+
+fn name_of(text: &str) -> LockName {
+    LockName::new(text).expect("made of digits and fixed words")
 }
 
 async fn release(guard: Option<Guard>) {

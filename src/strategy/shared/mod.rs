@@ -2,6 +2,7 @@
 
 pub mod built;
 pub mod card;
+pub mod combined;
 pub mod compare_and_set;
 pub mod item_mutexes;
 pub mod ledger_view;

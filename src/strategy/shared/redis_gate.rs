@@ -18,11 +18,24 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_millis(40);
 /// Has the arbiter write what the gate took from the counter of `epoch`. Units that the arbiter
 /// refuses go back; those of an unknown outcome do not, until the reconciliation knows.
 pub async fn write(gear: &Gear, request: &Request, epoch: u64) -> Outcome {
-    let purchase = &request.purchase;
-    let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
-    let verdict = gear.arbiter.write(&write).await;
+    let verdict = gear.arbiter.write(&record(request)).await;
     give_back_if_refused(gear, request, epoch, &verdict).await;
     outcome(verdict)
+}
+
+/// As [`crate::arbiter::Arbiter::write`], but in the item's lane, together with what else is
+/// waiting there. With the arbiter off the order is written by itself, and the ledger only keeps in
+/// step with the gate.
+pub async fn write_in_lane(gear: &Gear, request: &Request) -> Verdict {
+    if request.purchase.item.arbiter == ArbiterMode::On {
+        gear.lanes.write(request.purchase.clone()).await
+    } else {
+        gear.arbiter.write(&record(request)).await
+    }
+}
+
+fn record(request: &Request) -> Write<'_> {
+    Write { purchase: &request.purchase, fence: None, version_seen: None, bare: Bare::Record }
 }
 
 /// Gives the purchase's units back to the counter unless they were sold or may have been.

@@ -1,0 +1,162 @@
+//! The work of many requests under one hold of an item's lock.
+//!
+//! Whoever waits for the same item's lock in this process wants to do the same thing under it: read
+//! the stock, check, write. So one of them takes the lock and does it for all ([`crate::lock::combine`]):
+//! one look at the stock, a check for each in the order in which they came, one transaction with the
+//! lock's fence. Another process gets the lock between two such batches.
+//!
+//! Only with the arbiter on. With it off the textbook's form stays what it is: one request, one hold.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::sync::Cache;
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+use super::ledger_view;
+use crate::arbiter::{BATCH_MAX, Batches, Fence, Verdict};
+use crate::domain::{ItemId, Purchase, Refusal, Unavailable};
+use crate::lock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
+use crate::lock::{self, Fence as Token, LockName};
+use crate::store::mysql::stock;
+use crate::strategy::{Gear, Request};
+
+/// Requests that may wait for one item's lock; one more is answered "overloaded".
+const QUEUED_MAX: usize = 16_384;
+/// Items whose lock is combined at once.
+const ITEMS_MAX: u64 = 10_000;
+/// An item that nobody wants for so long is forgotten.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// The combined work on each item. Clones share it.
+#[derive(Clone)]
+pub struct Combined {
+    shared: Arc<Shared>,
+    combiners: Cache<ItemId, Combiner<Purchase, Verdict>>,
+    tasks: TaskTracker,
+}
+
+struct Shared {
+    gear: Gear,
+    mutex: Arc<dyn lock::Mutex>,
+    /// The counter that the fences of an item's lock come from, as the ledger names it.
+    fences: &'static str,
+}
+
+impl Combined {
+    /// Under `mutex`, whose fences come from the counter that the ledger calls `fences`.
+    #[must_use]
+    pub fn new(gear: &Gear, mutex: &Arc<dyn lock::Mutex>, fences: &'static str) -> Self {
+        let shared = Shared { gear: gear.clone(), mutex: Arc::clone(mutex), fences };
+        let combiners = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
+        // Its tasks end with the items that they are for; a stop waits for the purchases instead.
+        Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
+    }
+
+    /// Has the purchase done under the item's lock, which is called `name`.
+    ///
+    /// # Errors
+    /// When there was no lock in time, or the batch did not answer.
+    pub async fn write(&self, request: &Request, name: LockName) -> Result<Verdict, SubmitError> {
+        let item = request.purchase.item.id;
+        let combiner = self.combiners.get_with(item, || self.start(name));
+        combiner.submit(request.purchase.clone(), request.deadline).await
+    }
+
+    fn start(&self, name: LockName) -> Combiner<Purchase, Verdict> {
+        let options = CombineOptions {
+            lease: self.shared.gear.lease,
+            batch_max: BATCH_MAX,
+            queued_max: QUEUED_MAX,
+        };
+        let shared = Arc::clone(&self.shared);
+        let mutex = Arc::clone(&shared.mutex);
+        let batches = Arc::new(Mutex::new(shared.gear.lanes.batches()));
+        let lock_name = name.clone();
+        let execute: Executor<Purchase, Verdict> = Arc::new(move |held, operations| {
+            let (shared, name) = (Arc::clone(&shared), lock_name.clone());
+            let batches = Arc::clone(&batches);
+            Box::pin(async move {
+                let mut batches = batches.lock().await;
+                shared.work(&mut batches, &name, &held, operations).await;
+            })
+        });
+        Combiner::start(mutex, name, options, execute, &self.tasks)
+    }
+}
+
+impl Shared {
+    /// Read, check, write, for all of one item under one hold.
+    async fn work(
+        &self,
+        batches: &mut Batches,
+        name: &LockName,
+        held: &HeldFor,
+        mut operations: Vec<Operation<Purchase, Verdict>>,
+    ) {
+        let mut purchases: Vec<Purchase> =
+            operations.iter_mut().filter_map(Operation::take_input).collect();
+        let Some(first) = purchases.first() else { return };
+        let mut left = match stock::read(&self.gear.pool, first.item.id).await {
+            Ok(Some(row)) => row.available,
+            Ok(None) => 0,
+            Err(error) => {
+                let verdict = Verdict::Unavailable(ledger_view::unreadable(&error));
+                return operations.into_iter().for_each(|one| one.answer(verdict.clone()));
+            }
+        };
+        let check = |purchase: &Purchase| {
+            let units = purchase.quantity.signed();
+            let fits = units <= left;
+            left -= if fits { units } else { 0 };
+            fits
+        };
+        let fits: Vec<bool> = purchases.iter().map(check).collect();
+        let mut kept = fits.iter();
+        purchases.retain(|_| kept.next() == Some(&true));
+        let mut written = self.write(batches, name, held, &purchases).await.into_iter();
+        for (operation, fits) in operations.into_iter().zip(fits) {
+            let sold_out = Verdict::Refused(Refusal::SoldOut);
+            let verdict = if fits { written.next().unwrap_or(Verdict::Unknown) } else { sold_out };
+            operation.answer(verdict);
+        }
+    }
+
+    async fn write(
+        &self,
+        batches: &mut Batches,
+        name: &LockName,
+        held: &HeldFor,
+        purchases: &[Purchase],
+    ) -> Vec<Verdict> {
+        if held.lost.is_cancelled() {
+            return vec![Verdict::Unavailable(Unavailable::Contended); purchases.len()];
+        }
+        let fence = held.fence.map(|fence| Fence { backend: self.fences, token: fence.get() });
+        let verdicts = batches.write(purchases, fence).await;
+        let accepted = verdicts.iter().find_map(|verdict| match verdict {
+            Verdict::Fenced { accepted } => Some(*accepted),
+            _ => None,
+        });
+        if let Some(accepted) = accepted {
+            self.mutex.stats().count_fenced();
+            // Either we are late, or the lock lost its counter and its clock is behind: raising the
+            // counter is right in both cases.
+            if let Err(error) = self.mutex.raise_fence(name, Token(accepted)).await {
+                tracing::warn!(%error, "the fence counter was not raised");
+            }
+        }
+        let count = |(verdict, purchase): (Verdict, &Purchase)| {
+            self.gear.arbiter.count(purchase.strategy, verdict)
+        };
+        verdicts.into_iter().zip(purchases).map(count).collect()
+    }
+}
+
+impl fmt::Debug for Combined {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Combined({} items)", self.combiners.entry_count())
+    }
+}
