@@ -9,18 +9,17 @@
 //!
 //! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection, MySql, MySqlConnection, MySqlPool, Row};
+use sqlx::{MySql, MySqlConnection, MySqlPool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::transaction::{Fence, insert_orders, raise_fence};
-use super::{ATTEMPTS_MAX, Arbiter, Bare, Verdict, WRITTEN_AS, Write, is_guarded, pause, replay};
-use crate::domain::order::MovementReason;
-use crate::domain::{Purchase, Refusal, UserId};
-use crate::store::mysql::{Fault, orders};
+use super::batch_sql::{Broken, Filled, choose, commit};
+use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause};
+use crate::domain::Purchase;
+use crate::store::mysql::Fault;
 
 /// The connections that lanes keep while they are busy. Clones share them.
 #[derive(Clone, Debug)]
@@ -189,7 +188,7 @@ impl Batches {
 }
 
 /// An order by itself.
-fn single(purchase: &Purchase, fence: Option<Fence>) -> Write<'_> {
+pub(super) fn single(purchase: &Purchase, fence: Option<Fence>) -> Write<'_> {
     Write { purchase, fence, version_seen: None, bare: Bare::Take }
 }
 
@@ -201,268 +200,4 @@ fn first_of_their_key(purchases: &[Purchase]) -> Vec<usize> {
         seen.insert((purchase.buyer, purchase.key.as_str()))
     };
     (0..purchases.len()).filter(is_first).collect()
-}
-
-/// Finds the orders that should go through together, and answers those that are decided already.
-async fn choose(
-    connection: &mut MySqlConnection,
-    purchases: &[Purchase],
-    candidates: &[usize],
-    verdicts: &mut [Option<Verdict>],
-) -> sqlx::Result<Vec<usize>> {
-    let item = purchases[0].item.id.get();
-    answer_finished(connection, purchases, verdicts).await?;
-    let mut bought = if is_guarded(&purchases[0]) {
-        bought_so_far(connection, purchases).await?
-    } else {
-        HashMap::new()
-    };
-    let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
-        .bind(item)
-        .fetch_one(&mut *connection)
-        .await?;
-    let mut left: i64 = row.try_get("available")?;
-    let mut chosen = Vec::with_capacity(candidates.len());
-    for &index in candidates {
-        if verdicts[index].is_some() {
-            continue;
-        }
-        let purchase = &purchases[index];
-        let units = purchase.quantity.signed();
-        let counted = bought.entry(purchase.buyer).or_default();
-        let limit = purchase.item.per_buyer_limit;
-        if is_guarded(purchase) && *counted + units > i64::from(limit) {
-            verdicts[index] = Some(Verdict::Refused(Refusal::LimitReached { limit }));
-        } else if units > left {
-            verdicts[index] = Some(Verdict::Refused(Refusal::SoldOut));
-        } else {
-            *counted += units;
-            left -= units;
-            chosen.push(index);
-        }
-    }
-    Ok(chosen)
-}
-
-/// Answers the keys that are orders already. Keys that were made here cannot be.
-async fn answer_finished(
-    connection: &mut MySqlConnection,
-    purchases: &[Purchase],
-    verdicts: &mut [Option<Verdict>],
-) -> sqlx::Result<()> {
-    let keyed: Vec<&Purchase> = purchases.iter().filter(|p| p.key.is_from_caller()).collect();
-    if keyed.is_empty() {
-        return Ok(());
-    }
-    let mut found = HashMap::new();
-    for chunk in powers_of_two(&keyed) {
-        let places = vec!["(?, ?)"; chunk.len()].join(", ");
-        let statement = format!(
-            "SELECT {}, request_key FROM orders WHERE item_id = ? AND (user_id, request_key) IN ({places})",
-            orders::COLUMNS
-        );
-        let mut query = sqlx::query(&statement).bind(purchases[0].item.id.get());
-        for purchase in chunk {
-            query = query.bind(purchase.buyer.get()).bind(purchase.key.as_str());
-        }
-        for row in query.fetch_all(&mut *connection).await? {
-            let key: String = row.try_get_unchecked("request_key")?;
-            let order = orders::read(&row)?;
-            found.insert((order.user_id, key), order);
-        }
-    }
-    for (purchase, verdict) in
-        purchases.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_none())
-    {
-        let order = found.get(&(purchase.buyer, purchase.key.as_str().to_owned()));
-        *verdict = order.map(|order| replay(purchase, order.clone()));
-    }
-    Ok(())
-}
-
-/// Units that the batch's buyers have already.
-async fn bought_so_far(
-    connection: &mut MySqlConnection,
-    purchases: &[Purchase],
-) -> sqlx::Result<HashMap<UserId, i64>> {
-    let mut bought = HashMap::new();
-    let all: Vec<&Purchase> = purchases.iter().collect();
-    for chunk in powers_of_two(&all) {
-        let places = vec!["?"; chunk.len()].join(", ");
-        let statement = format!(
-            "SELECT user_id, bought FROM buyer_limits WHERE item_id = ? AND user_id IN ({places})"
-        );
-        let mut query = sqlx::query(&statement).bind(purchases[0].item.id.get());
-        for purchase in chunk {
-            query = query.bind(purchase.buyer.get());
-        }
-        for row in query.fetch_all(&mut *connection).await? {
-            if let Some(user) = UserId::new(row.try_get("user_id")?) {
-                bought.insert(user, i64::from(row.try_get::<i32, _>("bought")?));
-            }
-        }
-    }
-    Ok(bought)
-}
-
-/// How a batch's transaction failed.
-enum Broken {
-    /// Rolled back; nothing changed.
-    Before(sqlx::Error),
-    /// COMMIT was sent and not answered.
-    AtCommit(sqlx::Error),
-}
-
-impl From<sqlx::Error> for Broken {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Before(error)
-    }
-}
-
-/// What the statements before COMMIT came to.
-enum Filled {
-    /// All orders are written.
-    Whole,
-    /// The stock did not suffice for all.
-    TooFew,
-    /// A later holder of the item's lock has written.
-    Fenced {
-        /// The highest token that was accepted.
-        accepted: u64,
-    },
-}
-
-/// The transaction. Anything but `Whole` was rolled back.
-async fn commit(
-    connection: &mut MySqlConnection,
-    purchases: &[&Purchase],
-    fence: Option<Fence>,
-) -> Result<Filled, Broken> {
-    let mut transaction = connection.begin().await?;
-    match fill(&mut transaction, purchases, fence).await {
-        Ok(Filled::Whole) => match transaction.commit().await {
-            Ok(()) => Ok(Filled::Whole),
-            Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
-            Err(error) => Err(Broken::AtCommit(error)),
-        },
-        Ok(refused) => {
-            transaction.rollback().await?;
-            Ok(refused)
-        }
-        Err(error) => {
-            // When even this fails the connection is dead, and the server rolls back by itself.
-            let _ = transaction.rollback().await;
-            Err(Broken::Before(error))
-        }
-    }
-}
-
-async fn fill(
-    connection: &mut MySqlConnection,
-    purchases: &[&Purchase],
-    fence: Option<Fence>,
-) -> sqlx::Result<Filled> {
-    let guarded = is_guarded(purchases[0]);
-    if let Some(fence) = fence
-        && guarded
-        && let Some(accepted) = raise_fence(connection, purchases[0], fence).await?
-    {
-        return Ok(Filled::Fenced { accepted });
-    }
-    for chunk in powers_of_two(purchases) {
-        let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase, fence)).collect();
-        insert_orders(connection, &writes).await?;
-    }
-    if guarded {
-        count_buyers(connection, purchases).await?;
-    }
-    for chunk in powers_of_two(purchases) {
-        insert_movements(connection, chunk).await?;
-    }
-    let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
-    let taken = sqlx::query(
-        "UPDATE stock SET available = available - ?, version = version + 1 \
-         WHERE item_id = ? AND available >= ?",
-    )
-    .bind(units)
-    .bind(purchases[0].item.id.get())
-    .bind(units)
-    .execute(connection)
-    .await?;
-    Ok(if taken.rows_affected() == 1 { Filled::Whole } else { Filled::TooFew })
-}
-
-/// One row per buyer, sorted: two batches of different instances take their locks in one order.
-async fn count_buyers(
-    connection: &mut MySqlConnection,
-    purchases: &[&Purchase],
-) -> sqlx::Result<()> {
-    let mut units: HashMap<UserId, i64> = HashMap::new();
-    for purchase in purchases {
-        *units.entry(purchase.buyer).or_default() += purchase.quantity.signed();
-    }
-    let mut units: Vec<(UserId, i64)> = units.into_iter().collect();
-    units.sort_unstable();
-    let item = &purchases[0].item;
-    for chunk in powers_of_two(&units) {
-        let places = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
-        let statement = format!(
-            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {places} \
-             ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
-        );
-        let mut query = sqlx::query(&statement);
-        for (user, units) in chunk {
-            query =
-                query.bind(item.id.get()).bind(user.get()).bind(units).bind(item.per_buyer_limit);
-        }
-        query.execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-async fn insert_movements(
-    connection: &mut MySqlConnection,
-    chunk: &[&Purchase],
-) -> sqlx::Result<()> {
-    let sold = MovementReason::Sold.word();
-    let places = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
-    let statement = format!(
-        "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {places}"
-    );
-    let mut query = sqlx::query(&statement);
-    for purchase in chunk {
-        query = query
-            .bind(purchase.item.id.get())
-            .bind(purchase.order_id.to_string())
-            .bind(-purchase.quantity.signed())
-            .bind(purchase.created_at);
-    }
-    query.execute(connection).await?;
-    Ok(())
-}
-
-/// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement
-/// shapes, so that each is prepared once and used for ever.
-fn powers_of_two<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let length = 1 << rest.len().checked_ilog2()?;
-        let (piece, tail) = rest.split_at(length);
-        rest = tail;
-        Some(piece)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_powers_of_two_and_miss_nothing() {
-        for length in 0..600 {
-            let all: Vec<usize> = (0..length).collect();
-            let pieces: Vec<&[usize]> = powers_of_two(&all).collect();
-            assert!(pieces.iter().all(|piece| piece.len().is_power_of_two()));
-            assert_eq!(pieces.concat(), all);
-        }
-    }
 }

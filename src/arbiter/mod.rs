@@ -13,6 +13,7 @@
 
 mod bare;
 mod batch;
+mod batch_sql;
 mod budget;
 mod lane;
 mod reject;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use sqlx::MySqlPool;
+use sqlx::{MySqlConnection, MySqlPool};
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
@@ -176,7 +177,7 @@ impl Arbiter {
         };
         match transaction::run(&mut connection, write, stock_written).await {
             Ok(attempt) => attempt,
-            Err(error) => self.after_error(write, &error).await,
+            Err(error) => self.after_error(&mut connection, write, &error).await,
         }
     }
 
@@ -190,12 +191,19 @@ impl Arbiter {
     }
 
     /// Sorts an error that came before COMMIT was sent; the transaction is rolled back already.
-    async fn after_error(&self, write: &Write<'_>, error: &sqlx::Error) -> Attempt {
+    /// The connection in hand is used further: were each to wait for a second one, a crowd of
+    /// retries would hold all and wait for more.
+    async fn after_error(
+        &self,
+        connection: &mut MySqlConnection,
+        write: &Write<'_>,
+        error: &sqlx::Error,
+    ) -> Attempt {
         let purchase = write.purchase;
         match Fault::of(error) {
             // Two unique keys can be taken: the order's id (our own earlier try went through) and
             // the request's key (an earlier request did). Both are found by the key.
-            Fault::Duplicate => match self.find(purchase).await {
+            Fault::Duplicate => match find(connection, purchase).await {
                 Ok(Some(order)) => Attempt::Done(replay(purchase, order)),
                 Ok(None) => Attempt::Again(Fault::Transient),
                 Err(_) => Attempt::Again(Fault::Connection),
@@ -231,10 +239,6 @@ impl Arbiter {
         None
     }
 
-    async fn find(&self, purchase: &Purchase) -> sqlx::Result<Option<Order>> {
-        orders::find_by_key(&self.pool, purchase.buyer, purchase.item.id, &purchase.key).await
-    }
-
     /// Counts a refusal, and passes it on: a gate that lets too much through is visible even when
     /// nothing went wrong.
     #[must_use]
@@ -248,6 +252,13 @@ impl Arbiter {
         self.metrics.arbiter_refused(strategy, why);
         verdict
     }
+}
+
+async fn find(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+) -> sqlx::Result<Option<Order>> {
+    orders::find_by_key(connection, purchase.buyer, purchase.item.id, &purchase.key).await
 }
 
 /// What a retry with the key of `order` is answered.

@@ -38,9 +38,8 @@ impl Config {
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
             ),
             (
-                self.mysql.lane_connections_max >= 1
-                    && self.mysql.lane_connections_max <= self.mysql.pool_max,
-                "mysql.lane_connections_max must be at least 1 and not above mysql.pool_max, whose share the lanes of further items use",
+                self.mysql.lane_connections_max >= 1,
+                "mysql.lane_connections_max must be at least 1, or there are no lanes",
             ),
             (
                 self.http.body_bytes_max >= 1_024,

@@ -83,6 +83,8 @@ const OTHER_VARIABLES: &[&str] = &[
     "SECKILL_REDIS_SERVER",
     "SECKILL_ZOOKEEPER_CLASSPATH",
     "SECKILL_ETCD",
+    "SECKILL_BROWSER",
+    "SECKILL_CHROMEDRIVER",
 ];
 
 fn overlay_variable(

@@ -9,12 +9,12 @@ use futures::future::BoxFuture;
 
 use super::combined::Combined;
 use super::options::{Options, Scope, Store, WaitFor};
+use super::taking::{item_lock, name_of, release};
 use super::{ledger_view, redis_gate};
 use crate::arbiter::{Bare, Fence, Verdict, Write};
 use crate::domain::outcome::Dependency;
-use crate::domain::{ArbiterMode, Outcome, Refusal, Unavailable};
-use crate::lock::combine::SubmitError;
-use crate::lock::{self, AcquireError, AcquireOptions, Fence as Accepted, Guard, LockName, Wait};
+use crate::domain::{ArbiterMode, Outcome, Unavailable};
+use crate::lock::{self, Fence as Accepted, Guard};
 use crate::strategy::{Gear, Request, Strategy, outcome};
 
 /// A lock strategy: one kind of lock around the same work.
@@ -107,43 +107,6 @@ impl LockBody {
         outcome
     }
 
-    async fn try_buyer(&self, request: &Request) -> Result<Guard, Outcome> {
-        let name = name_of(&format!("user:{}", request.purchase.buyer));
-        let in_progress = Outcome::Refused(Refusal::RequestInProgress);
-        self.acquire(&name, Wait::Never, in_progress).await
-    }
-
-    async fn wait_for(&self, request: &Request, name: &LockName) -> Result<Guard, Outcome> {
-        let contended = Outcome::Unavailable(Unavailable::Contended);
-        self.acquire(name, request.options.wait.until(request.deadline), contended).await
-    }
-
-    async fn acquire(&self, name: &LockName, wait: Wait, taken: Outcome) -> Result<Guard, Outcome> {
-        let options = AcquireOptions { lease: self.gear.lease, wait };
-        self.mutex.acquire(name, options).await.map_err(|error| self.not_acquired(&error, taken))
-    }
-
-    fn not_acquired(&self, error: &AcquireError, taken: Outcome) -> Outcome {
-        match error {
-            AcquireError::Busy | AcquireError::TimedOut => taken,
-            AcquireError::TooManyWaiters => Outcome::Unavailable(Unavailable::Overloaded),
-            AcquireError::Unavailable(_) | AcquireError::InvalidOptions(_) => {
-                tracing::warn!(%error, "no lock");
-                Outcome::Unavailable(Unavailable::Dependency(self.dependency))
-            }
-        }
-    }
-
-    fn not_submitted(&self, error: SubmitError) -> Outcome {
-        let contended = Outcome::Unavailable(Unavailable::Contended);
-        match error {
-            SubmitError::QueueFull => Outcome::Unavailable(Unavailable::Overloaded),
-            SubmitError::TimedOut => contended,
-            SubmitError::NotLocked(error) => self.not_acquired(&error, contended),
-            SubmitError::Unknown => Outcome::Unknown,
-        }
-    }
-
     /// Where the request's own wishes allow that others do its work.
     fn combined_for(&self, request: &Request, scope: Scope) -> Option<&Combined> {
         let Options { store, wait, .. } = request.options;
@@ -210,20 +173,5 @@ impl LockBody {
         if let Err(error) = raised {
             tracing::warn!(%error, "the fence counter was not raised");
         }
-    }
-}
-
-fn item_lock(request: &Request) -> LockName {
-    name_of(&format!("{{item:{}}}", request.purchase.item.id))
-}
-
-fn name_of(text: &str) -> LockName {
-    LockName::new(text).expect("made of digits and fixed words")
-}
-
-async fn release(guard: Option<Guard>) {
-    if let Some(guard) = guard {
-        // Lost meanwhile or not: the write is judged already, by its fence.
-        let _ = guard.release().await;
     }
 }

@@ -11,4 +11,5 @@ pub mod locks;
 pub mod memory_gate;
 pub mod options;
 pub mod redis_gate;
+mod taking;
 pub mod textbook;
