@@ -30,8 +30,9 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
+use super::script::{flag, grant};
 use super::subscriber::Subscriber;
-use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, renew_together, run};
+use super::{Connection, Keys, raise_fence, renew_together, run, script};
 use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
@@ -102,7 +103,6 @@ pub(super) struct TokenStore<C> {
     acquire: Script,
     renew: Script,
     release: Script,
-    raise_fence: Script,
 }
 
 impl<C: Connection> TokenStore<C> {
@@ -117,20 +117,21 @@ impl<C: Connection> TokenStore<C> {
             keys,
             subscriber,
             fair,
-            acquire: Script::new(concat!(
-                include_str!("mint_fence.lua"),
+            acquire: script(&[
+                include_str!("clock.lua"),
                 include_str!("token_acquire_free.lua"),
-                include_str!("waiters.lua"),
-                include_str!("token_acquire.lua")
-            )),
-            renew: Script::new(include_str!("token_renew.lua")),
-            release: Script::new(concat!(
-                include_str!("token_release_alone.lua"),
                 include_str!("mint_fence.lua"),
                 include_str!("waiters.lua"),
-                include_str!("token_release.lua")
-            )),
-            raise_fence: Script::new(include_str!("raise_fence.lua")),
+                include_str!("token_acquire.lua"),
+            ]),
+            renew: Script::new(include_str!("token_renew.lua")),
+            release: script(&[
+                include_str!("token_release_alone.lua"),
+                include_str!("clock.lua"),
+                include_str!("mint_fence.lua"),
+                include_str!("waiters.lua"),
+                include_str!("token_release.lua"),
+            ]),
         }
     }
 }
@@ -143,18 +144,17 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let keys = self.keys.all(name);
             let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
-            let numbers = [lease, FENCE_KEPT, WAITER_ALIVE].map(|span| span.as_millis());
-            let [lease_ms, kept_ms, alive_ms] = numbers.map(|number| number.to_string());
-            let flag = |set| if set { "1" } else { "0" };
-            let (waits, fair) = (flag(token.waits()), flag(self.fair));
-            let fences = token.fences().to_string();
+            let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
+            // Without a message a waiter is of no use in the queue, unless the queue is the order.
+            let queues = token.waits() && (self.fair || !channel.is_empty());
+            let may_overtake = !self.fair && !token.looks_again;
+            let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
             let arguments =
-                [token.as_str(), &lease_ms, &kept_ms, &fences, channel, waits, fair, &alive_ms];
-            let granted: Option<(u64, u64)> =
-                run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            Ok(granted.map(|(fence, others)| Grant::block(fence, token.fences(), others > 0)))
+                [token.as_str(), &lease_ms, &fences, channel, may_overtake, queues, fair];
+            let keys = self.keys.all(name);
+            let granted = run(&self.connection, &self.acquire, &keys, &arguments).await?;
+            grant(granted, token)
         })
     }
 
@@ -180,19 +180,12 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
-            let arguments = [token.as_str(), &kept_ms, &alive_ms];
-            run(&self.connection, &self.release, &self.keys.all(name), &arguments).await
+            run(&self.connection, &self.release, &self.keys.all(name), &[token.as_str()]).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let keys = [self.keys.fence(name)];
-            let _fence: u64 = run(&self.connection, &self.raise_fence, &keys, &arguments).await?;
-            Ok(())
-        })
+        Box::pin(raise_fence(&self.connection, self.keys.fence(name), at_least))
     }
 
     fn watch<'a>(
