@@ -32,6 +32,7 @@ pub mod setnx_expire;
 pub mod spin;
 pub mod subscriber;
 pub mod token;
+mod token_store;
 
 use std::time::Duration;
 
