@@ -25,7 +25,7 @@ impl Stage {
         // No reconciliation: what the gates do is looked at alone.
         let shop = Shop::with(|config| config.job.reconcile_period_ms = 3_600_000).await;
         let instance = shop.start().await;
-        let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+        let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 9 })).await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         Self { shop, instance, item: ItemId::new(item).expect("positive"), redis }
     }

@@ -18,6 +18,7 @@ mod lock;
 mod logs;
 mod pages;
 mod process;
+mod redis_lua;
 mod stopping;
 mod strategies;
 mod stream;

@@ -197,7 +197,9 @@ async fn ask_until_granted(
     let mut may_be_held = core.store.queues() || (request.waits && wakeups.is_some());
     let refusal = loop {
         let sent_at = Instant::now();
-        match ask_once(&core, &request, sent_at).await {
+        let reply = ask_once(&core, &request, sent_at).await;
+        request.token.looks_again = true;
+        match reply {
             Reply::Granted(grant) => {
                 return Ok(core.guard(request, grant, sent_at, wakeups));
             }

@@ -164,6 +164,8 @@ pub(super) struct Token {
     owner: Arc<str>,
     waits: bool,
     fences: u32,
+    /// Whether its acquire was sent before, so that it may stand in a queue or have the lock.
+    pub(super) looks_again: bool,
 }
 
 impl Token {
@@ -171,12 +173,18 @@ impl Token {
     /// fences, at least one.
     pub(super) fn mint(waits: bool, fences: u32) -> Self {
         let hold = random();
-        Self { owner: Arc::clone(&hold), hold, waits, fences }
+        Self { owner: Arc::clone(&hold), hold, waits, fences, looks_again: false }
     }
 
     /// One more hold of the same owner, for kinds that are re-entrant.
     pub(super) fn again(&self) -> Self {
-        Self { hold: random(), owner: Arc::clone(&self.owner), waits: false, fences: 1 }
+        Self {
+            hold: random(),
+            owner: Arc::clone(&self.owner),
+            waits: false,
+            fences: 1,
+            looks_again: false,
+        }
     }
 
     /// Whether its acquire stays when it is refused, so that it is worth to tell it later.

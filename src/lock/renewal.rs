@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::LEASE_MIN;
 use super::guard::{Hold, Phase};
 use super::lease::{Renewal, ask, local_deadline};
 use super::stats::count;
@@ -32,6 +33,10 @@ const RETRIES_PER_LEASE: u32 = 12;
 
 /// Whoever is due so soon after another one goes with it.
 const RENEWED_EARLY: Duration = Duration::from_millis(20);
+
+/// How long the scheduler stays awake for the next hold after it found none: no hold is due sooner
+/// than that. Holds that come and go between two of its looks do not wake it each time.
+const IDLE_LOOK: Duration = LEASE_MIN.checked_div(RENEWALS_PER_LEASE).expect("more than none");
 
 /// How many holds go in one command at most.
 const RENEWED_TOGETHER_MAX: usize = 100;
@@ -131,6 +136,7 @@ impl Renewals {
     /// The scheduler. Ends when its [`Scheduler`] is dropped.
     async fn run(self: Arc<Self>) {
         let mut renewing = FuturesUnordered::new();
+        let mut woken = false;
         loop {
             let looked_at = self.take_due().into_iter().filter_map(|(due, hold)| {
                 let at = self.look_at(&hold)?;
@@ -139,10 +145,10 @@ impl Renewals {
             for batch in batches(looked_at) {
                 renewing.push(renew(batch));
             }
-            let alarm = self.set_alarm();
+            let alarm = self.set_alarm(std::mem::take(&mut woken));
             tokio::select! {
                 () = self.closed.cancelled() => return,
-                () = self.earlier.notified() => {}
+                () = self.earlier.notified() => woken = true,
                 () = sleep_until(alarm.unwrap_or_else(Instant::now)), if alarm.is_some() => {}
                 Some(answered) = renewing.next() => {
                     for (sent, answer) in answered {
@@ -169,9 +175,10 @@ impl Renewals {
         taken
     }
 
-    fn set_alarm(&self) -> Option<Instant> {
+    fn set_alarm(&self, woken: bool) -> Option<Instant> {
         let mut schedule = self.locked();
-        schedule.alarm = schedule.holds.keys().next().map(|(due, _)| *due);
+        let first = schedule.holds.keys().next().map(|(due, _)| *due);
+        schedule.alarm = first.or_else(|| woken.then(|| Instant::now() + IDLE_LOOK));
         schedule.alarm
     }
 

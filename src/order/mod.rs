@@ -147,9 +147,9 @@ impl Orders {
     /// The database's; what was expired before stays so.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<usize> {
         let expired = transaction::expire(&self.pool, item, self.clock.now(), limit).await?;
-        let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
-        if units > 0 {
-            self.counters.follow(item, units).await;
+        if !expired.is_empty() {
+            let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
+            self.counters.follow_orders(item, &returned.collect::<Vec<_>>()).await;
         }
         for order in &expired {
             self.metrics.orders_expired.inc();
@@ -174,7 +174,8 @@ impl Orders {
             {
                 Ok(stepped) => {
                     if stepped.units_returned != 0 {
-                        self.counters.follow(stepped.order.item_id, stepped.units_returned).await;
+                        let returned = [(stepped.order.user_id, stepped.units_returned)];
+                        self.counters.follow_orders(stepped.order.item_id, &returned).await;
                     }
                     if stepped.changed {
                         self.hub.order_changed(&stepped.order);

@@ -1,34 +1,46 @@
-//! `redis-lua`: one script checks and takes.
+//! `redis-lua`: one script checks window, limit and stock, and takes.
 //!
 //! # How it works
 //! One script, run by Redis without anybody in between: is the counter the load that the ledger
-//! names, has this request taken before, are enough units left? Only then it writes: the counter
-//! down, the request remembered. All checks come first, since a script that fails half-way is not
-//! undone. What got through is written by the arbiter; what the arbiter refuses is given back.
+//! names, has this request taken before, is the sale open by Redis' clock, does the buyer's limit
+//! allow it, are enough units left? Only then it writes: the counter down, the buyer's units up, the
+//! request remembered. All checks come first, since a script that fails half-way is not undone. What
+//! got through is written by the arbiter; what the arbiter refuses is given back.
+//!
+//! What buyers have stands beside the counter, is loaded with it from the ledger, and is given back
+//! with the units of orders that are cancelled or expire. It is this gate's own count, so it may be
+//! too low, and the arbiter decides. Before it refuses a buyer, the ledger is asked: a count that is
+//! above the ledger's in two looks is lowered to it.
 //!
 //! A retry of the same request (same buyer, key and quantity) finds its units taken already and goes
 //! on to the arbiter, whose unique key makes it the same order. From then on neither try gives the
 //! units back: they stay with the request, which sells too few rather than too many, until the
-//! reconciliation looks. The sale's window is judged before the gate; the buyer's limit by the
-//! arbiter, since a second count of it in Redis would have to follow every cancellation.
+//! reconciliation looks.
 //!
 //! # What can go wrong
 //! * When Redis loses its data the counter comes back from the ledger; only the arbiter then stands
 //!   between the units in flight and a second sale. An older copy is noticed by its epoch.
+//! * A server whose clock is wrong opens and closes the sale at the wrong time, within what the
+//!   service's own clock allows.
 //! * A lost answer leaves units taken by nobody: the retry gets them, or the reconciliation.
 //!
 //! # When to use it
 //! For a hot item, in front of the arbiter: it refuses a crowd for one round trip each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use super::shared::redis_gate;
+use super::shared::{ledger_view, redis_gate};
 use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
 use crate::arbiter::Verdict;
-use crate::domain::Outcome;
+use crate::domain::{ArbiterMode, Outcome, Refusal};
+use crate::store::mysql::buyers;
 use crate::store::redis::Take;
+
+/// The longest pause before a gate that counts more than the ledger is asked again.
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(40);
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -37,7 +49,7 @@ pub(super) const ENTRY: Entry = Entry {
         store: "redis",
         safe: true,
         breaks_with: Breaks::Never,
-        summary: "One script checks the counter and the request, and takes the units.",
+        summary: "One script checks the sale's window, the buyer's limit and the stock, and takes.",
         breaks_when: "Redis loses the counter while purchases are in flight.",
         needs: &["redis"],
         durable_before_reply: true,
@@ -54,6 +66,7 @@ struct RedisLua {
 impl Strategy for RedisLua {
     fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
         Box::pin(async {
+            let mut ledger_before = None;
             loop {
                 match self.gear.counters.take_once(&request.purchase).await {
                     Ok(Take::First(taken)) => {
@@ -67,6 +80,17 @@ impl Strategy for RedisLua {
                         return outcome(redis_gate::write_in_lane(&self.gear, request).await);
                     }
                     Ok(Take::NothingLeft) => {}
+                    Ok(Take::Limit) => {
+                        if let Some(outcome) = self.over_limit(request, &mut ledger_before).await {
+                            return outcome;
+                        }
+                        continue;
+                    }
+                    Ok(Take::NotStarted) => {
+                        let starts_at = request.purchase.item.window.starts_at();
+                        return Outcome::Refused(Refusal::SaleNotStarted { starts_at });
+                    }
+                    Ok(Take::Ended) => return Outcome::Refused(Refusal::SaleEnded),
                     Err(error) => return redis_gate::unavailable(&error),
                 }
                 if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
@@ -74,5 +98,33 @@ impl Strategy for RedisLua {
                 }
             }
         })
+    }
+}
+
+impl RedisLua {
+    /// The gate counts too many units for this buyer. What it counted may be on its way to the
+    /// ledger, or have died there; `None` means ask the gate again. With the arbiter off the gate's
+    /// word is final.
+    async fn over_limit(&self, request: &Request, before: &mut Option<i64>) -> Option<Outcome> {
+        let purchase = &request.purchase;
+        let (item, buyer, limit) =
+            (purchase.item.id, purchase.buyer, purchase.item.per_buyer_limit);
+        let refused = Some(Outcome::Refused(Refusal::LimitReached { limit }));
+        if purchase.item.arbiter == ArbiterMode::Off {
+            return refused;
+        }
+        let bought = match buyers::bought(&self.gear.pool, item, buyer).await {
+            Ok(bought) => bought,
+            Err(error) => return Some(ledger_view::unavailable(&error)),
+        };
+        if bought + purchase.quantity.signed() > i64::from(limit) {
+            return refused;
+        }
+        if before.replace(bought) == Some(bought)
+            && let Err(error) = self.gear.counters.lower_bought(item, buyer, bought).await
+        {
+            return Some(redis_gate::unavailable(&error));
+        }
+        redis_gate::pause(request, LOOK_AGAIN_MAX).await
     }
 }

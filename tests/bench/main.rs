@@ -26,6 +26,8 @@ const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_millis(250);
 /// How long a subject runs before its turn counts.
 const WARM_UP: Duration = Duration::from_millis(100);
+/// How long a profiler may look.
+const PROFILED: Duration = Duration::from_secs(10);
 /// How many clients of one process want one name.
 const CROWD: usize = 64;
 /// How many clients each of two processes has where fairness is measured.
@@ -40,6 +42,20 @@ struct Arguments {
     /// Where to write the table and its figures.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Only goes round for ten seconds, for a profiler to look at.
+    #[arg(long)]
+    profile: Option<Profile>,
+}
+
+/// Whom a profiler looks at.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Profile {
+    /// The baseline.
+    K,
+    /// One client of our main lock.
+    Uncontended,
+    /// Two processes with it.
+    TwoProcesses,
 }
 
 /// Who wants the lock of one name.
@@ -68,12 +84,26 @@ async fn main() {
     let arguments = Arguments::parse();
     let options = RedisOptions { append_fsync: AppendFsync::No, ..RedisOptions::temporary() };
     let server = RedisServer::start(options).await.expect("a private Redis");
+    if let Some(profile) = arguments.profile {
+        println!("{:.0} locks/s", go_round_alone(&server.tcp_url(), profile).await);
+        server.stop().await;
+        return;
+    }
     let report = measure_all(&server.tcp_url()).await;
     println!("{}", report.text());
     if let Some(path) = arguments.json {
         std::fs::write(&path, report.json()).expect("the file of --json can be written");
     }
     server.stop().await;
+}
+
+async fn go_round_alone(url: &str, profile: Profile) -> f64 {
+    let clients = match profile {
+        Profile::K => vec![subjects::baseline(url).await],
+        Profile::Uncontended => Scenario::Uncontended.clients(&subjects::main(url).await),
+        Profile::TwoProcesses => Scenario::TwoProcesses.clients(&subjects::main(url).await),
+    };
+    per_second(clients, PROFILED).await
 }
 
 async fn measure_all(url: &str) -> Report {

@@ -38,12 +38,7 @@ pub(crate) struct Subject {
 pub(crate) async fn all(url: &str) -> Vec<Subject> {
     let plain = |mutex: LeasedMutex| cycle_of(mutex.with_hand_over(false));
     vec![
-        Subject {
-            name: "seckill token",
-            one: cycle_of(ours(url).await),
-            other: Some(cycle_of(ours(url).await)),
-            sets: false,
-        },
+        main(url).await,
         Subject {
             name: "seckill combiner",
             one: cycle_of_combiner(ours(url).await),
@@ -69,6 +64,16 @@ pub(crate) async fn all(url: &str) -> Vec<Subject> {
             sets: false,
         },
     ]
+}
+
+/// Our main lock.
+pub(crate) async fn main(url: &str) -> Subject {
+    Subject {
+        name: "seckill token",
+        one: cycle_of(ours(url).await),
+        other: Some(cycle_of(ours(url).await)),
+        sets: false,
+    }
 }
 
 /// K: what every lock on Redis has to do at least.

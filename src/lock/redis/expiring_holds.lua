@@ -1,11 +1,5 @@
 -- The head of scripts that keep several holds of one name, each until a time by the server's clock.
-local time = redis.call('TIME')
-local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-
--- '%.0f', since tostring would write 1.7e+15.
-local function text(number)
-  return string.format('%.0f', number)
-end
+-- After clock.lua.
 
 -- Writes a hold into the sorted set of holds by the end of their leases.
 local function hold(holds, token, lease_ms)

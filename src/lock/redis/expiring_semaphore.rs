@@ -17,7 +17,7 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, run};
+use super::{Connection, Keys, run, script};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
@@ -53,22 +53,15 @@ pub fn mutex<C: Connection>(
     permits_max: u32,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
+    let with_heads =
+        |code| script(&[include_str!("clock.lua"), include_str!("expiring_holds.lua"), code]);
     let store = ExpiringSemaphoreStore {
         connection,
         keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
         permits_max: permits_max.to_string(),
-        acquire: Script::new(concat!(
-            include_str!("expiring_holds.lua"),
-            include_str!("expiring_semaphore_acquire.lua")
-        )),
-        renew: Script::new(concat!(
-            include_str!("expiring_holds.lua"),
-            include_str!("expiring_renew.lua")
-        )),
-        release: Script::new(concat!(
-            include_str!("expiring_holds.lua"),
-            include_str!("expiring_semaphore_release.lua")
-        )),
+        acquire: with_heads(include_str!("expiring_semaphore_acquire.lua")),
+        renew: with_heads(include_str!("expiring_renew.lua")),
+        release: with_heads(include_str!("expiring_semaphore_release.lua")),
     };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

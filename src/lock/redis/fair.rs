@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::subscriber::Subscriber;
-use super::token::TokenStore;
+use super::token_store::TokenStore;
 use super::{Connection, Keys, WAITER_ALIVE};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};

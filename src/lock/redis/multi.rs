@@ -19,7 +19,7 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, run};
+use super::{Connection, Keys, raise_fence, run, script};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::pauses::Manner;
@@ -68,7 +68,6 @@ pub(super) struct GroupStore<C> {
     acquire: Script,
     renew: Script,
     release: Script,
-    raise_fence: Script,
 }
 
 impl<C: Connection> GroupStore<C> {
@@ -77,15 +76,14 @@ impl<C: Connection> GroupStore<C> {
         const WAITERS: &str = include_str!("waiters.lua");
         const MINT: &str = include_str!("mint_fence.lua");
         const OURS: &str = include_str!("multi_ours.lua");
-        let script = |parts: &[&str]| Script::new(&parts.concat());
+        const CLOCK: &str = include_str!("clock.lua");
         Self {
             connection,
             keys,
             manner,
-            acquire: script(&[MINT, OURS, include_str!("multi_acquire.lua")]),
+            acquire: script(&[CLOCK, MINT, OURS, include_str!("multi_acquire.lua")]),
             renew: script(&[OURS, include_str!("multi_renew.lua")]),
-            release: script(&[WAITERS, MINT, OURS, include_str!("multi_release.lua")]),
-            raise_fence: Script::new(include_str!("raise_fence.lua")),
+            release: script(&[CLOCK, MINT, WAITERS, OURS, include_str!("multi_release.lua")]),
         }
     }
 
@@ -109,8 +107,7 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         Box::pin(async move {
             let (fence, locks) = (self.fence(name), self.locks(name));
             let keys: Vec<&str> = [&fence].into_iter().chain(&locks).map(|key| &**key).collect();
-            let [lease_ms, kept_ms] = [lease, FENCE_KEPT].map(|span| span.as_millis().to_string());
-            let arguments = [token.as_str(), &*lease_ms, &*kept_ms];
+            let arguments = [token.as_str(), &*lease.as_millis().to_string()];
             let fence: Option<u64> =
                 run(&self.connection, &self.acquire, &keys, &arguments).await?;
             Ok(fence.map(Grant::fenced))
@@ -134,19 +131,12 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let keys: Vec<String> = name.parts().flat_map(|name| self.keys.all(&name)).collect();
-            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
-            let arguments = [token.as_str(), &kept_ms, &alive_ms];
-            run(&self.connection, &self.release, &keys, &arguments).await
+            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let keys = [&*self.fence(name)];
-            let _fence: u64 = run(&self.connection, &self.raise_fence, &keys, &arguments).await?;
-            Ok(())
-        })
+        Box::pin(raise_fence(&self.connection, self.fence(name), at_least))
     }
 
     fn manner(&self) -> Manner {

@@ -3,7 +3,6 @@
 -- KEYS[2]  and all further ones: the locks, in the same hash slot
 -- ARGV[1]  the owner's token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
--- ARGV[3]  how long the counter is kept without an acquire, in milliseconds
 -- Answers  the fence as a decimal string if all are ours now, nil if someone else holds one
 
 local fence, ours = nil, 0
@@ -17,7 +16,7 @@ for i = 2, #KEYS do
 end
 -- All are ours already when the answer to an earlier try was lost: it is repeated.
 if ours < #KEYS - 1 then
-  fence = mint_fence(KEYS[1], ARGV[3])
+  fence = mint_fence(KEYS[1])
 end
 for i = 2, #KEYS do
   redis.call('SET', KEYS[i], ARGV[1] .. ':' .. fence, 'PX', ARGV[2])

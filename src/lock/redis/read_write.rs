@@ -20,7 +20,7 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, FENCE_KEPT, Keys, run};
+use super::{Connection, Keys, raise_fence, run, script};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{
@@ -87,7 +87,6 @@ struct Scripts {
     acquire: Script,
     renew: Script,
     release: Script,
-    raise_fence: Script,
 }
 
 impl Side {
@@ -95,20 +94,17 @@ impl Side {
         const HOLDS: &str = include_str!("expiring_holds.lua");
         const TURNS: &str = include_str!("read_write_turns.lua");
         const MINT: &str = include_str!("mint_fence.lua");
-        let script = |parts: &[&str]| Script::new(&parts.concat());
-        let raise_fence = Script::new(include_str!("raise_fence.lua"));
+        const CLOCK: &str = include_str!("clock.lua");
         match self {
             Self::Read => Scripts {
-                acquire: script(&[HOLDS, TURNS, include_str!("read_acquire.lua")]),
-                renew: script(&[HOLDS, include_str!("expiring_renew.lua")]),
-                release: script(&[HOLDS, include_str!("read_release.lua")]),
-                raise_fence,
+                acquire: script(&[CLOCK, HOLDS, TURNS, include_str!("read_acquire.lua")]),
+                renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
+                release: script(&[CLOCK, HOLDS, include_str!("read_release.lua")]),
             },
             Self::Write => Scripts {
-                acquire: script(&[HOLDS, TURNS, MINT, include_str!("write_acquire.lua")]),
+                acquire: script(&[CLOCK, HOLDS, TURNS, MINT, include_str!("write_acquire.lua")]),
                 renew: script(&[include_str!("token_renew.lua")]),
                 release: script(&[include_str!("write_release.lua")]),
-                raise_fence,
             },
         }
     }
@@ -136,9 +132,8 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
                 ["readers", "waiting", "granted"].map(|word| self.keys.key(word, name));
             let (lock, fence) = (self.keys.lock(name), self.keys.fence(name));
             let keys = [&*lock, &*readers, &*waiting, &*granted, &*fence];
-            let numbers = [lease, ALIVE, FENCE_KEPT].map(|span| span.as_millis().to_string());
-            let [lease_ms, alive_ms, kept_ms] = &numbers;
-            let arguments = [token.as_str(), &**lease_ms, &**alive_ms, &**kept_ms];
+            let [lease_ms, alive_ms] = [lease, ALIVE].map(|span| span.as_millis().to_string());
+            let arguments = [token.as_str(), &*lease_ms, &*alive_ms];
             let answer: Option<u64> =
                 run(&self.connection, &self.scripts.acquire, &keys, &arguments).await?;
             Ok(answer.map(|fence| match self.side {
@@ -168,13 +163,7 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let keys = [&*self.keys.fence(name)];
-            let _fence: u64 =
-                run(&self.connection, &self.scripts.raise_fence, &keys, &arguments).await?;
-            Ok(())
-        })
+        Box::pin(raise_fence(&self.connection, self.keys.fence(name), at_least))
     }
 
     fn shared(&self) -> bool {

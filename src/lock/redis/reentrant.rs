@@ -20,8 +20,9 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
+use super::script::{flag, grant};
 use super::subscriber::Subscriber;
-use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, renew_together, run};
+use super::{Connection, Keys, raise_fence, renew_together, run, script};
 use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
@@ -85,7 +86,6 @@ struct ReentrantStore<C> {
     acquire: Script,
     renew: Script,
     release: Script,
-    raise_fence: Script,
 }
 
 impl<C: Connection> ReentrantStore<C> {
@@ -94,8 +94,10 @@ impl<C: Connection> ReentrantStore<C> {
         key_prefix: &str,
         subscriber: Option<Subscriber>,
     ) -> Result<Self, InvalidName> {
-        let heads = concat!(include_str!("waiters.lua"), include_str!("mint_fence.lua"));
-        let with_heads = |code: &str| Script::new(&[heads, code].concat());
+        let with_heads = |code| {
+            let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
+            script(&[clock, mint, include_str!("waiters.lua"), code])
+        };
         Ok(Self {
             connection,
             keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
@@ -103,7 +105,6 @@ impl<C: Connection> ReentrantStore<C> {
             acquire: with_heads(include_str!("reentrant_acquire.lua")),
             renew: Script::new(include_str!("reentrant_renew.lua")),
             release: with_heads(include_str!("reentrant_release.lua")),
-            raise_fence: Script::new(include_str!("raise_fence.lua")),
         })
     }
 }
@@ -117,15 +118,13 @@ impl<C: Connection> LeaseStore for ReentrantStore<C> {
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
-            let [lease_ms, kept_ms] = [lease, FENCE_KEPT].map(|span| span.as_millis().to_string());
-            let (fences, waits) =
-                (token.fences().to_string(), if token.waits() { "1" } else { "0" });
-            let arguments =
-                [token.owner(), token.as_str(), &lease_ms, &kept_ms, &fences, channel, waits];
+            let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
+            // Without a message a waiter is of no use in the queue.
+            let queues = flag(token.waits() && !channel.is_empty());
+            let arguments = [token.owner(), token.as_str(), &lease_ms, &fences, channel, queues];
             let keys = self.keys.all(name);
-            let granted: Option<(u64, u64)> =
-                run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            Ok(granted.map(|(fence, others)| Grant::block(fence, token.fences(), others > 0)))
+            let granted = run(&self.connection, &self.acquire, &keys, &arguments).await?;
+            grant(granted, token)
         })
     }
 
@@ -151,19 +150,12 @@ impl<C: Connection> LeaseStore for ReentrantStore<C> {
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
-            let arguments = [token.as_str(), &kept_ms, &alive_ms];
-            run(&self.connection, &self.release, &self.keys.all(name), &arguments).await
+            run(&self.connection, &self.release, &self.keys.all(name), &[token.as_str()]).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let keys = [self.keys.fence(name)];
-            let _fence: u64 = run(&self.connection, &self.raise_fence, &keys, &arguments).await?;
-            Ok(())
-        })
+        Box::pin(raise_fence(&self.connection, self.keys.fence(name), at_least))
     }
 
     fn watch<'a>(

@@ -1,24 +1,21 @@
--- Grants a lock to an owner, or one more entry to the owner that has it. After waiters.lua and
--- mint_fence.lua.
+-- Grants a lock to an owner, or one more entry to the owner that has it. After waiters.lua.
 -- KEYS[1]  the lock: a hash of its owner, its fence, its channel and one field per entry
 -- KEYS[2]  the fence counter
--- KEYS[3]  the queue
--- KEYS[4]  what its waiters said; all four in one hash slot
+-- KEYS[3]  the queue; all three in one hash slot
 -- ARGV[1]  the owner
 -- ARGV[2]  the entry: the owner itself when it comes for the first time
 -- ARGV[3]  the lease in milliseconds
--- ARGV[4]  how long the counter is kept without an acquire, in milliseconds
--- ARGV[5]  how many fences it would like
--- ARGV[6]  the channel on which its process listens, or ''
--- ARGV[7]  '1' if it waits when it is refused
--- Answers  the fence as a decimal string and how many others wait, if the lock is the owner's now;
---          nil if it is not
+-- ARGV[4]  how many fences it would like
+-- ARGV[5]  the channel on which its process listens, or ''
+-- ARGV[6]  '1' if it is to be in the queue when it is refused
+-- Answers  the fence as a decimal string, a space and how many others wait, if the lock is the
+--          owner's now; nil if it is not
 
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner and owner ~= ARGV[1] then
-  if ARGV[7] == '1' and ARGV[6] ~= '' then
+  if ARGV[6] == '1' then
     local channel = redis.call('HGET', KEYS[1], 'channel')
-    if join(KEYS[3], KEYS[4], ARGV[2], ARGV[3], ARGV[5], ARGV[6]) and channel ~= '' then
+    if join(KEYS[3], ARGV[2], false, ARGV[3], ARGV[4], ARGV[5]) and channel ~= '' then
       -- It should not go on handing over inside its process.
       redis.call('PUBLISH', channel, owner .. ' wanted')
     end
@@ -31,13 +28,13 @@ if not owner then
   if ARGV[1] ~= ARGV[2] then
     return false
   end
-  fence = mint_fence(KEYS[2], ARGV[4], ARGV[5])
-  redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'fence', fence, 'channel', ARGV[6])
+  fence = mint_fence(KEYS[2], ARGV[4])
+  redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'fence', fence, 'channel', ARGV[5])
 end
 -- A field of its own instead of a count, so that a repeated command is no further entry.
 redis.call('HSET', KEYS[1], 'entry:' .. ARGV[2], 1)
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
-leave(KEYS[3], KEYS[4], ARGV[2])
-return {fence, redis.call('ZCARD', KEYS[3])}
+redis.call('HDEL', KEYS[3], ARGV[2])
+return fence .. ' ' .. redis.call('HLEN', KEYS[3])

@@ -1,24 +1,20 @@
--- Ends one entry; with the last one the lock is free, or the next process has it. After waiters.lua
--- and mint_fence.lua.
+-- Ends one entry; with the last one the lock is free, or the next process has it. After waiters.lua.
 -- KEYS[1]  the lock
 -- KEYS[2]  the fence counter
--- KEYS[3]  the queue
--- KEYS[4]  what its waiters said; all four in one hash slot
+-- KEYS[3]  the queue; all three in one hash slot
 -- ARGV[1]  the entry
--- ARGV[2]  how long the counter is kept without an acquire, in milliseconds
--- ARGV[3]  for how long a waiter that is not seen counts as alive, in milliseconds
 -- Answers  1 if ended, 0 if the entry is gone
 
 if redis.call('HDEL', KEYS[1], 'entry:' .. ARGV[1]) == 0 then
   -- Perhaps it only waited.
-  leave(KEYS[3], KEYS[4], ARGV[1])
+  redis.call('HDEL', KEYS[3], ARGV[1])
   return 0
 end
 -- Owner, fence and channel are left.
 if redis.call('HLEN', KEYS[1]) == 3 then
   redis.call('DEL', KEYS[1])
-  local handed_on = hand_on(KEYS[3], KEYS[4], ARGV[3], function(token, lease_ms, fences, channel)
-    local fence = mint_fence(KEYS[2], ARGV[2], fences)
+  local handed_on = hand_on(KEYS[3], redis.call('HGETALL', KEYS[3]), function(token, lease_ms, fences, channel)
+    local fence = mint_fence(KEYS[2], fences)
     redis.call('DEL', KEYS[1])
     redis.call('HSET', KEYS[1], 'owner', token, 'fence', fence, 'channel', channel, 'entry:' .. token, 1)
     redis.call('PEXPIRE', KEYS[1], lease_ms)

@@ -25,16 +25,14 @@
 //! **When to use it.** When Redis is there anyway and the guarded store checks the fence.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
 use super::subscriber::Subscriber;
-use super::{Connection, FENCE_KEPT, Keys, WAITER_ALIVE, renew_together, run};
-use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
+use super::token_store::TokenStore;
+use super::{Connection, Keys};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -90,127 +88,4 @@ pub fn notified<C: Connection>(
     let keys = Keys::new(key_prefix)?;
     let store = TokenStore::new(connection, keys, Some(subscriber.clone()), false);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
-}
-
-/// What `token` and `fair` do with Redis.
-pub(super) struct TokenStore<C> {
-    connection: C,
-    keys: Keys,
-    subscriber: Option<Subscriber>,
-    /// Whether nobody may overtake those who wait.
-    fair: bool,
-    acquire: Script,
-    renew: Script,
-    release: Script,
-    raise_fence: Script,
-}
-
-impl<C: Connection> TokenStore<C> {
-    pub(super) fn new(
-        connection: C,
-        keys: Keys,
-        subscriber: Option<Subscriber>,
-        fair: bool,
-    ) -> Self {
-        Self {
-            connection,
-            keys,
-            subscriber,
-            fair,
-            acquire: Script::new(concat!(
-                include_str!("mint_fence.lua"),
-                include_str!("token_acquire_free.lua"),
-                include_str!("waiters.lua"),
-                include_str!("token_acquire.lua")
-            )),
-            renew: Script::new(include_str!("token_renew.lua")),
-            release: Script::new(concat!(
-                include_str!("token_release_alone.lua"),
-                include_str!("mint_fence.lua"),
-                include_str!("waiters.lua"),
-                include_str!("token_release.lua")
-            )),
-            raise_fence: Script::new(include_str!("raise_fence.lua")),
-        }
-    }
-}
-
-impl<C: Connection> LeaseStore for TokenStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let keys = self.keys.all(name);
-            let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
-            let numbers = [lease, FENCE_KEPT, WAITER_ALIVE].map(|span| span.as_millis());
-            let [lease_ms, kept_ms, alive_ms] = numbers.map(|number| number.to_string());
-            let flag = |set| if set { "1" } else { "0" };
-            let (waits, fair) = (flag(token.waits()), flag(self.fair));
-            let fences = token.fences().to_string();
-            let arguments =
-                [token.as_str(), &lease_ms, &kept_ms, &fences, channel, waits, fair, &alive_ms];
-            let granted: Option<(u64, u64)> =
-                run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            Ok(granted.map(|(fence, others)| Grant::block(fence, token.fences(), others > 0)))
-        })
-    }
-
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &[self.keys.lock(name)], &arguments).await
-        })
-    }
-
-    fn renews_together(&self) -> bool {
-        true
-    }
-
-    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
-    }
-
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let [kept_ms, alive_ms] = [FENCE_KEPT, WAITER_ALIVE].map(|s| s.as_millis().to_string());
-            let arguments = [token.as_str(), &kept_ms, &alive_ms];
-            run(&self.connection, &self.release, &self.keys.all(name), &arguments).await
-        })
-    }
-
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let arguments = [&*at_least.to_string(), &*FENCE_KEPT.as_millis().to_string()];
-            let keys = [self.keys.fence(name)];
-            let _fence: u64 = run(&self.connection, &self.raise_fence, &keys, &arguments).await?;
-            Ok(())
-        })
-    }
-
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
-        Box::pin(async move {
-            let Some(subscriber) = &self.subscriber else { return Ok(None) };
-            subscriber.watch(token).await.map(Some)
-        })
-    }
-
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
-        self.subscriber.as_ref()?.listen(token)
-    }
-
-    fn queues(&self) -> bool {
-        self.fair
-    }
 }

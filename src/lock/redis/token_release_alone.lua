@@ -3,8 +3,14 @@
 -- answer as there.
 
 local held = redis.call('GET', KEYS[1])
-local ours = held and string.sub(held, 1, #ARGV[1] + 1) == ARGV[1] .. ':'
-if ours and redis.call('EXISTS', KEYS[3]) == 0 then
+if not held or string.sub(held, 1, #ARGV[1] + 1) ~= ARGV[1] .. ':' then
+  -- Perhaps it only waited.
+  redis.call('HDEL', KEYS[3], ARGV[1])
+  return 0
+end
+local waiting = redis.call('HGETALL', KEYS[3])
+if #waiting == 0 then
   redis.call('DEL', KEYS[1])
   return 1
 end
+

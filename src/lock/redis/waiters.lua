@@ -1,62 +1,68 @@
--- The head of scripts that know who waits for a lock. Those who wait are
---   queue  a sorted set of their tokens by arrival, and
---   said   a hash with what each said last: 'seen lease_ms fences channel', where seen is a time in
---          microseconds by this server's clock and channel is where its process listens, or ''.
+-- The head of scripts that know who waits for a lock. The queue is a hash from the token of each to
+-- 'arrived seen lease_ms fences channel', where the first two are times by this server's clock and
+-- channel is where its process listens, or ''. There is one for each process, or few, so the queue
+-- is read as a whole. After clock.lua.
 local WAITERS_KEPT_MS = 6000
 
-local function now_us()
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+-- What stands in the key of a lock. Only a holder with fences to hand over is worth telling that
+-- somebody waits.
+local function hold(token, fence, fences, channel)
+  if fences == '1' or channel == '' then
+    return token .. ':' .. fence
+  end
+  return token .. ':' .. fence .. ':' .. channel
 end
 
--- Puts a waiter into the queue, or notes that it is still there. Tells whether it is new.
-local function join(queue, said, token, lease_ms, fences, channel)
-  local now = string.format('%.0f', now_us())
-  local new = redis.call('ZADD', queue, 'NX', now, token)
-  redis.call('HSET', said, token, now .. ' ' .. lease_ms .. ' ' .. fences .. ' ' .. channel)
+-- Puts a waiter into the queue, or notes that it is still there; a new one is not in it yet. Tells
+-- whether it was not.
+local function join(queue, token, new, lease_ms, fences, channel)
+  local now = text(now_us)
+  local before = not new and redis.call('HGET', queue, token)
+  local arrived = before and string.match(before, '^%d+') or now
+  local said = table.concat({arrived, now, lease_ms, fences, channel}, ' ')
+  redis.call('HSET', queue, token, said)
   -- When all of them are gone, nothing is left behind.
   redis.call('PEXPIRE', queue, WAITERS_KEPT_MS)
-  redis.call('PEXPIRE', said, WAITERS_KEPT_MS)
-  return new == 1
+  return not before
 end
 
-local function leave(queue, said, token)
-  if redis.call('ZREM', queue, token) == 1 then
-    redis.call('HDEL', said, token)
-  end
-end
-
--- The waiter that came first; those before it that were not seen for so long are taken out.
-local function first_waiter(queue, said, alive_ms)
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  while first do
-    local text = redis.call('HGET', said, first) or '0 0 0 '
-    local seen, lease_ms, fences, channel = string.match(text, '^(%d+) (%d+) (%d+) (.*)$')
-    if tonumber(seen) + alive_ms * 1000 > now_us() then
-      return first, lease_ms, fences, channel
+-- The waiter that came first, what it said, and how many others there are. Those that were not seen
+-- for so long are taken out.
+local function first_waiter(queue, entries)
+  local first, first_arrived, first_said
+  local others = -1
+  for i = 1, #entries, 2 do
+    local arrived, seen, said = string.match(entries[i + 1], '^(%d+) (%d+) (.*)$')
+    if seen + WAITER_ALIVE_MS * 1000 <= now_us then
+      redis.call('HDEL', queue, entries[i])
+    else
+      others = others + 1
+      if not first or tonumber(arrived) < first_arrived then
+        first, first_arrived, first_said = entries[i], tonumber(arrived), said
+      end
     end
-    leave(queue, said, first)
-    first = redis.call('ZRANGE', queue, 0, 0)[1]
   end
-  return nil
+  return first, first_said, others
 end
 
 -- Gives a lock that has just become free to the first waiter whose process listens, and tells it:
 -- 'token fence fences others'. grant(token, lease_ms, fences, channel) writes the hold and answers
 -- its first fence. Answers false if there is no such waiter: then the lock is nobody's.
-local function hand_on(queue, said, alive_ms, grant)
-  local token, lease_ms, fences, channel = first_waiter(queue, said, alive_ms)
-  -- A waiter without a channel looks by itself.
-  while token and channel ~= '' do
-    leave(queue, said, token)
+local function hand_on(queue, entries, grant)
+  local token, said, others = first_waiter(queue, entries)
+  while token do
+    local lease_ms, fences, channel = string.match(said, '^(%d+) (%d+) (.*)$')
+    if channel == '' then
+      -- It looks by itself.
+      return false
+    end
+    redis.call('HDEL', queue, token)
     local fence = grant(token, lease_ms, fences, channel)
-    local others = redis.call('ZCARD', queue)
-    local told = table.concat({token, fence, fences, others}, ' ')
     -- A process that has gone does not listen any more.
-    if redis.call('PUBLISH', channel, told) > 0 then
+    if redis.call('PUBLISH', channel, table.concat({token, fence, fences, others}, ' ')) > 0 then
       return true
     end
-    token, lease_ms, fences, channel = first_waiter(queue, said, alive_ms)
+    token, said, others = first_waiter(queue, redis.call('HGETALL', queue))
   end
   return false
 end

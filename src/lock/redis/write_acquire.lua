@@ -7,7 +7,6 @@
 -- ARGV[1]  the token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  for how long a waiter that is not seen counts as alive, in milliseconds
--- ARGV[4]  how long the counter is kept without an acquire, in milliseconds
 -- Answers  the fence as a decimal string if the token holds the name now, nil if not
 
 local held = redis.call('GET', KEYS[1])
@@ -24,8 +23,8 @@ if held or early_reader or redis.call('ZCARD', KEYS[2]) > 0 then
   wait(KEYS[3], me, arrival(KEYS[3], me), ARGV[3])
   return false
 end
-local fence = mint_fence(KEYS[5], ARGV[4])
+local fence = mint_fence(KEYS[5])
 redis.call('HDEL', KEYS[3], me)
-redis.call('SET', KEYS[4], text(now_us), 'PX', ARGV[4])
+redis.call('SET', KEYS[4], text(now_us), 'PX', FENCE_KEPT_MS)
 redis.call('SET', KEYS[1], ARGV[1] .. ':' .. fence, 'PX', ARGV[2])
 return fence

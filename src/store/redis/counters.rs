@@ -81,7 +81,7 @@ impl From<sqlx::Error> for CounterError {
 #[derive(Clone)]
 pub struct Counters {
     pub(super) redis: RedisClient,
-    pool: MySqlPool,
+    pub(super) pool: MySqlPool,
     metrics: Metrics,
     epochs: Cache<ItemId, u64>,
     layout: Layout,
@@ -361,6 +361,9 @@ impl Counters {
             false => None,
         };
         let row = stock::read(&self.pool, item).await?.ok_or(CounterError::ItemNotFound)?;
+        if whole {
+            self.load_bought(item, epoch).await?;
+        }
         for part in 0..self.layout.parts {
             let mut call = LOAD.key(self.key_of(item, part));
             if whole {

@@ -2,7 +2,7 @@
 //!
 //! | key | type | life | what |
 //! |---|---|---|---|
-//! | `{item:ID}:stock` | hash: `available`, `epoch` | until it is loaded again | units left, as a gate counts |
+//! | `{item:ID}:stock` | hash: `available`, `epoch`, `b:<buyer>` | until it is loaded again | units left, as a gate counts, and what buyers have |
 //! | `{item:ID}:takes` | hash: request -> `first` or `again` | ten minutes after the last | which requests took units |
 //! | `{item:ID:B}:stock` | hash: `available`, `epoch` | until it is loaded again | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
@@ -15,6 +15,7 @@
 //! Every key begins with the configured prefix; all keys of an item share a hash tag, so that a
 //! script touches one slot of a cluster; but each bucket has its own, to be somewhere else.
 
+mod bought;
 pub mod buckets;
 pub mod connection;
 pub mod counters;

@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Script;
+use time::OffsetDateTime;
 
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
-use crate::domain::{ItemId, Purchase};
+use crate::domain::{ItemId, Purchase, UserId};
 
 /// How long it is remembered which requests took, after the last one. A retry that comes later
 /// takes again, and the ledger finds its order by the key.
@@ -25,38 +26,52 @@ pub enum Take {
     Again,
     /// Too few are left.
     NothingLeft,
+    /// The buyer would have more than the item's limit.
+    Limit,
+    /// The sale has not started by the server's clock.
+    NotStarted,
+    /// The sale is over by the server's clock.
+    Ended,
 }
 
 /// Units that a request took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     item: ItemId,
+    buyer: UserId,
     epoch: u64,
     units: i64,
     request: String,
 }
 
 impl Counters {
-    /// Takes the purchase's units in one step, loading the counter first if need be.
+    /// Takes the purchase's units in one step, if the sale is open and the buyer's limit allows it, loading the counter first if need be.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis the units may be taken, and a retry of the
     /// same request gets them.
     pub async fn take_once(&self, purchase: &Purchase) -> Result<Take, CounterError> {
         let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let (buyer, window) = (purchase.buyer, &purchase.item.window);
+        let us = |instant: OffsetDateTime| (instant.unix_timestamp_nanos() / 1_000).to_string();
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.epoch(item).await?;
             // Another load knows nothing of what was taken before it; another quantity is another
             // request.
-            let request = format!("{epoch}:{units}:{}:{}", purchase.buyer, purchase.key.as_str());
+            let request = format!("{epoch}:{units}:{buyer}:{}", purchase.key.as_str());
             let mut call = TAKE.key(self.key(item));
             call.key(self.takes_key(item)).arg(epoch).arg(units).arg(&request);
             call.arg(u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX));
-            let answer: i64 = call.invoke_async(&mut self.redis.shared()).await?;
-            match answer {
-                0 => return Ok(Take::NothingLeft),
-                1 => return Ok(Take::First(Taken { item, epoch, units, request })),
-                2 => return Ok(Take::Again),
+            call.arg(buyer.get()).arg(purchase.item.per_buyer_limit);
+            call.arg(us(window.starts_at())).arg(us(window.ends_at()));
+            let answer: String = call.invoke_async(&mut self.redis.shared()).await?;
+            match &*answer {
+                "taken" => return Ok(Take::First(Taken { item, buyer, epoch, units, request })),
+                "again" => return Ok(Take::Again),
+                "nothing_left" => return Ok(Take::NothingLeft),
+                "limit" => return Ok(Take::Limit),
+                "not_started" => return Ok(Take::NotStarted),
+                "ended" => return Ok(Take::Ended),
                 // Emptied, older, or loaded again by another instance: ask the ledger which.
                 _ => self.forget_epoch(item).await,
             }
@@ -69,6 +84,7 @@ impl Counters {
     pub async fn untake(&self, taken: &Taken) {
         let mut call = UNTAKE.key(self.key(taken.item));
         call.key(self.takes_key(taken.item)).arg(taken.epoch).arg(taken.units).arg(&taken.request);
+        call.arg(taken.buyer.get());
         let given: Result<u8, _> = call.invoke_async(&mut self.redis.shared()).await;
         self.count_given_back(taken.item, taken.units, given);
     }

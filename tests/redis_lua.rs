@@ -1,0 +1,142 @@
+//! What the script of `redis-lua` judges besides the stock: the buyer's limit and the sale's window.
+
+use futures::future::join_all;
+use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, SaleWindow, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::items;
+use seckill::store::redis::{Counters, RedisClient, Take};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use crate::support::{Answer, Instance, Shop, eventually};
+
+const STRATEGY: &str = "redis-lua";
+
+fn counters(shop: &Shop) -> Counters {
+    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    Counters::new(redis, shop.pool.clone(), Metrics::new())
+}
+
+async fn command(shop: &Shop, command: &redis::Cmd) {
+    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    command.exec_async(&mut redis.shared()).await.expect("done");
+}
+
+fn id_of(item: i64) -> ItemId {
+    ItemId::new(item).expect("positive")
+}
+
+async fn cancel(instance: &Instance, buyer: i64, order: &Answer) {
+    let id = order.json["id"].as_str().expect("an id");
+    let path = format!("/api/orders/{id}/cancellation");
+    assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+}
+
+/// Nothing but the gate stands there, and two instances ask it at once.
+#[tokio::test]
+async fn the_limit_holds_at_the_gate() {
+    let shop = Shop::new().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let body = json!({ "stock": 50, "per_buyer_limit": 2, "arbiter": "off" });
+    let item = here.make_item(body).await;
+    let presses = (0..20).map(|number| {
+        let buyer = if number % 2 == 0 { here.buyer(1) } else { there.buyer(1) };
+        async move { buyer.buy(STRATEGY, item).await.brief().0 }
+    });
+    let sold = join_all(presses).await.into_iter().filter(|status| *status == 201).count();
+    assert_eq!(sold, 2);
+    assert_eq!(here.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
+    assert_eq!(there.buyer(2).buy(STRATEGY, item).await.status, 201, "another buyer");
+}
+
+#[tokio::test]
+async fn orders_that_end_give_the_limit_back() {
+    let (_shop, instance) = Shop::open().await;
+    let body = json!({ "stock": 1, "per_buyer_limit": 1, "arbiter": "off" });
+    let item = instance.make_item(body).await;
+    let first = instance.buyer(1).buy(STRATEGY, item).await;
+    assert_eq!(first.status, 201, "{}", first.text);
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
+    cancel(&instance, 1, &first).await;
+    let second = instance.buyer(1).buy(STRATEGY, item).await;
+    assert_eq!(second.status, 201, "cancelled: {}", second.text);
+    instance.clock.shift(Duration::seconds(301));
+    eventually("the order to expire, and to be bought again", || async {
+        (instance.buyer(1).buy(STRATEGY, item).await.status == 201).then_some(())
+    })
+    .await;
+
+    // A restock brings units, and no more of them for the same buyer.
+    assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
+    let path = format!("/api/admin/items/{item}");
+    let restock = json!({ "stock_delta": 1 });
+    assert_eq!(instance.admin().patch(&path, &restock).await.status, 200);
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
+    eventually("the new unit to be sold", || async {
+        (instance.buyer(2).buy(STRATEGY, item).await.status == 201).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_emptied_redis_knows_units_and_buyers_again() {
+    let (shop, instance) = Shop::open().await;
+    let body = json!({ "stock": 3, "per_buyer_limit": 1, "arbiter": "off" });
+    let item = instance.make_item(body).await;
+    let first = instance.buyer(1).buy(STRATEGY, item).await;
+    assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201);
+    cancel(&instance, 1, &first).await;
+    let key = counters(&shop).key(id_of(item));
+    command(&shop, redis::cmd("DEL").arg(&key)).await;
+    assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201, "it has none");
+    assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201);
+    assert_eq!(instance.buyer(4).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
+}
+
+/// Units of a purchase that died on its way stay counted; the ledger has the last word.
+#[tokio::test]
+async fn a_count_that_is_too_high_denies_nobody_for_good() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 1 })).await;
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
+    let key = counters(&shop).key(id_of(item));
+    command(&shop, redis::cmd("HSET").arg(&key).arg("b:2").arg(1)).await;
+    assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201);
+    for buyer in [1, 2] {
+        let again = instance.buyer(buyer).buy(STRATEGY, item).await;
+        assert_eq!(again.brief(), (409, "limit_reached"), "buyer {buyer}");
+    }
+    // Too low is for the arbiter, and what it refuses is given back.
+    command(&shop, redis::cmd("HDEL").arg(&key).arg("b:1")).await;
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
+    assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201, "the third unit is left");
+}
+
+#[tokio::test]
+async fn the_window_is_judged_by_the_servers_clock() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let found = items::find(&shop.pool, id_of(item)).await.expect("read").expect("an item");
+    let (now, counters) = (OffsetDateTime::now_utc(), counters(&shop));
+    let windows = [
+        (now + Duration::HOUR, now + Duration::DAY, Take::NotStarted),
+        (now - Duration::DAY, now - Duration::HOUR, Take::Ended),
+    ];
+    for (starts_at, ends_at, expected) in windows {
+        let mut item = (*found.item).clone();
+        item.window = SaleWindow::new(starts_at, ends_at).expect("in order");
+        let purchase = Purchase {
+            order_id: OrderId::generate(),
+            amount: item.price,
+            item: item.into(),
+            buyer: UserId::new(3).expect("positive"),
+            quantity: Quantity::ONE,
+            key: RequestKey::parse("k").expect("a key"),
+            strategy: STRATEGY,
+            created_at: now,
+            expires_at: now,
+        };
+        assert_eq!(counters.take_once(&purchase).await.expect("asked"), expected);
+    }
+}
