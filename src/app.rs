@@ -26,7 +26,7 @@ use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
-use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
+use crate::purchase::{self, Admission, Items, Keys, Purchases, SoldOut};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
 use crate::store::breaker::Breakers;
@@ -112,9 +112,10 @@ impl App {
             locks: locks.clone(),
             lease: Duration::from_millis(config.lock.lease_ms),
         };
+        let (keys, key_reader) = Keys::new(pool.clone());
         let purchases = Purchases::new(purchase::Parts {
             strategies: Strategies::new(&gear),
-            pool: pool.clone(),
+            keys,
             items: Items::new(
                 catalogue.clone(),
                 Duration::from_millis(config.purchase.item_age_ms_max),
@@ -177,6 +178,7 @@ impl App {
         workers.push(("watch", Box::pin(watch.clone().run(poll, drained.clone()))));
         let send = live::send(redis.clone(), outbox, drained.clone());
         workers.push(("events out", Box::pin(send)));
+        workers.push(("keys", Box::pin(key_reader.run(drained.clone()))));
         workers.push(("queue", Box::pin(consumers.run(wake_ups, drained.clone()))));
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));

@@ -8,7 +8,7 @@ use super::batch::single;
 use super::transaction::{Fence, insert_orders, raise_fence};
 use super::{Verdict, Write, is_guarded, replay};
 use crate::domain::order::MovementReason;
-use crate::domain::{Purchase, Refusal, UserId};
+use crate::domain::{ItemId, Purchase, Refusal, UserId};
 use crate::store::mysql::{Fault, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
@@ -58,34 +58,20 @@ async fn answer_finished(
     purchases: &[Purchase],
     verdicts: &mut [Option<Verdict>],
 ) -> sqlx::Result<()> {
-    let keyed: Vec<&Purchase> = purchases.iter().filter(|p| p.key.is_from_caller()).collect();
-    if keyed.is_empty() {
-        return Ok(());
-    }
-    let mut found = HashMap::new();
-    for chunk in powers_of_two(&keyed) {
-        let places = vec!["(?, ?)"; chunk.len()].join(", ");
-        let statement = format!(
-            "SELECT {}, request_key FROM orders WHERE item_id = ? AND (user_id, request_key) IN ({places})",
-            orders::COLUMNS
-        );
-        let mut query = sqlx::query(&statement).bind(purchases[0].item.id.get());
-        for purchase in chunk {
-            query = query.bind(purchase.buyer.get()).bind(purchase.key.as_str());
-        }
-        for row in query.fetch_all(&mut *connection).await? {
-            let key: String = row.try_get_unchecked("request_key")?;
-            let order = orders::read(&row)?;
-            found.insert((order.user_id, key), order);
-        }
-    }
+    let asked: Vec<_> = purchases.iter().filter(|p| p.key.is_from_caller()).map(request).collect();
+    let found = orders::find_by_keys(connection, &asked).await?;
     for (purchase, verdict) in
         purchases.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_none())
     {
-        let order = found.get(&(purchase.buyer, purchase.key.as_str().to_owned()));
+        let key = purchase.key.as_str().to_owned();
+        let order = found.get(&(purchase.buyer, purchase.item.id, key));
         *verdict = order.map(|order| replay(purchase, order.clone()));
     }
     Ok(())
+}
+
+fn request(purchase: &Purchase) -> (UserId, ItemId, &str) {
+    (purchase.buyer, purchase.item.id, purchase.key.as_str())
 }
 
 /// Units that the batch's buyers have already.

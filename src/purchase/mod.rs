@@ -11,12 +11,12 @@
 mod admission;
 mod calls;
 mod items;
+mod keys;
 mod sold_out;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::MySqlPool;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -30,7 +30,6 @@ use crate::domain::{
 use crate::live::{Hub, Tally};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
-use crate::store::mysql::orders;
 use crate::strategy::{Breaks, Card, Options, Request, Strategies};
 
 use calls::Calls;
@@ -38,6 +37,7 @@ use items::Found;
 
 pub use admission::Admission;
 pub use items::Items;
+pub use keys::{KeyReader, Keys, NotLookedUp};
 pub use sold_out::SoldOut;
 
 /// What a buyer asks for.
@@ -67,8 +67,8 @@ pub struct Purchases {
 pub struct Parts {
     /// The strategies.
     pub strategies: Strategies,
-    /// The ledger.
-    pub pool: MySqlPool,
+    /// What became of earlier requests.
+    pub keys: Keys,
     /// The items, a moment old.
     pub items: Items,
     /// What is known to be sold out.
@@ -227,14 +227,11 @@ impl Purchases {
         if self.parts.breakers.mysql.is_open() {
             return Some(no_ledger());
         }
-        match orders::find_by_key(&self.parts.pool, wish.buyer, wish.item, key).await {
+        match self.parts.keys.find(wish.buyer, wish.item, key.clone()).await {
             Ok(None) => None,
             Ok(Some(order)) if order.quantity == wish.quantity => Some(Outcome::Replayed(order)),
             Ok(Some(order)) => Some(Outcome::Refused(Refusal::KeyReused { order_id: order.id })),
-            Err(error) => {
-                tracing::warn!(%error, "a key could not be looked up");
-                Some(no_ledger())
-            }
+            Err(NotLookedUp) => Some(no_ledger()),
         }
     }
 

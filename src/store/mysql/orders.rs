@@ -1,7 +1,9 @@
 //! Orders, read only: writing them is the work of `arbiter` and `order`.
 
+use std::collections::HashMap;
+
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlExecutor, Row};
+use sqlx::{MySqlConnection, MySqlExecutor, Row};
 
 use super::items::parsed;
 use crate::domain::{Cents, ItemId, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
@@ -48,6 +50,38 @@ pub async fn find_by_key(
         .fetch_optional(executor)
         .await?;
     row.as_ref().map(read).transpose()
+}
+
+/// A request: who, what, and its key.
+pub type RequestOf = (UserId, ItemId, String);
+
+/// Finds the orders that requests became, many at a time.
+///
+/// # Errors
+/// The database's.
+pub async fn find_by_keys(
+    connection: &mut MySqlConnection,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<HashMap<RequestOf, Order>> {
+    let Some(last) = requests.last() else { return Ok(HashMap::new()) };
+    // A handful of statements, so that each is prepared once: who is asked about twice does no harm.
+    let places = requests.len().next_power_of_two();
+    let statement = format!(
+        "SELECT {COLUMNS}, request_key FROM orders \
+         WHERE (user_id, item_id, request_key) IN ({})",
+        vec!["(?, ?, ?)"; places].join(", ")
+    );
+    let mut query = sqlx::query(&statement);
+    for (buyer, item, key) in requests.iter().chain(std::iter::repeat(last)).take(places) {
+        query = query.bind(buyer.get()).bind(item.get()).bind(*key);
+    }
+    let mut found = HashMap::new();
+    for row in query.fetch_all(connection).await? {
+        let key: String = row.try_get_unchecked("request_key")?;
+        let order = read(&row)?;
+        found.insert((order.user_id, order.item_id, key), order);
+    }
+    Ok(found)
 }
 
 /// An owner's orders, newest first, at most `limit`, those before `before` if it is given.
