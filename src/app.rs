@@ -72,7 +72,8 @@ impl App {
         let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone());
         let subscriber = locks::lock_subscriber(&config, &redis)?;
         let lock_redis = locks::lock_redis(&config, &redis, &subscriber)?;
-        let locks = locks::locks(&config, &redis, &subscriber, &clock)?;
+        let lock_servers = locks::LockServers::new(&config)?;
+        let locks = locks::locks(&config, &redis, &subscriber, &lock_servers, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let (queue, wake_ups) = Queue::new(
             redis.clone(),
@@ -114,7 +115,7 @@ impl App {
                 catalogue.clone(),
                 Duration::from_millis(config.purchase.item_age_ms_max),
             ),
-            breakers,
+            breakers: breakers.clone(),
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
             tally: Tally::default(),
@@ -126,6 +127,7 @@ impl App {
         });
         let orders = Orders::new(
             pool.clone(),
+            breakers.mysql.clone(),
             counters.clone(),
             queue,
             hub.clone(),
@@ -183,6 +185,8 @@ impl App {
             purchases,
             orders,
             pool: pool.clone(),
+            breakers,
+            lock_servers: lock_servers.signs_of_life(),
             catalogue,
             redis,
             counters,

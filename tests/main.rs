@@ -16,6 +16,7 @@ mod lab;
 mod ledger;
 mod lock;
 mod logs;
+mod model;
 mod pages;
 mod process;
 mod stopping;

@@ -146,19 +146,26 @@ pub enum Dependency {
     Mysql,
     /// The gates' counters and locks.
     Redis,
-    /// Locks.
+    /// The independent Redis servers of one lock.
+    Redlock,
+    /// The locks on etcd.
     Etcd,
     /// The locks on ZooKeeper.
     Zookeeper,
 }
 
 impl Dependency {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Mysql, Self::Redis, Self::Redlock, Self::Etcd, Self::Zookeeper];
+
     /// Its name in answers, logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Redlock => "redlock",
             Self::Etcd => "etcd",
             Self::Zookeeper => "zookeeper",
         }

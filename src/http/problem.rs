@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use crate::domain::{Refusal, Unavailable};
 use crate::order::{FindError, StepError};
 use crate::store::mysql::items::EditError;
+use crate::store::mysql::nothing_was_sent;
 
 /// An error on its way to the client.
 #[derive(Clone, Debug)]
@@ -153,6 +154,13 @@ impl Problem {
     pub fn database(error: &sqlx::Error) -> Self {
         tracing::warn!(%error, "the ledger could not be read");
         Self::dependency("mysql")
+    }
+
+    /// The database failed in a change: the same, and it may have been made unless nothing was sent.
+    #[must_use]
+    pub fn database_change(error: &sqlx::Error) -> Self {
+        let problem = Self::database(error);
+        if nothing_was_sent(error) { problem } else { problem.outcome_unknown() }
     }
 
     /// There is nothing there.
@@ -327,6 +335,7 @@ impl From<StepError> for Problem {
                 let detail = "The hold ran out and you have bought the limit since.";
                 Self::new(409, "limit_reached", "Limit reached", detail)
             }
+            StepError::Away => Self::dependency("mysql"),
             // Doing the same step again tells, so it is safe to say so.
             StepError::Unavailable(_) => Self::dependency("mysql").outcome_unknown(),
         }
@@ -346,7 +355,7 @@ impl From<EditError> for Problem {
                 let detail = "That many units are sold or held, or the stock would be too large.";
                 Self::new(422, "stock_below_sold", "Not enough units left", detail)
             }
-            EditError::Database(error) => Self::database(&error).outcome_unknown(),
+            EditError::Database(error) => Self::database_change(&error),
         }
     }
 }

@@ -113,8 +113,7 @@ pub async fn create(
     let new = new_item(body)?;
     let now = web.clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let created = items::create_by(&web.pool, &new, &actor).await;
-    let created = created.map_err(|error| Problem::database(&error))?;
+    let created = web.change(items::create_by(&web.pool, &new, &actor)).await?;
     tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, now)).into_response())
 }
@@ -144,7 +143,7 @@ pub async fn edit(
     headers: HeaderMap,
     JsonBody(body): JsonBody<EditItemBody>,
 ) -> Result<Response, Problem> {
-    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let found = web.ask(items::find(&web.pool, id)).await?;
     let kind = found.ok_or(Refusal::ItemNotFound)?.item.kind;
     if let Some(name) = &body.strategy {
         check_strategy(name, kind)?;

@@ -67,10 +67,9 @@ pub async fn find(
     Admin(_operator): Admin,
     ItemPath(id): ItemPath,
 ) -> Result<Json<LiveBody>, Problem> {
-    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let found = web.ask(items::find(&web.pool, id)).await?;
     let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
-    let counted = orders::count_by_status(&web.pool, id).await;
-    let counted = counted.map_err(|error| Problem::database(&error))?;
+    let counted = web.ask(orders::count_by_status(&web.pool, id)).await?;
     let counter = web.counters.peek(id).await.ok().flatten().map(|counter| counter.available);
     let orders = counted.into_iter().map(|(status, count)| {
         (status.word(), OrdersBody { orders: count.orders, units: count.units })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlPool, Row};
+use sqlx::{MySqlExecutor, MySqlPool, Row};
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
@@ -125,10 +125,13 @@ pub const LIST_MAX: u32 = 200;
 ///
 /// # Errors
 /// The database's.
-pub async fn find(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<StockedItem>> {
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<StockedItem>> {
     let statement =
         format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
-    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(pool).await?;
+    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(executor).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -158,8 +161,10 @@ pub async fn create(
 ) -> sqlx::Result<StockedItem> {
     let mut transaction = pool.begin().await?;
     let id = insert(&mut transaction, new, now).await?;
+    // Read before the COMMIT: behind it, every error would look like one of the change.
+    let created = find(&mut *transaction, id).await?.ok_or(sqlx::Error::RowNotFound)?;
     transaction.commit().await?;
-    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+    Ok(created)
 }
 
 /// The same as the act of an operator, which is written down with it.
@@ -174,8 +179,9 @@ pub async fn create_by(
     let mut transaction = pool.begin().await?;
     let id = insert(&mut transaction, new, actor.now).await?;
     actions::record(&mut transaction, actor, "item_created", Some(id), &new.told()).await?;
+    let created = find(&mut *transaction, id).await?.ok_or(sqlx::Error::RowNotFound)?;
     transaction.commit().await?;
-    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+    Ok(created)
 }
 
 async fn insert(
@@ -257,8 +263,9 @@ pub async fn edit(
         restock(&mut transaction, id, delta, actor.user, actor.now).await?;
     }
     actions::record(&mut transaction, actor, "item_edited", Some(id), &edit.told()).await?;
+    let edited = find(&mut *transaction, id).await?.ok_or(EditError::NotFound)?;
     transaction.commit().await?;
-    find(pool, id).await?.ok_or(EditError::NotFound)
+    Ok(edited)
 }
 
 async fn restock(
