@@ -26,7 +26,7 @@ use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
-use crate::purchase::{self, Admission, Items, Purchases, SoldOut};
+use crate::purchase::{self, Admission, Items, Purchases, Room, SoldOut};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
 use crate::store::breaker::Breakers;
@@ -123,6 +123,7 @@ impl App {
             clock: clock.clone(),
             tasks: lifecycle.purchases().clone(),
             admission: Admission::new(config.purchase.in_flight_max, metrics.clone()),
+            room: Room::new(&config.waiting_room, &config.secret, &config.secret_previous),
             deadline: config.purchase_deadline(),
         });
         let orders = Orders::new(

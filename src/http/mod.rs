@@ -167,6 +167,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::purchase::purchase))
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
+        .routes(routes!(route::ticket::create))
         .routes(routes!(route::events::stock))
         .routes(routes!(route::orders::list))
         .routes(routes!(route::events::orders))

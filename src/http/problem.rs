@@ -248,6 +248,25 @@ impl From<Refusal> for Problem {
             Refusal::SalePaused => {
                 Self::new(409, code, "Paused", "The shop has paused this sale.").retry_after(5)
             }
+            Refusal::TicketRequired => {
+                let detail = "Stand in line for a ticket, and send it as Purchase-Ticket.";
+                Self::new(403, code, "Ticket needed", detail)
+            }
+            Refusal::TicketInvalid => {
+                let detail = "It is no ticket of yours for this item; stand in line for one.";
+                Self::new(403, code, "Not a ticket", detail)
+            }
+            Refusal::TicketNotYetValid => {
+                Self::new(403, code, "Not your turn", "Your turn in line has not come.")
+            }
+            Refusal::TicketExpired => {
+                let detail = "The ticket's time is over; stand in line for another.";
+                Self::new(403, code, "Ticket expired", detail)
+            }
+            Refusal::NoWaitingRoom => {
+                let detail = "This item is bought without a ticket.";
+                Self::new(409, code, "No waiting room", detail)
+            }
             Refusal::ItemNotFound => Self::new(404, code, "No such item", "There is no such item."),
             Refusal::StrategyNotFound => {
                 let detail = "There is no such strategy; see /api/strategies.";

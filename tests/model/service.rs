@@ -161,7 +161,7 @@ impl Service {
             Step::CrashDuring(buy, after_us) => {
                 let request = self.purchase(run, at, buy).0;
                 let sent = self.runtime.spawn(request.send());
-                self.runtime.block_on(sleep(Duration::from_micros(*after_us)));
+                self.runtime.block_on(async { sleep(Duration::from_micros(*after_us)).await });
                 self.instances.remove(at).crash();
                 self.instances.insert(at, Process::start(&self.shop, self.ahead));
                 let _ = self.runtime.block_on(sent);
@@ -194,7 +194,7 @@ impl Service {
         let request = buyer.request(Method::POST, &purchase_path(buy.strategy, run.item));
         let request = request.json(&json!({ "quantity": buy.quantity }));
         let request = match buy.key {
-            Some(key) => request.header("idempotency-key", format!("key {key}")),
+            Some(key) => request.header("idempotency-key", format!("key-{key}")),
             None => request,
         };
         (request, buyer)

@@ -68,6 +68,9 @@ pub struct CreateItemBody {
     /// `on` (if it is left out), or `off` for lab items.
     #[serde(default)]
     arbiter: Option<String>,
+    /// Whether buyers stand in line for a ticket first; not if it is left out.
+    #[serde(default)]
+    waiting_room: Option<bool>,
 }
 
 /// What to change of a sale; what is left out stays.
@@ -83,6 +86,9 @@ pub struct EditItemBody {
     /// Stop the sale for now, or let it go on.
     #[serde(default)]
     paused: Option<bool>,
+    /// Open or close the waiting room.
+    #[serde(default)]
+    waiting_room: Option<bool>,
     #[serde(default)]
     strategy: Option<String>,
     /// Units to add to the sale; below zero, to take out of it.
@@ -157,6 +163,7 @@ pub async fn edit(
         starts_at: body.starts_at.as_deref().map(instant).transpose()?,
         ends_at: body.ends_at.as_deref().map(instant).transpose()?,
         paused: body.paused,
+        waiting_room: body.waiting_room,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
@@ -217,6 +224,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         strategy,
         kind,
         arbiter,
+        waiting_room: body.waiting_room.unwrap_or(false),
     })
 }
 
