@@ -26,6 +26,7 @@ use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
+use crate::purchase::room::Rules;
 use crate::purchase::{self, Admission, Items, Purchases, Room, SoldOut};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
@@ -123,7 +124,7 @@ impl App {
             clock: clock.clone(),
             tasks: lifecycle.purchases().clone(),
             admission: Admission::new(config.purchase.in_flight_max, metrics.clone()),
-            room: Room::new(&config.waiting_room, &config.secret, &config.secret_previous),
+            room: room(&config),
             deadline: config.purchase_deadline(),
         });
         let orders = Orders::new(
@@ -286,6 +287,17 @@ impl App {
         self.pool.close().await;
         ended
     }
+}
+
+fn room(config: &Config) -> Room {
+    let settings = &config.waiting_room;
+    let rules = Rules {
+        per_second: settings.per_second,
+        ticket_seconds: settings.ticket_seconds,
+        line_max: settings.line_max,
+        proof_bits_max: settings.proof_bits_max,
+    };
+    Room::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
 }
 
 fn rates(config: &Config) -> Rates {

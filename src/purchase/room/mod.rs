@@ -24,7 +24,6 @@ use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::config::{Secret, WaitingRoom};
 use crate::domain::window::Phase;
 use crate::domain::{Item, ItemId, Refusal, Unavailable, UserId};
 use note::{Kind, Note, Notes};
@@ -43,6 +42,19 @@ const ASK_AGAIN_MAX: Duration = Duration::from_secs(5);
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(200);
 /// The longest number that proves work.
 const PROOF_LENGTH_MAX: usize = 32;
+
+/// How rooms work, see the section `[waiting_room]` of the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Turns per second.
+    pub per_second: u32,
+    /// How long a ticket is good for, and a place whose turn has come.
+    pub ticket_seconds: u32,
+    /// The longest line of an item.
+    pub line_max: u64,
+    /// The most zero bits of a proof of work.
+    pub proof_bits_max: u8,
+}
 
 /// The waiting rooms of all items. Clones share what is remembered.
 #[derive(Clone)]
@@ -96,16 +108,17 @@ pub enum Turned {
 }
 
 impl Room {
-    /// Rooms by their settings; the secrets sign places and tickets.
+    /// Rooms by their rules. The first of `secrets` signs places and tickets, what any of them has
+    /// signed is taken.
     #[must_use]
-    pub fn new(settings: &WaitingRoom, secret: &Secret, previous: &Secret) -> Self {
+    pub fn new(rules: Rules, secrets: &[&str]) -> Self {
         let remembered = |most| Cache::builder().max_capacity(most).time_to_idle(REMEMBERED);
         Self {
-            notes: Notes::new(secret, previous),
-            step_us: 1_000_000 / i64::from(settings.per_second.max(1)),
-            ticket_life: time::Duration::seconds(settings.ticket_seconds.into()),
-            proof_bits_max: settings.proof_bits_max,
-            line_max: settings.line_max,
+            notes: Notes::new(secrets),
+            step_us: 1_000_000 / i64::from(rules.per_second.max(1)),
+            ticket_life: time::Duration::seconds(rules.ticket_seconds.into()),
+            proof_bits_max: rules.proof_bits_max,
+            line_max: rules.line_max,
             lines: remembered(LINES_MAX).build(),
             places: Cache::builder().max_capacity(PLACES_MAX).time_to_live(REMEMBERED).build(),
         }
@@ -214,7 +227,8 @@ impl Room {
         };
         let taken = next_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
         let turn_us = taken.map_err(|_| Turned::Unavailable(Unavailable::Overloaded))?.max(first_us);
-        let ahead = u64::try_from((turn_us - first_us) / self.step_us).unwrap_or(0);
+        let ahead = u64::try_from(turn_us - first_us).unwrap_or(0);
+        let ahead = ahead.div_ceil(self.step_us.unsigned_abs());
         let bits = u8::try_from((ahead + 1).ilog2()).unwrap_or(u8::MAX);
         Ok(Note {
             kind: Kind::Place,

@@ -8,7 +8,6 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::config::Secret;
 use crate::domain::{ItemId, UserId};
 
 /// The first part: the version of the layout.
@@ -45,12 +44,11 @@ pub struct Notes {
 }
 
 impl Notes {
-    pub fn new(secret: &Secret, previous: &Secret) -> Self {
-        let secrets = [secret, previous].into_iter().filter(|secret| !secret.is_empty());
-        let key = |secret: &Secret| {
-            Hmac::new_from_slice(secret.reveal().as_bytes()).expect("HMAC takes a key of any length")
+    pub fn new(secrets: &[&str]) -> Self {
+        let key = |secret: &&str| {
+            Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")
         };
-        Self { keys: secrets.map(key).collect() }
+        Self { keys: secrets.iter().filter(|secret| !secret.is_empty()).map(key).collect() }
     }
 
     pub fn sign(&self, note: &Note) -> String {

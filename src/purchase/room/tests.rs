@@ -5,8 +5,8 @@ use time::macros::datetime;
 const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
 
 fn room_of(per_second: u32, proof_bits_max: u8) -> Room {
-    let settings = WaitingRoom { per_second, ticket_seconds: 60, proof_bits_max, line_max: 1_000 };
-    Room::new(&settings, &Secret::new("one secret"), &Secret::default())
+    let rules = Rules { per_second, ticket_seconds: 60, proof_bits_max, line_max: 1_000 };
+    Room::new(rules, &["one secret"])
 }
 
 fn item() -> Item {
