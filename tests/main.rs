@@ -17,6 +17,7 @@ mod ledger;
 mod lock;
 mod logs;
 mod model;
+mod overload;
 mod pages;
 mod process;
 mod stopping;
