@@ -311,6 +311,8 @@ export default {
   'edit.done': 'Done.',
   'edit.pause': 'Pause the sale',
   'edit.resume': 'Let it go on',
+  'edit.roomOpen': 'Let buyers stand in line',
+  'edit.roomClose': 'Sell without a line',
   'edit.restockHeading': 'Restock',
   'edit.restock': 'Units to add; below zero to take out',
   'edit.restockSubmit': 'Change the stock',

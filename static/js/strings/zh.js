@@ -300,6 +300,8 @@ export default {
   'edit.done': '完成。',
   'edit.pause': '暂停销售',
   'edit.resume': '恢复销售',
+  'edit.roomOpen': '启用排队',
+  'edit.roomClose': '取消排队',
   'edit.restockHeading': '补货',
   'edit.restock': '增加的件数，负数表示撤出',
   'edit.restockSubmit': '修改库存',
