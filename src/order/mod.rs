@@ -108,12 +108,15 @@ impl Orders {
     /// # Errors
     /// See [`FindError`].
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
-        if let Some(order) = self.find_in_ledger(id, owner).await? {
+        let in_ledger = self.find_in_ledger(id, owner).await;
+        if let Ok(Some(order)) = in_ledger {
             return Ok(Some(order));
         }
+        // While the ledger is away, what is queued can still be told.
         if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
             return Ok(Some(queued));
         }
+        in_ledger?;
         // It may have got from one to the other in between.
         Ok(self.find_in_ledger(id, owner).await?)
     }

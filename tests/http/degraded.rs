@@ -198,6 +198,36 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
     assert_eq!(assert_clean(&whole, item).await["orders"], 2);
 }
 
+#[tokio::test]
+async fn without_the_ledger_a_queued_order_can_still_be_seen() {
+    let (shop, whole, instance, mysql, _redis) = place().await;
+    let item = whole.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    // Its consumer, in whichever instance, cannot get at the stock.
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let queued = buyer.buy("redis-stream", item).await;
+    assert_eq!(queued.status, 202, "{}", queued.text);
+    let path = format!("/api/orders/{}", order_id(&queued));
+    mysql.cut();
+    let seen = buyer.get(&path).await;
+    assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
+    let anothers = instance.buyer(2).get(&path).await;
+    assert_problem(&anothers, (503, "dependency_unavailable"), "nobody knows whose it is");
+    holder.rollback().await.expect("the row is free");
+    mysql.mend();
+    eventually(BOUND, || async {
+        let seen = buyer.get(&path).await;
+        when(seen.json["status"] == "pending", seen.text)
+    })
+    .await;
+    assert_eq!(assert_clean(&whole, item).await["orders"], 1);
+}
+
 /// A crowd on one item, whose lock's servers swallow everything: each is told what is wrong, long
 /// before its turn would have come; then nobody waits for them any more; other strategies sell.
 async fn without_the_servers_of_a_lock(
