@@ -108,15 +108,18 @@ impl Orders {
     /// # Errors
     /// See [`FindError`].
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
-        let in_ledger = self.find_in_ledger(id, owner).await;
-        if let Ok(Some(order)) = in_ledger {
-            return Ok(Some(order));
+        match self.find_in_ledger(id, owner).await {
+            Ok(None) => {}
+            Ok(found) => return Ok(found),
+            // What is queued can still be told.
+            Err(away) => {
+                let queued = self.queue.find_known(id, owner).await.ok().flatten();
+                return queued.map(Some).ok_or(FindError::Ledger(away));
+            }
         }
-        // While the ledger is away, what is queued can still be told.
         if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
             return Ok(Some(queued));
         }
-        in_ledger?;
         // It may have got from one to the other in between.
         Ok(self.find_in_ledger(id, owner).await?)
     }

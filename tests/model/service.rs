@@ -201,7 +201,8 @@ impl Service {
     }
 
     /// Purchases at once, over both instances. Whatever their order: no unit twice, nobody over the
-    /// limit, and no refusal that is wrong when all is done, since meanwhile nothing came back.
+    /// limit, and no refusal that is wrong when all is done, since meanwhile nothing came back, but
+    /// for what was queued and then rejected.
     fn crowd(&self, run: &mut Run, buys: &[Buy]) -> Tried {
         let mut buys = buys.to_vec();
         for at in 0..buys.len() {
@@ -215,15 +216,29 @@ impl Service {
         let buys: Vec<Buy> = buys.iter().filter(fresh).cloned().collect();
         let asked = buys.iter().enumerate().map(|(at, buy)| self.buy(run, at % 2, buy));
         let answers = self.runtime.block_on(join_all(asked));
-        let mut refused = Vec::new();
+        let (mut refused, mut rejected) = (Vec::new(), Vec::new());
         for (buy, answer) in buys.iter().zip(answers) {
             let answer = answer?;
+            if answer.code() == "rejected" {
+                rejected.push(buy.buyer);
+            }
             match run.books.judge(buy) {
                 Verdict::Sells if !accepted(&answer) => refused.push((buy, answer)),
                 _ => run.bought(buy, &answer)?,
             }
         }
-        refused.iter().try_for_each(|(buy, answer)| run.bought(buy, answer))
+        for (buy, answer) in refused {
+            // What is queued counts until the ledger has refused it.
+            let was_right = match answer.code() {
+                "limit_reached" => rejected.contains(&buy.buyer),
+                "sold_out" => !rejected.is_empty(),
+                _ => false,
+            };
+            if !(was_right && run.books.judge(buy) == Verdict::Sells) {
+                run.bought(buy, &answer)?;
+            }
+        }
+        Ok(())
     }
 
     fn order_step(
