@@ -222,9 +222,10 @@ impl Service {
             if answer.code() == "rejected" {
                 rejected.push(buy.buyer);
             }
-            match run.books.judge(buy) {
-                Verdict::Sells if !accepted(&answer) => refused.push((buy, answer)),
-                _ => run.bought(buy, &answer)?,
+            if accepted(&answer) {
+                run.bought(buy, &answer)?;
+            } else {
+                refused.push((buy, answer));
             }
         }
         for (buy, answer) in refused {
