@@ -57,7 +57,9 @@ impl Tally {
                 self.longest_us.fetch_max(waited_us, Ordering::Relaxed);
                 &self.sold
             }
-            Ok(answer) if answer.status() == 503 && answer.headers().contains_key("retry-after") => {
+            Ok(answer)
+                if answer.status() == 503 && answer.headers().contains_key("retry-after") =>
+            {
                 &self.shed
             }
             Ok(answer) if answer.status() == 504 => &self.late,

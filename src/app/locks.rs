@@ -132,9 +132,8 @@ impl LockServers {
 
 async fn majority_answers(mut servers: Vec<ConnectionManager>) -> Result<(), String> {
     let all = servers.len();
-    let pings = servers
-        .iter_mut()
-        .map(async |server| redis::cmd("PING").exec_async(server).await.is_ok());
+    let pings =
+        servers.iter_mut().map(async |server| redis::cmd("PING").exec_async(server).await.is_ok());
     let answers = join_all(pings).await.into_iter().filter(|answered| *answered).count();
     if answers > all / 2 { Ok(()) } else { Err(format!("{answers} of {all} answer")) }
 }

@@ -36,7 +36,12 @@ fn place(answer: &Answer) -> &str {
 
 #[track_caller]
 fn ticket(answer: &Answer) -> &str {
-    assert_eq!((answer.status, &answer.json["state"]), (200, &json!("admitted")), "{}", answer.text);
+    assert_eq!(
+        (answer.status, &answer.json["state"]),
+        (200, &json!("admitted")),
+        "{}",
+        answer.text
+    );
     answer.json["ticket"].as_str().expect("a ticket")
 }
 
@@ -183,11 +188,14 @@ async fn work_is_asked_of_those_who_join_a_line() {
     let instance = shop.start().await;
     let sold = item(&instance, json!({})).await;
     ticket(&stand(&instance.buyer(1), sold, json!({})).await);
-    let bits: Vec<u64> = futures::future::join_all((2..20).map(|id| {
-        let buyer = instance.buyer(id);
-        async move { stand(&buyer, sold, json!({})).await.json["proof_bits"].as_u64().expect("bits") }
-    }))
-    .await;
+    let bits: Vec<u64> =
+        futures::future::join_all((2..20).map(|id| {
+            let buyer = instance.buyer(id);
+            async move {
+                stand(&buyer, sold, json!({})).await.json["proof_bits"].as_u64().expect("bits")
+            }
+        }))
+        .await;
     assert_eq!((bits.iter().min(), bits.iter().max()), (Some(&1), Some(&3)), "{bits:?}");
     instance.clock.shift(Duration::minutes(1));
     let buyer = instance.buyer(19);

@@ -52,12 +52,8 @@ pub enum Step {
 
 pub fn plan() -> impl Strategy<Value = Plan> {
     let sale = (0_i64..12, 1_i64..5, prop_oneof![4 => Just(0), 1 => Just(5)]);
-    let sale = sale.prop_map(|(stock, limit, starts_at)| Sale {
-        stock,
-        limit,
-        starts_at,
-        ends_at: 60,
-    });
+    let sale =
+        sale.prop_map(|(stock, limit, starts_at)| Sale { stock, limit, starts_at, ends_at: 60 });
     (sale, vec(step(), 1..STEPS_MAX)).prop_map(|(sale, steps)| Plan { sale, steps })
 }
 

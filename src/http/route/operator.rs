@@ -68,9 +68,10 @@ pub async fn alive() -> Json<AliveBody> {
     ),
 )]
 pub async fn ready(State(web): State<Web>) -> Response {
-    let lock_servers = web.lock_servers.iter().map(async |(dependency, sign_of_life)| {
-        (dependency.name(), look(sign_of_life()).await.0)
-    });
+    let lock_servers = web
+        .lock_servers
+        .iter()
+        .map(async |(dependency, sign_of_life)| (dependency.name(), look(sign_of_life()).await.0));
     let ((mysql, current), (redis, _), lock_servers) = tokio::join!(
         look(mysql::schema_is_current(&web.pool)),
         look(web.redis.ping()),
@@ -88,7 +89,10 @@ pub async fn ready(State(web): State<Web>) -> Response {
     };
     let body = ReadyBody {
         status,
-        dependencies: [("mysql", mysql), ("redis", redis)].into_iter().chain(lock_servers).collect(),
+        dependencies: [("mysql", mysql), ("redis", redis)]
+            .into_iter()
+            .chain(lock_servers)
+            .collect(),
         jobs: jobs.collect(),
     };
     let ready = status == "ready";

@@ -72,7 +72,8 @@ impl Client {
     /// # Errors
     /// When there is none within half a second.
     pub async fn ping(&self) -> Result<(), String> {
-        let question = RangeRequest { key: b"ping".to_vec(), keys_only: true, ..Default::default() };
+        let question =
+            RangeRequest { key: b"ping".to_vec(), keys_only: true, ..Default::default() };
         let answer = async {
             let mut member = self.member();
             member.ask::<_, RangeResponse>(RANGE, question).await.map(drop).map_err(unanswered)

@@ -9,8 +9,8 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use zookeeper_client::Client;
 
-use super::super::lease::{Unanswered, ask};
 use super::super::LEASE_MAX;
+use super::super::lease::{Unanswered, ask};
 use super::{InvalidName, LockName, unanswered};
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only

@@ -226,7 +226,8 @@ impl Room {
             (turn_us < longest_us).then_some(turn_us + self.step_us)
         };
         let taken = next_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
-        let turn_us = taken.map_err(|_| Turned::Unavailable(Unavailable::Overloaded))?.max(first_us);
+        let turn_us =
+            taken.map_err(|_| Turned::Unavailable(Unavailable::Overloaded))?.max(first_us);
         let ahead = u64::try_from(turn_us - first_us).unwrap_or(0);
         let ahead = ahead.div_ceil(self.step_us.unsigned_abs());
         let bits = u8::try_from((ahead + 1).ilog2()).unwrap_or(u8::MAX);

@@ -72,9 +72,8 @@ impl Notes {
         let (signed, mac) = text.rsplit_once('.')?;
         let claims = signed.strip_prefix(VERSION)?.strip_prefix('.')?;
         let mac = BASE64.decode(mac).ok()?;
-        let genuine = |key: &Hmac<Sha256>| {
-            key.clone().chain_update(signed).verify_slice(&mac).is_ok()
-        };
+        let genuine =
+            |key: &Hmac<Sha256>| key.clone().chain_update(signed).verify_slice(&mac).is_ok();
         if !self.keys.iter().any(genuine) {
             return None;
         }

@@ -71,7 +71,9 @@ fn turns_come_in_order_and_not_before_the_sale_opens() {
 #[test]
 fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
     let (room, item) = (room_of(1, 0), item());
-    let waiting = place(room.stand(&item, buyer(1), (None, None), OPENS - time::Duration::MINUTE).expect("a place"));
+    let waiting = place(
+        room.stand(&item, buyer(1), (None, None), OPENS - time::Duration::MINUTE).expect("a place"),
+    );
     let good = ticket(room.stand(&item, buyer(1), (None, None), OPENS).expect("a ticket"));
     let admit = |ticket: Option<&str>, id, item, now| room.admit(ticket, item, buyer(id), now);
     assert_eq!(admit(Some(&good), 1, item.id, OPENS), Ok(()));
@@ -96,7 +98,8 @@ fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
 fn the_longer_the_line_the_more_work() {
     let (room, item) = (room_of(1_000, 6), item());
     let early = OPENS - time::Duration::MINUTE;
-    let stand = |id, given: (Option<&str>, Option<&str>), now| room.stand(&item, buyer(id), given, now);
+    let stand =
+        |id, given: (Option<&str>, Option<&str>), now| room.stand(&item, buyer(id), given, now);
     let bits: Vec<_> =
         (1..=100).map(|id| place(stand(id, (None, None), early).expect("a place")).2).collect();
     assert_eq!((bits[0], bits[1], bits[3], bits[31], bits[99]), (0, 1, 2, 5, 6));
