@@ -99,7 +99,7 @@ impl Service {
             let done = self.take(&mut run, number, step).and_then(|()| self.compare(&run));
             done.map_err(|why| fail(format!("step {number}, {step:?}: {why}\n{:#?}", run.books)))?;
         }
-        self.wait_for("a clean audit", async |service| {
+        self.wait_for("a clean audit", &async |service: &Self| {
             let audit = service.instances[0].admin();
             let audit = audit.get(&format!("/api/admin/items/{item}/audit")).await.json;
             if audit["clean"] == true { Ok(()) } else { Err(audit.to_string()) }
@@ -266,7 +266,7 @@ impl Service {
 
     /// Stock and orders are what the books say; at once, but for holds that have to be swept.
     fn compare(&self, run: &Run) -> Tried {
-        self.wait_for("the ledger to be as the books are", async |service| {
+        self.wait_for("the ledger to be as the books are", &async |service: &Self| {
             let process = &service.instances[0];
             let item = process.client.get(&format!("/api/items/{}", run.item)).await.json;
             let (total, available) = (&item["total"], &item["available"]);
@@ -293,7 +293,7 @@ impl Service {
         })
     }
 
-    fn wait_for(&self, what: &str, look: impl AsyncFn(&Self) -> Result<(), String>) -> Tried {
+    fn wait_for(&self, what: &str, look: &impl AsyncFn(&Self) -> Result<(), String>) -> Tried {
         self.runtime.block_on(async {
             let since = Instant::now();
             loop {
