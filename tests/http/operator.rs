@@ -1,7 +1,7 @@
 //! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
 
 use seckill::session::Role;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{BOUND, assert_problem, eventually, when};
 use crate::support::Shop;
