@@ -26,7 +26,8 @@ use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
-use crate::purchase::{self, Admission, Items, Keys, Purchases, SoldOut};
+use crate::purchase::room::Rules;
+use crate::purchase::{self, Admission, Items, Keys, Purchases, Room, SoldOut};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
 use crate::store::breaker::Breakers;
@@ -73,7 +74,8 @@ impl App {
         let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone());
         let subscriber = locks::lock_subscriber(&config, &redis)?;
         let lock_redis = locks::lock_redis(&config, &redis, &subscriber)?;
-        let locks = locks::locks(&config, &redis, &subscriber, &clock)?;
+        let lock_servers = locks::LockServers::new(&config)?;
+        let locks = locks::locks(&config, &redis, &subscriber, &lock_servers, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let (queue, wake_ups) = Queue::new(
             redis.clone(),
@@ -120,7 +122,7 @@ impl App {
                 catalogue.clone(),
                 Duration::from_millis(config.purchase.item_age_ms_max),
             ),
-            breakers,
+            breakers: breakers.clone(),
             sold_out: SoldOut::new(Duration::from_millis(config.purchase.sold_out_ms)),
             hub: hub.clone(),
             tally: Tally::default(),
@@ -128,10 +130,12 @@ impl App {
             clock: clock.clone(),
             tasks: lifecycle.purchases().clone(),
             admission: Admission::new(config.purchase.in_flight_max, metrics.clone()),
+            room: room(&config),
             deadline: config.purchase_deadline(),
         });
         let orders = Orders::new(
             pool.clone(),
+            breakers.mysql.clone(),
             counters.clone(),
             queue,
             hub.clone(),
@@ -190,6 +194,8 @@ impl App {
             purchases,
             orders,
             pool: pool.clone(),
+            breakers,
+            lock_servers: lock_servers.signs_of_life(),
             catalogue,
             redis,
             counters,
@@ -301,6 +307,17 @@ impl App {
         self.pool.close().await;
         ended
     }
+}
+
+fn room(config: &Config) -> Room {
+    let settings = &config.waiting_room;
+    let rules = Rules {
+        per_second: settings.per_second,
+        ticket_seconds: settings.ticket_seconds,
+        line_max: settings.line_max,
+        proof_bits_max: settings.proof_bits_max,
+    };
+    Room::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
 }
 
 fn rates(config: &Config) -> Rates {

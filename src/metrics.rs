@@ -66,6 +66,12 @@ pub struct LimitLabels {
     by: &'static str,
 }
 
+/// One label: how it was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct AnswerLabel {
+    answer: &'static str,
+}
+
 /// One label: the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct DependencyLabel {
@@ -93,6 +99,7 @@ pub struct Metrics {
     /// Queued orders that were put aside.
     pub queue_parked: Counter,
     rate_limited: Family<LimitLabels, Counter>,
+    waiting_room: Family<AnswerLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
     /// Whole transactions that the arbiter tried again.
     pub arbiter_retries: Counter,
@@ -144,6 +151,7 @@ impl Metrics {
             queue_reclaimed: Counter::default(),
             queue_parked: Counter::default(),
             rate_limited: Family::default(),
+            waiting_room: Family::default(),
             breakers: Family::default(),
             arbiter_retries: Counter::default(),
             arbiter_retries_unaffordable: Counter::default(),
@@ -194,6 +202,8 @@ impl Metrics {
         r.register("http_connections", "Open connections", self.connections.clone());
         let refused = self.connections_refused.clone();
         r.register("http_connections_refused", "Connections beyond an address' share", refused);
+        let answers = self.waiting_room.clone();
+        r.register("waiting_room_answers", "How those stood who asked for a ticket", answers);
         let limited = self.rate_limited.clone();
         r.register("http_rate_limited", "Requests answered rate_limited", limited);
         let slow = self.slow_readers_dropped.clone();
@@ -249,6 +259,11 @@ impl Metrics {
     /// A request was refused because somebody asked too often.
     pub fn rate_limited(&self, by: &'static str) {
         self.rate_limited.get_or_create(&LimitLabels { by }).inc();
+    }
+
+    /// Somebody stood in line: `waiting`, `admitted` or `refused`.
+    pub fn waiting_room_answered(&self, answer: &'static str) {
+        self.waiting_room.get_or_create(&AnswerLabel { answer }).inc();
     }
 
     /// A breaker opened or closed.

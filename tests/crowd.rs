@@ -42,7 +42,7 @@ async fn watch_item(addr: String, item: i64, heard: watch::Sender<i64>) {
 }
 
 /// Resident memory of a process, in kilobytes.
-fn memory_kb(pid: u32) -> u64 {
+pub fn memory_kb(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
     line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number")

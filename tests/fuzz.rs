@@ -13,7 +13,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::IntoResponse;
 use seckill::config::{Config, DEFAULTS, Secret};
-use seckill::domain::UserId;
+use seckill::domain::{ArbiterMode, Cents, Item, ItemId, ItemKind, SaleWindow, UserId};
 use seckill::http::address::Proxies;
 use seckill::http::body::{BodyLimits, JsonBody, OptionalJsonBody};
 use seckill::http::extract::{IdempotencyKey, QueryPairs, cookie, refuse_cross_site};
@@ -22,6 +22,8 @@ use seckill::http::problem::Problem;
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::users::CredentialsBody;
+use seckill::purchase::Room;
+use seckill::purchase::room::{Rules, Standing};
 use seckill::session::{Role, Tokens, password};
 use seckill::strategy::Options;
 use serde_json::json;
@@ -54,6 +56,54 @@ fn no_token_is_made_by_chance() {
             assert!(seeds.contains(&text.clone().into_owned()), "a forged token: {text:?}");
         }
     });
+}
+
+#[test]
+fn no_ticket_is_made_by_chance() {
+    let rules = Rules { per_second: 1, ticket_seconds: 60, line_max: 10, proof_bits_max: 0 };
+    let room = Room::new(rules, &["a secret for tests, of thirty-two characters and more"]);
+    let (item, buyer) = (open_item(), UserId::new(1).expect("positive"));
+    let now = OffsetDateTime::now_utc();
+    let given = |standing| match standing {
+        Ok(Standing::Admitted { ticket, .. }) => ticket,
+        Ok(Standing::Waiting { place, .. }) => place,
+        Err(turned) => panic!("{turned:?}"),
+    };
+    let ticket = given(room.stand(&item, buyer, (None, None), now));
+    let other = UserId::new(2).expect("positive");
+    let place = given(room.stand(&item, other, (None, None), now));
+    assert_eq!(room.admit(Some(&ticket), item.id, buyer, now), Ok(()));
+    let seeds = [ticket.as_bytes(), place.as_bytes(), b"wr1..", b""];
+    dice::throw("tickets", |dice| {
+        let bytes = dice.mutate(&seeds);
+        let text = String::from_utf8_lossy(&bytes);
+        if room.admit(Some(&text), item.id, buyer, now).is_ok() {
+            assert_eq!(text, ticket, "a forged ticket");
+        }
+        let shown = room.stand(&item, other, (Some(&text), Some(&text)), now);
+        assert!(text == place || shown.is_err(), "a forged place: {text:?}");
+    });
+}
+
+/// An item of a sale that is open.
+fn open_item() -> Item {
+    let now = OffsetDateTime::now_utc();
+    Item {
+        id: ItemId::new(1).expect("positive"),
+        name: String::new(),
+        description: String::new(),
+        image_url: None,
+        price: Cents::new(1).expect("a price"),
+        window: SaleWindow::new(now - Duration::HOUR, now + Duration::HOUR).expect("a window"),
+        per_buyer_limit: 1,
+        hold_seconds: 60,
+        strategy: String::new(),
+        kind: ItemKind::Shop,
+        arbiter: ArbiterMode::On,
+        paused: false,
+        waiting_room: true,
+        revision: 1,
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod sessions;
 mod sign_in;
 mod slow_readers;
 mod stock_events;
+mod waiting_room;
 
 use std::fmt::Debug;
 use std::time::Duration;

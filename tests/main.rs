@@ -16,6 +16,8 @@ mod lab;
 mod ledger;
 mod lock;
 mod logs;
+mod model;
+mod overload;
 mod pages;
 mod process;
 mod redis_lua;

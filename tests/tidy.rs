@@ -171,6 +171,24 @@ fn each_folder_keeps_to_what_it_knows() {
     }
 }
 
+/// The document knows a body by the name of its type alone.
+#[test]
+fn no_two_bodies_of_the_document_share_a_name() {
+    let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (path, text) in files("src") {
+        for derived in text.split("#[derive(").skip(1).filter(|rest| {
+            rest.split_once(")]").is_some_and(|(traits, _)| traits.contains("ToSchema"))
+        }) {
+            let Some((_, rest)) = derived.split_once("pub ") else { continue };
+            let name = rest.split([' ', '{', '(', '<']).nth(1).unwrap_or_default().to_owned();
+            if let Some(other) = found.insert(name.clone(), path.clone()) {
+                panic!("{name} stands in {} and {}", other.display(), path.display());
+            }
+        }
+    }
+    assert!(found.contains_key("ItemBody"), "bodies are found at all: {found:?}");
+}
+
 #[test]
 fn every_strategy_file_is_on_the_list() {
     for path in files("src/strategy").into_keys() {

@@ -1,11 +1,17 @@
 //! The locks that the service uses, made from its settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::join_all;
+use redis::aio::ConnectionManager;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::domain::Clock;
+use crate::domain::outcome::Dependency;
+use crate::http::SignOfLife;
 use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;
 use crate::store::mysql;
@@ -40,6 +46,7 @@ pub(super) fn locks(
     config: &Config,
     redis: &RedisClient,
     subscriber: &Subscriber,
+    servers: &LockServers,
     clock: &Clock,
 ) -> Result<Locks, String> {
     use lock::redis::{fair, getset, reentrant, setnx, setnx_expire};
@@ -55,8 +62,8 @@ pub(super) fn locks(
         u64::try_from(clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
     });
     let repair = setnx_expire::Repair::ByWaiters;
-    let zookeeper = zookeeper(config)?;
-    let zookeeper = zookeeper.as_ref();
+    let zookeeper = servers.zookeeper.as_ref();
+    let etcd = servers.etcd.clone().map(|client| lock_etcd(config, client, &tasks)).transpose()?;
     Ok(Locks {
         reentrant: Arc::new(
             reentrant::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
@@ -69,8 +76,8 @@ pub(super) fn locks(
         getset: Arc::new(getset::mutex(shared(), prefix, now_ms, &tasks).map_err(unusable)?),
         table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
         named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
-        redlock: redlock(config)?,
-        etcd: lock_etcd(config, &tasks)?,
+        redlock: redlock(config, &servers.redlock)?,
+        etcd,
         local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
         zookeeper: zookeeper
             .map(|ensemble| Arc::new(lock::zookeeper::sequential::mutex(ensemble, &tasks)) as _),
@@ -79,35 +86,97 @@ pub(super) fn locks(
     })
 }
 
-/// The lock on a majority of servers, if they are configured.
-fn redlock(config: &Config) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
+/// Where the locks of the other servers come from, where these are configured. Nothing connects
+/// before it is used.
+pub(super) struct LockServers {
+    redlock: Vec<ConnectionManager>,
+    etcd: Option<lock::etcd::Client>,
+    zookeeper: Option<Arc<lock::zookeeper::Ensemble>>,
+    lease: Duration,
+}
+
+impl LockServers {
+    /// Those of the settings.
+    pub(super) fn new(config: &Config) -> Result<Self, String> {
+        let lease = Duration::from_millis(config.lock.lease_ms);
+        let (redlock, etcd) = (redlock_connections(config)?, etcd_client(config)?);
+        Ok(Self { redlock, etcd, zookeeper: zookeeper(config)?, lease })
+    }
+
+    /// How to ask each of them for a sign of life.
+    pub(super) fn signs_of_life(&self) -> Vec<(Dependency, SignOfLife)> {
+        let mut signs: Vec<(Dependency, SignOfLife)> = Vec::new();
+        let redlock = self.redlock.clone();
+        if !redlock.is_empty() {
+            let look = move || majority_answers(redlock.clone()).boxed();
+            signs.push((Dependency::Redlock, Box::new(look)));
+        }
+        if let Some(etcd) = self.etcd.clone() {
+            let look = move || {
+                let etcd = etcd.clone();
+                async move { etcd.ping().await }.boxed()
+            };
+            signs.push((Dependency::Etcd, Box::new(look)));
+        }
+        if let Some(ensemble) = self.zookeeper.clone() {
+            let lease = self.lease;
+            let look = move || {
+                let ensemble = Arc::clone(&ensemble);
+                async move { ensemble.ping(lease).await }.boxed()
+            };
+            signs.push((Dependency::Zookeeper, Box::new(look)));
+        }
+        signs
+    }
+}
+
+async fn majority_answers(mut servers: Vec<ConnectionManager>) -> Result<(), String> {
+    let all = servers.len();
+    let pings =
+        servers.iter_mut().map(async |server| redis::cmd("PING").exec_async(server).await.is_ok());
+    let answers = join_all(pings).await.into_iter().filter(|answered| *answered).count();
+    if answers > all / 2 { Ok(()) } else { Err(format!("{answers} of {all} answer")) }
+}
+
+fn redlock_connections(config: &Config) -> Result<Vec<ConnectionManager>, String> {
     let urls = config.lock.redlock_urls.reveal();
-    let urls: Vec<&str> = urls.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
-    if urls.is_empty() {
+    let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
+    let connections: Result<_, _> = urls.map(|url| connect_when_used(url, config)).collect();
+    connections.map_err(|error| format!("lock.redlock_urls cannot be used: {error}"))
+}
+
+/// The lock on a majority of servers, if they are configured.
+fn redlock(
+    config: &Config,
+    connections: &[ConnectionManager],
+) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
+    if connections.is_empty() {
         return Ok(None);
     }
-    let unusable = |why: &dyn std::fmt::Display| format!("lock.redlock_urls cannot be used: {why}");
-    let connections: Result<Vec<_>, _> =
-        urls.iter().map(|url| connect_when_used(url, config)).collect();
-    let connections = connections.map_err(|error| unusable(&error))?;
     let prefix = &config.redis.prefix;
-    let mutex = lock::redis::redlock::mutex(connections, prefix, &TaskTracker::new())
-        .map_err(|error| unusable(&error))?;
+    let mutex = lock::redis::redlock::mutex(connections.to_vec(), prefix, &TaskTracker::new())
+        .map_err(|error| format!("lock.redlock_urls cannot be used: {error}"))?;
     Ok(Some(Arc::new(mutex)))
 }
 
-/// The lock on etcd, if there is one. Connects when first used.
-fn lock_etcd(config: &Config, tasks: &TaskTracker) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
-    use lock::etcd::{Client, mutex};
-    let (endpoints, prefix) = (&config.lock.etcd_endpoints, &*config.redis.prefix);
+fn etcd_client(config: &Config) -> Result<Option<lock::etcd::Client>, String> {
+    let endpoints = &config.lock.etcd_endpoints;
     if endpoints.is_empty() {
         return Ok(None);
     }
-    let client = Client::new(endpoints)
-        .map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))?;
-    let mutex = mutex::mutex(client, prefix, tasks)
+    let client = lock::etcd::Client::new(endpoints);
+    client.map(Some).map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))
+}
+
+/// The lock on etcd.
+fn lock_etcd(
+    config: &Config,
+    client: lock::etcd::Client,
+    tasks: &TaskTracker,
+) -> Result<Arc<dyn lock::Mutex>, String> {
+    let mutex = lock::etcd::mutex::mutex(client, &config.redis.prefix, tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
-    Ok(Some(Arc::new(mutex)))
+    Ok(Arc::new(mutex))
 }
 
 /// The sessions with ZooKeeper, where it is configured.

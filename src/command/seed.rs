@@ -72,6 +72,7 @@ impl Demo {
             strategy: "lock-redis".to_owned(),
             kind: ItemKind::Shop,
             arbiter: ArbiterMode::On,
+            waiting_room: false,
         })
     }
 }

@@ -50,6 +50,16 @@ impl Config {
                 "limits.user_burst and limits.address_burst must be at least 1, or nobody is let in",
             ),
             (
+                (1..=1_000_000).contains(&self.waiting_room.per_second)
+                    && self.waiting_room.ticket_seconds >= 1
+                    && self.waiting_room.line_max >= 1,
+                "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or nobody is ever called up",
+            ),
+            (
+                self.waiting_room.proof_bits_max <= 24,
+                "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes",
+            ),
+            (
                 matches!(self.log.format.as_str(), "text" | "json"),
                 "log.format must be text or json",
             ),

@@ -31,6 +31,7 @@ pub struct Config {
     pub redis: Redis,
     pub session: Session,
     pub purchase: Purchase,
+    pub waiting_room: WaitingRoom,
     pub lock: Lock,
     pub queue: Queue,
     pub job: Job,
@@ -156,6 +157,12 @@ sections! {
         deadline_ms: u64,
         item_age_ms_max: u64,
         sold_out_ms: u64,
+    }
+    WaitingRoom {
+        per_second: u32,
+        ticket_seconds: u32,
+        line_max: u64,
+        proof_bits_max: u8,
     }
     Lock {
         lease_ms: u64,

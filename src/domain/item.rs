@@ -33,6 +33,8 @@ pub struct Item {
     pub arbiter: ArbiterMode,
     /// Whether the operator has paused it.
     pub paused: bool,
+    /// Whether buyers stand in line for a ticket first.
+    pub waiting_room: bool,
     /// Counts the edits of this row: the item's entity tag.
     pub revision: u64,
 }

@@ -64,6 +64,16 @@ pub enum Refusal {
     SaleEnded,
     /// The operator has paused it.
     SalePaused,
+    /// The item has a waiting room, and the purchase came without a ticket.
+    TicketRequired,
+    /// The ticket is not ours, or another buyer's, or another item's.
+    TicketInvalid,
+    /// It is a place in line whose turn has not come.
+    TicketNotYetValid,
+    /// The ticket's time is over.
+    TicketExpired,
+    /// The item has no waiting room.
+    NoWaitingRoom,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -94,6 +104,11 @@ impl Refusal {
             Self::SaleNotStarted { .. } => "sale_not_started",
             Self::SaleEnded => "sale_ended",
             Self::SalePaused => "sale_paused",
+            Self::TicketRequired => "ticket_required",
+            Self::TicketInvalid => "ticket_invalid",
+            Self::TicketNotYetValid => "ticket_not_yet_valid",
+            Self::TicketExpired => "ticket_expired",
+            Self::NoWaitingRoom => "no_waiting_room",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",
@@ -146,19 +161,26 @@ pub enum Dependency {
     Mysql,
     /// The gates' counters and locks.
     Redis,
-    /// Locks.
+    /// The independent Redis servers of one lock.
+    Redlock,
+    /// The locks on etcd.
     Etcd,
     /// The locks on ZooKeeper.
     Zookeeper,
 }
 
 impl Dependency {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Mysql, Self::Redis, Self::Redlock, Self::Etcd, Self::Zookeeper];
+
     /// Its name in answers, logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Redlock => "redlock",
             Self::Etcd => "etcd",
             Self::Zookeeper => "zookeeper",
         }

@@ -220,3 +220,16 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
         }
     }
 }
+
+/// The ticket of a waiting room, if the request has one. What is no text is no ticket.
+#[derive(Clone, Debug)]
+pub struct PurchaseTicket(pub Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for PurchaseTicket {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let value = parts.headers.get("purchase-ticket");
+        Ok(Self(value.map(|value| value.to_str().unwrap_or_default().to_owned())))
+    }
+}

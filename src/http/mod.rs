@@ -22,6 +22,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::any;
+use futures::future::BoxFuture;
 use sqlx::MySqlPool;
 use tower_http::compression::CompressionLayer;
 use tower_http::services::{ServeDir, ServeFile};
@@ -33,6 +34,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::domain::Clock;
+use crate::domain::outcome::Dependency;
 use crate::job::Board;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
@@ -41,7 +43,9 @@ use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::Purchases;
 use crate::session::{Revocations, Tokens};
+use crate::store::breaker::Breakers;
 use crate::store::catalogue::Catalogue;
+use crate::store::mysql;
 use crate::store::redis::{Counters, RedisClient};
 use address::Proxies;
 use body::BodyLimits;
@@ -49,6 +53,9 @@ use hosts::Hosts;
 use problem::Problem;
 use rates::Rates;
 use route::session::Door;
+
+/// Asks a server for a sign of life; the error says what is wrong.
+pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// What handlers work with. Clones share it.
 #[derive(Clone)]
@@ -60,6 +67,8 @@ pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,
     pub pool: MySqlPool,
+    pub breakers: Breakers,
+    pub lock_servers: Vec<(Dependency, SignOfLife)>,
     pub catalogue: Catalogue,
     pub redis: RedisClient,
     pub counters: Counters,
@@ -100,6 +109,30 @@ impl FromRef<Web> for BodyLimits {
 }
 
 impl Web {
+    /// Asks the ledger for something, by way of its breaker.
+    ///
+    /// # Errors
+    /// 503 when it does not answer.
+    pub async fn ask<T>(
+        &self,
+        question: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, Problem> {
+        let answer = mysql::ask(&self.breakers.mysql, question).await;
+        answer.map_err(|error| Problem::database(&error))
+    }
+
+    /// Changes something in the ledger, by way of its breaker.
+    ///
+    /// # Errors
+    /// 503 when it does not answer; whether the change was made is unknown if it was sent.
+    pub async fn change<T>(
+        &self,
+        work: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, Problem> {
+        let answer = mysql::change(&self.breakers.mysql, work).await;
+        answer.map_err(|error| Problem::database_change(&error))
+    }
+
     /// Wraps the parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
@@ -134,6 +167,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::purchase::purchase))
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
+        .routes(routes!(route::ticket::create))
         .routes(routes!(route::events::stock))
         .routes(routes!(route::orders::list))
         .routes(routes!(route::events::orders))

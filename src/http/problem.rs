@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use crate::domain::{Refusal, Unavailable};
 use crate::order::{FindError, StepError};
 use crate::store::mysql::items::EditError;
+use crate::store::mysql::nothing_was_sent;
 
 /// An error on its way to the client.
 #[derive(Clone, Debug)]
@@ -155,6 +156,13 @@ impl Problem {
         Self::dependency("mysql")
     }
 
+    /// The database failed in a change: the same, and it may have been made unless nothing was sent.
+    #[must_use]
+    pub fn database_change(error: &sqlx::Error) -> Self {
+        let problem = Self::database(error);
+        if nothing_was_sent(error) { problem } else { problem.outcome_unknown() }
+    }
+
     /// There is nothing there.
     #[must_use]
     pub fn not_found() -> Self {
@@ -239,6 +247,25 @@ impl From<Refusal> for Problem {
             Refusal::SaleEnded => Self::new(409, code, "Over", "The sale is over."),
             Refusal::SalePaused => {
                 Self::new(409, code, "Paused", "The shop has paused this sale.").retry_after(5)
+            }
+            Refusal::TicketRequired => {
+                let detail = "Stand in line for a ticket, and send it as Purchase-Ticket.";
+                Self::new(403, code, "Ticket needed", detail)
+            }
+            Refusal::TicketInvalid => {
+                let detail = "It is no ticket of yours for this item; stand in line for one.";
+                Self::new(403, code, "Not a ticket", detail)
+            }
+            Refusal::TicketNotYetValid => {
+                Self::new(403, code, "Not your turn", "Your turn in line has not come.")
+            }
+            Refusal::TicketExpired => {
+                let detail = "The ticket's time is over; stand in line for another.";
+                Self::new(403, code, "Ticket expired", detail)
+            }
+            Refusal::NoWaitingRoom => {
+                let detail = "This item is bought without a ticket.";
+                Self::new(409, code, "No waiting room", detail)
             }
             Refusal::ItemNotFound => Self::new(404, code, "No such item", "There is no such item."),
             Refusal::StrategyNotFound => {
@@ -327,6 +354,7 @@ impl From<StepError> for Problem {
                 let detail = "The hold ran out and you have bought the limit since.";
                 Self::new(409, "limit_reached", "Limit reached", detail)
             }
+            StepError::Away => Self::dependency("mysql"),
             // Doing the same step again tells, so it is safe to say so.
             StepError::Unavailable(_) => Self::dependency("mysql").outcome_unknown(),
         }
@@ -346,7 +374,7 @@ impl From<EditError> for Problem {
                 let detail = "That many units are sold or held, or the stock would be too large.";
                 Self::new(422, "stock_below_sold", "Not enough units left", detail)
             }
-            EditError::Database(error) => Self::database(&error).outcome_unknown(),
+            EditError::Database(error) => Self::database_change(&error),
         }
     }
 }

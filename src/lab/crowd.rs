@@ -141,6 +141,7 @@ impl Crowd {
             strategy: self.chosen.card.name.to_owned(),
             options: self.chosen.options,
             key: Some(key(request)),
+            ticket: None,
         }
     }
 }

@@ -146,6 +146,7 @@ impl Work<'_> {
             strategy: self.chosen.card.name.to_owned(),
             kind: ItemKind::Lab,
             arbiter: ArbiterMode::parse(lane.arbiter).unwrap_or(ArbiterMode::On),
+            waiting_room: false,
         };
         Ok(items::create(&self.parts.pool, &new, now).await?.item.id)
     }

@@ -67,6 +67,7 @@ pub(super) async fn acquire(
                 core.stats.wait.add(asked_at.elapsed());
                 return Ok(guard);
             }
+            (Called::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
         },
     };
     let waits = options.wait != Wait::Never;
@@ -226,6 +227,9 @@ async fn ask_until_granted(
                 wakeups = None;
                 unanswered_in_a_row += 1;
                 if unanswered_in_a_row == UNANSWERED_MAX {
+                    if let Some(turn) = &request.turn {
+                        turn.tell_unavailable(&why);
+                    }
                     break AcquireError::Unavailable(why);
                 }
             }

@@ -46,6 +46,8 @@ pub(super) enum Called {
     Turn(Turn),
     /// It has the lock: the one before handed it over.
     Guard(Guard),
+    /// The backend does not answer.
+    Unavailable(String),
 }
 
 /// The right to ask the backend for one name. Dropping it passes it to the next in line.
@@ -81,6 +83,7 @@ impl Lines {
             Place::Waiting(waiter) => waiter,
         };
         match (&mut waiter.called).await {
+            Ok(Called::Unavailable(why)) => Err(AcquireError::Unavailable(why)),
             Ok(called) => Ok(called),
             // A line is only ever dropped when nobody waits in it.
             Err(_) => unreachable!("a waiter stays in line until it is called or leaves"),
@@ -144,6 +147,23 @@ impl Turn {
         let call = first.remove().call;
         lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
         Some(call)
+    }
+}
+
+impl Turn {
+    /// Tells all who wait now that the backend does not answer. Asking one after the other, the last
+    /// would learn it long after it has given up.
+    pub(super) fn tell_unavailable(&self, why: &str) {
+        let Some(lines) = &self.lines else { return };
+        let waiters = match lines.locked().by_name.get_mut(&self.name) {
+            Some(line) => std::mem::take(line),
+            None => return,
+        };
+        for InLine { call, .. } in waiters.into_values() {
+            lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+            // Whoever has left meanwhile needs no answer.
+            let _ = call.send(Called::Unavailable(why.to_owned()));
+        }
     }
 }
 

@@ -16,8 +16,10 @@ use crate::domain::order::Step;
 use crate::domain::{Clock, ItemId, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
-use crate::store::mysql::{Fault, orders};
+use crate::store::breaker::Breaker;
+use crate::store::mysql::{self, Fault, orders};
 use crate::store::redis::{CounterError, Counters, Queue};
+use transaction::Stepped;
 
 /// How often a step is tried.
 const ATTEMPTS_MAX: u32 = 4;
@@ -42,6 +44,9 @@ pub enum StepError {
     /// The ledger did not answer; doing the same again tells.
     #[error("the ledger does not answer: {0}")]
     Unavailable(sqlx::Error),
+    /// The ledger is known not to answer, so it was not asked; nothing changed.
+    #[error("the ledger is away")]
+    Away,
 }
 
 /// Why it is not known whether there is such an order.
@@ -59,6 +64,7 @@ pub enum FindError {
 #[derive(Clone)]
 pub struct Orders {
     pool: MySqlPool,
+    breaker: Breaker,
     counters: Counters,
     queue: Queue,
     hub: Hub,
@@ -67,17 +73,18 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Steps in the ledger behind `pool`; changes are told to `counters` and `hub`.
+    /// Steps in the ledger behind `pool` and its `breaker`; changes are told to `counters` and `hub`.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
+        breaker: Breaker,
         counters: Counters,
         queue: Queue,
         hub: Hub,
         metrics: Metrics,
         clock: Clock,
     ) -> Self {
-        Self { pool, counters, queue, hub, metrics, clock }
+        Self { pool, breaker, counters, queue, hub, metrics, clock }
     }
 
     /// Pays: in time, or late if the units can still be had.
@@ -101,14 +108,24 @@ impl Orders {
     /// # Errors
     /// See [`FindError`].
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
-        if let Some(order) = orders::find(&self.pool, id, owner).await? {
-            return Ok(Some(order));
+        match self.find_in_ledger(id, owner).await {
+            Ok(None) => {}
+            Ok(found) => return Ok(found),
+            // What is queued can still be told.
+            Err(away) => {
+                let queued = self.queue.find_known(id, owner).await.ok().flatten();
+                return queued.map(Some).ok_or(FindError::Ledger(away));
+            }
         }
         if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
             return Ok(Some(queued));
         }
         // It may have got from one to the other in between.
-        Ok(orders::find(&self.pool, id, owner).await?)
+        Ok(self.find_in_ledger(id, owner).await?)
+    }
+
+    async fn find_in_ledger(&self, id: OrderId, owner: UserId) -> sqlx::Result<Option<Order>> {
+        mysql::ask(&self.breaker, orders::find(&self.pool, id, owner)).await
     }
 
     /// An owner's orders, newest first, with those on their way to the ledger. Without Redis those
@@ -127,7 +144,8 @@ impl Orders {
             tracing::warn!(%error, "queued orders are not listed");
             Vec::new()
         });
-        let mut orders = orders::list(&self.pool, owner, before, limit).await?;
+        let listed = orders::list(&self.pool, owner, before, limit);
+        let mut orders = mysql::ask(&self.breaker, listed).await?;
         for order in queued {
             let on_this_page = before.is_none_or(|before| order.id < before);
             if on_this_page && orders.iter().all(|listed| listed.id != order.id) {
@@ -170,8 +188,10 @@ impl Orders {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let error = match transaction::step(&self.pool, id, owner, step, self.clock.now()).await
-            {
+            let now = self.clock.now();
+            let stepped =
+                self.asked(transaction::step(&self.pool, id, owner, step, now), attempt).await;
+            let error = match stepped {
                 Ok(stepped) => {
                     if stepped.units_returned != 0 {
                         let returned = [(stepped.order.user_id, stepped.units_returned)];
@@ -196,12 +216,35 @@ impl Orders {
                 Fault::of(&error),
                 Fault::Transient | Fault::Connection | Fault::Duplicate
             );
-            if !passing || attempt >= ATTEMPTS_MAX {
+            let gone = mysql::nothing_was_sent(&error);
+            if !passing || gone || attempt >= ATTEMPTS_MAX {
                 tracing::warn!(%error, order = %id, "a step of an order failed");
                 return Err(StepError::Unavailable(error));
             }
             let bound = PAUSE_FIRST * 2_u32.pow(attempt);
             tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+        }
+    }
+
+    /// Makes a try of a step, unless the ledger is known not to answer, and tells its breaker what
+    /// came of it.
+    async fn asked(
+        &self,
+        step: impl Future<Output = Result<Stepped, StepError>>,
+        attempt: u32,
+    ) -> Result<Stepped, StepError> {
+        // The breaker judges errors of the ledger; a refusal of ours is an answer of its.
+        let work = async {
+            match step.await {
+                Err(StepError::Unavailable(error)) => Err(error),
+                answer => Ok(answer),
+            }
+        };
+        match mysql::change(&self.breaker, work).await {
+            Ok(answer) => answer,
+            // An earlier try may have been made, for all that is known.
+            Err(error) if attempt == 1 && mysql::nothing_was_sent(&error) => Err(StepError::Away),
+            Err(error) => Err(StepError::Unavailable(error)),
         }
     }
 }

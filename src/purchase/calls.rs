@@ -9,7 +9,8 @@ use crate::strategy::Card;
 pub struct Calls {
     /// The ledger's is not probed by purchases: reading an item does that.
     mysql: Call,
-    redis: Option<Call>,
+    /// That of the server that the gate needs beside the ledger.
+    gate: Option<Call>,
 }
 
 impl Calls {
@@ -21,34 +22,36 @@ impl Calls {
         let refused = |dependency| Outcome::Unavailable(Unavailable::Dependency(dependency));
         let mysql = (!breakers.mysql.is_open()).then(|| breakers.mysql.enter()).flatten();
         let mysql = mysql.ok_or_else(|| refused(Dependency::Mysql))?;
-        let needs_redis = card.needs.contains(&Dependency::Redis.name());
-        let redis = if needs_redis {
-            Some(breakers.redis.enter().ok_or_else(|| refused(Dependency::Redis))?)
-        } else {
-            None
+        let needed = |dependency: &Dependency| card.needs.contains(&dependency.name());
+        let gate = match Dependency::ALL.into_iter().find(needed) {
+            Some(needed) => Some(breakers.of(needed).enter().ok_or_else(|| refused(needed))?),
+            None => None,
         };
-        Ok(Self { mysql, redis })
+        Ok(Self { mysql, gate })
     }
 
     /// Tells the breakers what the outcome says about their servers; often nothing.
     pub fn ended(self, outcome: &Outcome) {
         match outcome {
-            Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis)) => {
-                self.redis.into_iter().for_each(Call::failed);
-            }
             // A write that is not answered in time, or a ledger that is not.
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)) | Outcome::Unknown => {
                 self.mysql.failed();
             }
+            Outcome::Unavailable(Unavailable::Dependency(dependency)) => {
+                self.gate
+                    .into_iter()
+                    .filter(|call| call.dependency() == *dependency)
+                    .for_each(Call::failed);
+            }
             Outcome::Sold(_) | Outcome::Replayed(_) => {
                 self.mysql.answered();
-                self.redis.into_iter().for_each(Call::answered);
+                self.gate.into_iter().for_each(Call::answered);
             }
             // The ledger has not been asked yet.
-            Outcome::Queued(_) => self.redis.into_iter().for_each(Call::answered),
+            Outcome::Queued(_) => self.gate.into_iter().for_each(Call::answered),
             Outcome::Refused(refusal) if refusal.is_by_the_ledger() => {
                 self.mysql.answered();
-                self.redis.into_iter().for_each(Call::answered);
+                self.gate.into_iter().for_each(Call::answered);
             }
             Outcome::Refused(_) | Outcome::Unavailable(_) => {}
         }

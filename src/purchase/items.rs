@@ -11,6 +11,9 @@ use crate::store::catalogue::{Catalogue, Seen, Unreachable};
 /// Items that are remembered at once.
 const REMEMBERED_MAX: u64 = 100_000;
 
+/// How old a figure of what is left may be.
+const LEFT_AGE_MAX: Duration = Duration::from_millis(250);
+
 /// An item as a purchase finds it.
 #[derive(Clone, Debug)]
 pub enum Found {
@@ -32,6 +35,7 @@ pub enum Found {
 pub struct Items {
     catalogue: Catalogue,
     known: Cache<ItemId, Found>,
+    left: Cache<ItemId, i64>,
 }
 
 impl Items {
@@ -40,7 +44,20 @@ impl Items {
     #[must_use]
     pub fn new(catalogue: Catalogue, age_max: Duration) -> Self {
         let known = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(age_max).build();
-        Self { catalogue, known }
+        let left = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(LEFT_AGE_MAX).build();
+        Self { catalogue, known, left }
+    }
+
+    /// Units left, as far as the ledger knew a moment ago; 0 of an item that does not exist.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the item was not seen lately.
+    pub async fn available(&self, id: ItemId) -> Result<i64, Unreachable> {
+        let read = async {
+            let seen = self.catalogue.find(id).await?;
+            Ok(seen.value.map_or(0, |stocked| stocked.available))
+        };
+        self.left.try_get_with(id, read).await.map_err(|error: Arc<Unreachable>| *error)
     }
 
     /// Finds an item.

@@ -12,7 +12,9 @@ mod admission;
 mod calls;
 mod items;
 mod keys;
+pub mod room;
 mod sold_out;
+mod standing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,7 @@ use items::Found;
 pub use admission::Admission;
 pub use items::Items;
 pub use keys::{KeyReader, Keys, NotLookedUp};
+pub use room::Room;
 pub use sold_out::SoldOut;
 
 /// What a buyer asks for.
@@ -55,6 +58,8 @@ pub struct Wish {
     pub options: Options,
     /// The caller's key, if it sent one.
     pub key: Option<RequestKey>,
+    /// The ticket of the item's waiting room, if it has one.
+    pub ticket: Option<String>,
 }
 
 /// The purchase path. Clones share everything.
@@ -87,6 +92,8 @@ pub struct Parts {
     pub breakers: Breakers,
     /// The door.
     pub admission: Admission,
+    /// The line before it, where an item has one.
+    pub room: Room,
     /// How long a buyer waits.
     pub deadline: Duration,
 }
@@ -211,6 +218,11 @@ impl Purchases {
             Phase::Ended => return refuse(Refusal::SaleEnded),
             Phase::Open if item.paused => return refuse(Refusal::SalePaused),
             Phase::Open => {}
+        }
+        if item.waiting_room {
+            let admitted =
+                self.parts.room.admit(wish.ticket.as_deref(), item.id, wish.buyer, created_at);
+            admitted.map_err(Outcome::Refused)?;
         }
         if wish.quantity.units() > item.per_buyer_limit {
             return refuse(Refusal::QuantityOverLimit { limit: item.per_buyer_limit });

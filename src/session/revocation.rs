@@ -40,9 +40,14 @@ impl Revocations {
     ///
     /// # Errors
     /// The database's; the token is signed out on this instance all the same.
-    pub async fn revoke(&self, token_id: &str, expires_at: OffsetDateTime) -> sqlx::Result<()> {
+    pub fn revoke<'a>(
+        &'a self,
+        token_id: &'a str,
+        expires_at: OffsetDateTime,
+    ) -> impl Future<Output = sqlx::Result<()>> + 'a {
+        // At once, even if nobody asks the ledger.
         self.write().insert(token_id.to_owned(), expires_at);
-        sessions::revoke(&self.pool, token_id, expires_at).await
+        sessions::revoke(&self.pool, token_id, expires_at)
     }
 
     /// Reads the list again and forgets what has expired.

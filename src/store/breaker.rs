@@ -30,6 +30,12 @@ pub struct Breakers {
     pub mysql: Breaker,
     /// That of the gates' counters and locks.
     pub redis: Breaker,
+    /// That of the locks on a majority of Redis servers.
+    pub redlock: Breaker,
+    /// That of the locks on etcd.
+    pub etcd: Breaker,
+    /// That of the locks on ZooKeeper.
+    pub zookeeper: Breaker,
 }
 
 impl Breakers {
@@ -37,7 +43,25 @@ impl Breakers {
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
         let breaker = |dependency| Breaker::new(dependency, metrics.clone());
-        Self { mysql: breaker(Dependency::Mysql), redis: breaker(Dependency::Redis) }
+        Self {
+            mysql: breaker(Dependency::Mysql),
+            redis: breaker(Dependency::Redis),
+            redlock: breaker(Dependency::Redlock),
+            etcd: breaker(Dependency::Etcd),
+            zookeeper: breaker(Dependency::Zookeeper),
+        }
+    }
+
+    /// The breaker of a dependency.
+    #[must_use]
+    pub fn of(&self, dependency: Dependency) -> &Breaker {
+        match dependency {
+            Dependency::Mysql => &self.mysql,
+            Dependency::Redis => &self.redis,
+            Dependency::Redlock => &self.redlock,
+            Dependency::Etcd => &self.etcd,
+            Dependency::Zookeeper => &self.zookeeper,
+        }
     }
 }
 
@@ -145,6 +169,12 @@ impl Breaker {
 }
 
 impl Call {
+    /// Whom it asks.
+    #[must_use]
+    pub fn dependency(&self) -> Dependency {
+        self.breaker.dependency
+    }
+
     /// The server answered, whatever it said.
     pub fn answered(self) {
         self.breaker.ended(self.is_probe, true);

@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
-use super::mysql::Fault;
+use super::mysql;
 use super::mysql::items::{self, StockedItem};
 use crate::domain::ItemId;
 
@@ -99,19 +99,11 @@ impl Catalogue {
         &self,
         question: impl Future<Output = sqlx::Result<T>>,
     ) -> Result<T, Unreachable> {
-        let call = self.breaker.enter().ok_or(Unreachable)?;
-        match question.await {
-            Ok(answer) => {
-                call.answered();
-                Ok(answer)
-            }
-            Err(error) => {
+        mysql::ask(&self.breaker, question).await.map_err(|error| {
+            if !self.breaker.is_open() {
                 tracing::warn!(%error, "the catalogue could not be read");
-                if Fault::of(&error) == Fault::Connection {
-                    call.failed();
-                }
-                Err(Unreachable)
             }
-        }
+            Unreachable
+        })
     }
 }

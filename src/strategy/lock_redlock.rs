@@ -32,6 +32,6 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |gear| {
         let redlock = gear.locks.redlock.as_ref()?;
-        Some(LockBody::per_item(gear, redlock, None, Dependency::Redis))
+        Some(LockBody::per_item(gear, redlock, None, Dependency::Redlock))
     },
 };

@@ -13,7 +13,7 @@ const TIMEOUT_MS = 12_000;
  * nothing. `changed` tells whether something may have changed: `none` or `unknown`.
  */
 export class ApiError extends Error {
-  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, detail: string}} fields */
+  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, proofBits: number, detail: string}} fields */
   constructor(fields) {
     super(`${fields.status} ${fields.code}`);
     Object.assign(this, fields);
@@ -77,6 +77,7 @@ async function request(method, path, body, headers = {}) {
       changed: method === 'GET' ? 'none' : 'unknown',
       retryable: true,
       retryAfterMs: null,
+      proofBits: 0,
       detail: '',
     });
   }
@@ -95,6 +96,7 @@ function problem(response, body) {
     changed: body?.outcome ?? (broken ? 'unknown' : 'none'),
     retryable: body?.retryable ?? broken,
     retryAfterMs: retryAfterMs(response.headers.get('Retry-After')),
+    proofBits: body?.proof_bits ?? 0,
     detail: body?.detail ?? '',
   });
 }

@@ -6,9 +6,11 @@
  * the server has said what happened. A double click, a reload, a second tab or a lost connection
  * therefore all repeat one and the same purchase.
  *
- * Phases: `idle` -> `sending` <-> `waiting` -> `done`; `done` may be started again.
+ * Phases: `idle` -> (`line` ->) `sending` <-> `waiting` -> `done`; `done` may be started again. `line` is
+ * for items with a waiting room.
  */
 import { post } from './api.js';
+import { createLine } from './line.js';
 import { readEntry, removeEntry, writeEntry } from './storage.js';
 
 /** How hard we try before we tell the buyer. Bounded: a shop in trouble needs fewer requests. */
@@ -23,22 +25,24 @@ const RESUME_AGE_MS_MAX = 60_000;
 /**
  * @typedef {{kind: 'sold'|'queued', order: object}
  *   | {kind: 'refused'|'unavailable'|'unknown'|'sign_in', code: string, retryAfterMs: number|null}} Outcome
- * @typedef {{phase: 'idle'|'sending'|'waiting'|'done', attempt: number, waitMs: number, code: string|null,
+ * @typedef {{phase: 'idle'|'line'|'sending'|'waiting'|'done', attempt: number, position: number, waitMs: number, code: string|null,
  *   resumed: boolean, outcome: Outcome|null}} PurchaseState
  * @typedef {{key: string, quantity: number, madeAtMs: number, uncertain: boolean}} Attempt
  */
 
 /**
  * The purchase of one item by one buyer.
- * @param {{itemId: number, userId: number, onChange: (state: PurchaseState) => void}} options
+ * @param {{itemId: number, userId: number, hasRoom: () => boolean, onChange: (state: PurchaseState) => void}} options
+ *   `hasRoom` tells whether the item has a waiting room
  */
-export function createPurchase({ itemId, userId, onChange }) {
+export function createPurchase({ itemId, userId, hasRoom, onChange }) {
+  const line = createLine({ itemId, userId });
   const entry = `seckill.purchase.${userId}.${itemId}`;
   let running = false;
   let wake = () => {};
 
   function publish(state) {
-    onChange({ phase: 'idle', attempt: 0, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
+    onChange({ phase: 'idle', attempt: 0, position: 0, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
   }
 
   /** The attempt whose outcome is not known yet. @returns {Attempt | null} */
@@ -72,9 +76,21 @@ export function createPurchase({ itemId, userId, onChange }) {
   }
 
   async function carryOut(attempt, resumed) {
+    // What may be an order already is asked for as it was sent.
+    let needsTicket = hasRoom() && !resumed && line.ticket() === null;
     for (let number = 1; ; number += 1) {
+      if (needsTicket) {
+        const turnedAway = await standInLine(attempt);
+        if (turnedAway !== null) return turnedAway;
+        needsTicket = false;
+      }
       publish({ phase: 'sending', attempt: number, resumed });
       const answer = await send(attempt);
+      if (answer.kind === 'line' && number < ATTEMPTS_MAX) {
+        needsTicket = true;
+        continue;
+      }
+      if (answer.kind === 'line') return { kind: 'refused', code: answer.code, retryAfterMs: null };
       if (answer.kind !== 'retry') return answer;
       const waitMs = pauseMs(number, answer.retryAfterMs);
       if (number >= ATTEMPTS_MAX || waitMs > RETRY_AFTER_MS_MAX) {
@@ -82,13 +98,33 @@ export function createPurchase({ itemId, userId, onChange }) {
         return { kind, code: answer.code, retryAfterMs: answer.retryAfterMs };
       }
       publish({ phase: 'waiting', attempt: number, waitMs, code: answer.code, resumed });
-      await new Promise((resolve) => {
-        const timer = setTimeout(resolve, waitMs);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+      await pause(waitMs);
+    }
+  }
+
+  function pause(waitMs) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, waitMs);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  /** @returns {Promise<Outcome | null>} why there is no ticket, or null when there is one */
+  async function standInLine(attempt) {
+    publish({ phase: 'line', position: 0 });
+    try {
+      await line.wait((position) => publish({ phase: 'line', position }), pause);
+      return null;
+    } catch (error) {
+      const { status, code, retryAfterMs } = error;
+      if (status === undefined) throw error;
+      if (code === 'no_waiting_room') return null;
+      if (status === 401) return { kind: 'sign_in', code, retryAfterMs };
+      if (attempt.uncertain) return { kind: 'unknown', code, retryAfterMs };
+      return { kind: error.retryable ? 'unavailable' : 'refused', code, retryAfterMs };
     }
   }
 
@@ -101,7 +137,7 @@ export function createPurchase({ itemId, userId, onChange }) {
       const order = await post(
         `/api/seckill/default/${itemId}`,
         { quantity: attempt.quantity },
-        { 'Idempotency-Key': attempt.key },
+        { 'Idempotency-Key': attempt.key, ...ticketHeader() },
       );
       removeEntry(entry);
       return { kind: order.status === 'queued' ? 'queued' : 'sold', order };
@@ -110,9 +146,22 @@ export function createPurchase({ itemId, userId, onChange }) {
     }
   }
 
+  function ticketHeader() {
+    const ticket = line.ticket();
+    return ticket === null ? {} : { 'Purchase-Ticket': ticket };
+  }
+
   function settle(error, attempt, uncertainBefore) {
     const { status, code, changed, retryable, retryAfterMs } = error;
     if (status === undefined) throw error;
+    // Decided before the gate: this request has changed nothing, an earlier one with the key may have.
+    if (status === 403 && code.startsWith('ticket_')) {
+      attempt.uncertain = uncertainBefore;
+      if (attempt.uncertain) writeEntry(entry, attempt);
+      else removeEntry(entry);
+      line.dropTicket();
+      return { kind: 'line', code, retryAfterMs };
+    }
     // "In progress" is an earlier request with this key: its outcome is what we are waiting for.
     const mayHaveChanged = changed === 'unknown' || code === 'request_in_progress';
     const judged = status < 500 && status !== 401 && status !== 429 && !mayHaveChanged;

@@ -78,6 +78,11 @@ export function outcomePanel(panel, { item, again }) {
     draw(state) {
       if (state.phase === 'idle') {
         panel.hidden = true;
+      } else if (state.phase === 'line') {
+        // Only the figure changes: the title is not spoken again each time the line moves.
+        const detail = state.position > 0 ? text('line.position', { count: state.position }) : text('line.next');
+        if (panel.dataset.tone === 'line') setText(panel.querySelector('p'), detail);
+        else show('line', text('line.title'), detail);
       } else if (state.phase === 'sending') {
         // The first wording stays while we repeat: flicker would read as progress.
         if (state.attempt > 1) return;

@@ -50,6 +50,10 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.until_text("#sale-state", "Paused").await;
     page.click("#pause").await;
     page.until_text("#sale-state", "On sale").await;
+    page.click("#room").await;
+    page.until_text("#room", "Sell without a line").await;
+    page.click("#room").await;
+    page.until_text("#room", "Let buyers stand in line").await;
     page.run(
         "const choice = document.getElementById('edit-strategy'); choice.value = 'mysql-batch'; \
          choice.dispatchEvent(new Event('change'));",

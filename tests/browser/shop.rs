@@ -56,6 +56,29 @@ async fn a_buyer_buys() {
 }
 
 #[tokio::test]
+async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
+    let shop = Shop::with(|config| {
+        (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 4);
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
+    for id in 1..=4 {
+        let place = format!("/api/items/{item}/ticket");
+        assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);
+    }
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#buy", "Buy for").await;
+    page.click("#buy").await;
+    page.until_text("#outcome", "You are in line").await;
+    page.shot("item-in-line").await;
+    page.until_text("#outcome", "It’s yours").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    page.close().await;
+}
+
+#[tokio::test]
 async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 2 })).await;

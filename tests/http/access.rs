@@ -42,6 +42,7 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items", Who::Anyone, None, 200),
         operation("GET", "/api/items/{id}", Who::Anyone, None, 200),
         operation("GET", "/api/items/{id}/events", Who::Anyone, None, 200),
+        operation("POST", "/api/items/{id}/ticket", Who::Buyer, None, 409),
         operation("POST", "/api/seckill/{strategy}/{item_id}", Who::Buyer, None, 201),
         operation("GET", "/api/orders", Who::Buyer, None, 200),
         operation("GET", "/api/orders/events", Who::Buyer, None, 200),

@@ -1,11 +1,12 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
 use futures::future::join_all;
+use reqwest::Method;
 use seckill::config::{Config, Secret};
 use serde_json::json;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, when};
-use crate::support::{Cut, Instance, Shop, servers};
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::support::{Client, Cut, Instance, Shop, item_body, servers};
 
 /// More than a breaker needs to see.
 const CALLS: i64 = 25;
@@ -137,4 +138,166 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
         when(!is_open(&instance, "redis").await, answer.text)
     })
     .await;
+}
+
+#[tokio::test]
+async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
+    let (_shop, whole, instance, mysql, _redis) = place().await;
+    let item = whole.make_item(json!({ "stock": 10, "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let to_pay = order_id(&buyer.buy("mysql-atomic", item).await);
+    let to_cancel = order_id(&buyer.buy("mysql-atomic", item).await);
+    let credentials = json!({ "username": "somebody", "password": "long enough" });
+    let ask = async || {
+        let (pay, cancel) = (format!("{to_pay}/payment"), format!("{to_cancel}/cancellation"));
+        [
+            ("the list", buyer.get("/api/orders").await),
+            ("an order", buyer.get(&format!("/api/orders/{to_pay}")).await),
+            ("a payment", buyer.post(&format!("/api/orders/{pay}"), &json!({})).await),
+            ("a cancellation", buyer.post(&format!("/api/orders/{cancel}"), &json!({})).await),
+            ("a sign-in", instance.stranger().post("/api/session", &credentials).await),
+            ("an audit", instance.admin().get(&format!("/api/admin/items/{item}/audit")).await),
+            ("a sale", instance.admin().post("/api/admin/items", &item_body(json!({}))).await),
+            ("the acts", instance.admin().get("/api/admin/actions").await),
+        ]
+    };
+    mysql.cut();
+    let unavailable = (503, "dependency_unavailable");
+    let lists = (0..CALLS).map(|_| buyer.get("/api/orders"));
+    for answer in join_all(lists).await {
+        assert_problem(&answer, unavailable, "while the breaker learns");
+    }
+    assert!(is_open(&instance, "mysql").await);
+    let before = mysql.attempts();
+    for _ in 0..10 {
+        for (what, answer) in ask().await {
+            assert_problem(&answer, unavailable, what);
+            assert_eq!(answer.json["outcome"], "none", "{what}: nothing was sent");
+        }
+    }
+    let asked = mysql.attempts() - before;
+    assert!(asked < 40, "{asked} connections for 80 requests");
+    // A token needs no ledger, and one that is signed out is so here at once.
+    let leaving = instance.buyer(2);
+    assert_problem(
+        &Client::send(leaving.request(Method::DELETE, "/api/session")).await,
+        unavailable,
+        "a sign-out",
+    );
+    assert_problem(&leaving.get("/api/orders").await, (401, "invalid_token"), "after it");
+    mysql.mend();
+    eventually(BOUND, || async {
+        let answer = buyer.get("/api/orders").await;
+        when(!is_open(&instance, "mysql").await, answer.text)
+    })
+    .await;
+    let states = [(&to_pay, "pending"), (&to_cancel, "pending")];
+    for (order, status) in states {
+        let answer = buyer.get(&format!("/api/orders/{order}")).await;
+        assert_eq!(answer.json["status"], status, "{}", answer.text);
+    }
+    let answers = ask().await;
+    assert_eq!(answers[2].1.json["status"], "paid", "{}", answers[2].1.text);
+    assert_eq!(answers[3].1.json["status"], "cancelled", "{}", answers[3].1.text);
+    assert_eq!(assert_clean(&whole, item).await["orders"], 2);
+}
+
+#[tokio::test]
+async fn without_the_ledger_a_queued_order_can_still_be_seen() {
+    let (shop, whole, instance, mysql, _redis) = place().await;
+    let item = whole.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    // Its consumer, in whichever instance, cannot get at the stock.
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let queued = buyer.buy("redis-stream", item).await;
+    assert_eq!(queued.status, 202, "{}", queued.text);
+    let path = format!("/api/orders/{}", order_id(&queued));
+    mysql.cut();
+    let seen = buyer.get(&path).await;
+    assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
+    let anothers = instance.buyer(2).get(&path).await;
+    assert_problem(&anothers, (503, "dependency_unavailable"), "nobody knows whose it is");
+    holder.rollback().await.expect("the row is free");
+    mysql.mend();
+    eventually(BOUND, || async {
+        let seen = buyer.get(&path).await;
+        when(seen.json["status"] == "pending", seen.text)
+    })
+    .await;
+    assert_eq!(assert_clean(&whole, item).await["orders"], 1);
+}
+
+/// A crowd on one item, whose lock's servers swallow everything: each is told what is wrong, long
+/// before its turn would have come; then nobody waits for them any more; other strategies sell.
+async fn without_the_servers_of_a_lock(
+    strategy: &str,
+    dependency: &str,
+    server: &str,
+    reach_by: impl FnOnce(&mut Config, &Cut),
+) {
+    let shop = Shop::new().await;
+    let whole = shop.start().await;
+    let link = Cut::to(server).await;
+    let mut config: Config = shop.config.clone();
+    reach_by(&mut config, &link);
+    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let item = whole.make_item(json!({ "stock": 1_000 })).await;
+    assert_eq!(instance.buyer(1).buy(strategy, item).await.status, 201);
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
+    link.stall();
+    let buyers: Vec<_> = (2..2 + CALLS).map(|id| instance.buyer(id)).collect();
+    for answer in join_all(buyers.iter().map(|buyer| buyer.buy(strategy, item))).await {
+        assert_problem(&answer, (503, "dependency_unavailable"), "while its servers are silent");
+        assert_eq!(answer.json["outcome"], "none");
+        let detail = answer.json["detail"].as_str().unwrap_or_default();
+        assert!(detail.starts_with(dependency), "{detail}");
+    }
+    assert!(is_open(&instance, dependency).await);
+    assert!(!is_open(&instance, "mysql").await && !is_open(&instance, "redis").await);
+    let before = link.attempts();
+    for buyer in &buyers {
+        let refused = buyer.buy(strategy, item).await;
+        assert_problem(&refused, (503, "dependency_unavailable"), "while the breaker is open");
+    }
+    let asked = link.attempts() - before;
+    assert!(asked < buyers.len(), "{asked} connections for {} requests", buyers.len());
+    for other in ["mysql-atomic", "lock-redis", "redis-lua"] {
+        let buyer = instance.buyer(100);
+        let answer = buyer.buy(other, whole.make_item(json!({})).await).await;
+        assert_eq!(answer.status, 201, "{other}: {}", answer.text);
+    }
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.status, 200, "{}", ready.text);
+    assert_ne!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
+    link.mend();
+    let next = std::sync::atomic::AtomicI64::new(200);
+    eventually(BOUND, || async {
+        let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let answer = instance.buyer(id).buy(strategy, item).await;
+        when(answer.status == 201 && !is_open(&instance, dependency).await, answer.text)
+    })
+    .await;
+    assert_clean(&whole, item).await;
+}
+
+#[tokio::test]
+async fn without_etcd_its_lock_is_refused_and_the_rest_sells() {
+    let server = crate::support::etcd_url().await;
+    let reach_by =
+        |config: &mut Config, link: &Cut| config.lock.etcd_endpoints = link.url().to_owned();
+    without_the_servers_of_a_lock("lock-etcd", "etcd", &server, reach_by).await;
+}
+
+#[tokio::test]
+async fn without_zookeeper_its_lock_is_refused_and_the_rest_sells() {
+    let server = format!("zookeeper://{}", crate::support::zookeeper_hosts().await);
+    let reach_by =
+        |config: &mut Config, link: &Cut| config.lock.zookeeper_hosts = link.host().to_owned();
+    without_the_servers_of_a_lock("lock-zookeeper", "zookeeper", &server, reach_by).await;
 }

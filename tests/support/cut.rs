@@ -1,4 +1,4 @@
-//! A TCP link that can be cut and mended, to take a server away from one instance alone.
+//! A TCP link that can be cut, stalled and mended, to take a server away from one instance alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+#[derive(Clone, Copy, PartialEq)]
+enum Link {
+    Works,
+    /// Takes everything and answers nothing.
+    Stalls,
+    Refuses,
+}
+
 /// Listens on a loopback port and passes on to a server. Ends when dropped.
 pub struct Cut {
     url: String,
-    works: watch::Sender<bool>,
+    link: watch::Sender<Link>,
     attempts: Arc<AtomicUsize>,
     _end: DropGuard,
 }
@@ -25,13 +33,13 @@ impl Cut {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let here = listener.local_addr().expect("an address").to_string();
         let url = server_url.replacen(&server, &here, 1);
-        let (works, _) = watch::channel(true);
+        let (link, _) = watch::channel(Link::Works);
         let attempts = Arc::new(AtomicUsize::new(0));
         let end = CancellationToken::new();
         let ended = end.clone();
-        let serve = serve(listener, server, works.clone(), Arc::clone(&attempts));
+        let serve = serve(listener, server, link.clone(), Arc::clone(&attempts));
         tokio::spawn(async move { ended.run_until_cancelled(serve).await });
-        Self { url, works, attempts, _end: end.drop_guard() }
+        Self { url, link, attempts, _end: end.drop_guard() }
     }
 
     /// The server's URL by way of the link.
@@ -41,12 +49,23 @@ impl Cut {
 
     /// Breaks every connection, and those to come.
     pub fn cut(&self) {
-        self.works.send_replace(false);
+        self.link.send_replace(Link::Refuses);
+    }
+
+    /// Swallows what is sent, over old connections and new ones; mending breaks these.
+    pub fn stall(&self) {
+        self.link.send_replace(Link::Stalls);
+    }
+
+    /// Whom it answers for, as `host:port`.
+    pub fn host(&self) -> &str {
+        let (_, rest) = self.url.split_once("://").expect("a URL");
+        rest.split('/').next().expect("an authority")
     }
 
     /// Lets connections through again.
     pub fn mend(&self) {
-        self.works.send_replace(true);
+        self.link.send_replace(Link::Works);
     }
 
     /// How often somebody has connected so far.
@@ -58,24 +77,34 @@ impl Cut {
 async fn serve(
     listener: TcpListener,
     server: String,
-    works: watch::Sender<bool>,
+    link: watch::Sender<Link>,
     attempts: Arc<AtomicUsize>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (mut client, _) = listener.accept().await.expect("accept");
         attempts.fetch_add(1, Ordering::SeqCst);
-        if !*works.borrow() {
-            continue;
+        let mut link = link.subscribe();
+        let now = *link.borrow_and_update();
+        match now {
+            Link::Refuses => continue,
+            Link::Stalls => {
+                connections.spawn(async move {
+                    let _ = link.wait_for(|link| *link != Link::Stalls).await;
+                    drop(client);
+                });
+                continue;
+            }
+            Link::Works => {}
         }
         let Ok(mut upstream) = TcpStream::connect(&server).await else { continue };
         let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-        let mut works = works.subscribe();
         connections.spawn(async move {
             tokio::select! {
-                _ = works.wait_for(|works| !works) => {}
-                _ = copy_bidirectional(&mut client, &mut upstream) => {}
+                _ = link.wait_for(|link| *link != Link::Works) => {}
+                _ = copy_bidirectional(&mut client, &mut upstream) => return,
             }
+            let _ = link.wait_for(|link| *link != Link::Stalls).await;
         });
     }
 }

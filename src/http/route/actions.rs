@@ -78,8 +78,7 @@ pub async fn list(
 ) -> Result<Json<ActionsBody>, Problem> {
     let (limit, before) = page(&pairs)?;
     // One more than asked for tells whether there is a next page.
-    let listed = actions::list(&web.pool, before, limit + 1).await;
-    let mut actions = listed.map_err(|error| Problem::database(&error))?;
+    let mut actions = web.ask(actions::list(&web.pool, before, limit + 1)).await?;
     let more = actions.len() > limit as usize;
     actions.truncate(limit as usize);
     let next = actions.last().filter(|_| more).map(|action| action.id.to_string());

@@ -68,6 +68,9 @@ pub struct CreateItemBody {
     /// `on` (if it is left out), or `off` for lab items.
     #[serde(default)]
     arbiter: Option<String>,
+    /// Whether buyers stand in line for a ticket first; not if it is left out.
+    #[serde(default)]
+    waiting_room: Option<bool>,
 }
 
 /// What to change of a sale; what is left out stays.
@@ -83,6 +86,9 @@ pub struct EditItemBody {
     /// Stop the sale for now, or let it go on.
     #[serde(default)]
     paused: Option<bool>,
+    /// Open or close the waiting room.
+    #[serde(default)]
+    waiting_room: Option<bool>,
     #[serde(default)]
     strategy: Option<String>,
     /// Units to add to the sale; below zero, to take out of it.
@@ -113,8 +119,7 @@ pub async fn create(
     let new = new_item(body)?;
     let now = web.clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let created = items::create_by(&web.pool, &new, &actor).await;
-    let created = created.map_err(|error| Problem::database(&error))?;
+    let created = web.change(items::create_by(&web.pool, &new, &actor)).await?;
     tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, now)).into_response())
 }
@@ -144,7 +149,7 @@ pub async fn edit(
     headers: HeaderMap,
     JsonBody(body): JsonBody<EditItemBody>,
 ) -> Result<Response, Problem> {
-    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let found = web.ask(items::find(&web.pool, id)).await?;
     let kind = found.ok_or(Refusal::ItemNotFound)?.item.kind;
     if let Some(name) = &body.strategy {
         check_strategy(name, kind)?;
@@ -158,6 +163,7 @@ pub async fn edit(
         starts_at: body.starts_at.as_deref().map(instant).transpose()?,
         ends_at: body.ends_at.as_deref().map(instant).transpose()?,
         paused: body.paused,
+        waiting_room: body.waiting_room,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
@@ -218,6 +224,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         strategy,
         kind,
         arbiter,
+        waiting_room: body.waiting_room.unwrap_or(false),
     })
 }
 

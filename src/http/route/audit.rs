@@ -90,7 +90,7 @@ pub async fn find(
     Admin(_operator): Admin,
     ItemPath(id): ItemPath,
 ) -> Result<Json<AuditBody>, Problem> {
-    let facts = ledger::facts(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let facts = web.ask(ledger::facts(&web.pool, id)).await?;
     let mut facts = facts.ok_or(Refusal::ItemNotFound)?;
     let seen = web.counters.peek_with_queue(id).await.ok().flatten();
     facts.redis_available = seen.map(|seen| seen.counter.available);

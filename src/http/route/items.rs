@@ -47,6 +47,8 @@ pub struct ItemBody {
     arbiter: &'static str,
     /// Whether the operator has paused the sale.
     paused: bool,
+    /// Whether a purchase needs a ticket, see `POST /api/items/{id}/ticket`.
+    waiting_room: bool,
     /// `upcoming`, `open`, `sold_out` or `ended`.
     state: &'static str,
     /// Whether the ledger does not answer now, and this is how the item was last seen; the header
@@ -78,6 +80,7 @@ impl ItemBody {
             kind: item.kind.word(),
             arbiter: item.arbiter.word(),
             paused: item.paused,
+            waiting_room: item.waiting_room,
             state: item.state(stocked.available, now).word(),
             stale: false,
             server_time: now,

@@ -33,7 +33,7 @@ pub struct LiveBody {
     /// The counter less the ledger: purchases on their way, or drift if it stays.
     drift: Option<i64>,
     /// The orders in the ledger by status.
-    orders: BTreeMap<&'static str, OrdersBody>,
+    orders: BTreeMap<&'static str, OrderCountBody>,
     /// Purchases of this item by outcome: what this instance answered since its start.
     purchases: BTreeMap<&'static str, u64>,
     strategy: String,
@@ -44,7 +44,7 @@ pub struct LiveBody {
 
 /// The orders of one status.
 #[derive(Serialize, ToSchema)]
-pub struct OrdersBody {
+pub struct OrderCountBody {
     orders: i64,
     units: i64,
 }
@@ -67,13 +67,12 @@ pub async fn find(
     Admin(_operator): Admin,
     ItemPath(id): ItemPath,
 ) -> Result<Json<LiveBody>, Problem> {
-    let found = items::find(&web.pool, id).await.map_err(|error| Problem::database(&error))?;
+    let found = web.ask(items::find(&web.pool, id)).await?;
     let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
-    let counted = orders::count_by_status(&web.pool, id).await;
-    let counted = counted.map_err(|error| Problem::database(&error))?;
+    let counted = web.ask(orders::count_by_status(&web.pool, id)).await?;
     let counter = web.counters.peek(id).await.ok().flatten().map(|counter| counter.available);
     let orders = counted.into_iter().map(|(status, count)| {
-        (status.word(), OrdersBody { orders: count.orders, units: count.units })
+        (status.word(), OrderCountBody { orders: count.orders, units: count.units })
     });
     let refused =
         strategy::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));

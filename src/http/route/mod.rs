@@ -12,4 +12,5 @@ pub mod operator;
 pub mod orders;
 pub mod purchase;
 pub mod session;
+pub mod ticket;
 pub mod users;

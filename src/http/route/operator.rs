@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use futures::future::join_all;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -67,8 +68,15 @@ pub async fn alive() -> Json<AliveBody> {
     ),
 )]
 pub async fn ready(State(web): State<Web>) -> Response {
-    let ((mysql, current), (redis, _)) =
-        tokio::join!(look(mysql::schema_is_current(&web.pool)), look(web.redis.ping()));
+    let lock_servers = web
+        .lock_servers
+        .iter()
+        .map(async |(dependency, sign_of_life)| (dependency.name(), look(sign_of_life()).await.0));
+    let ((mysql, current), (redis, _), lock_servers) = tokio::join!(
+        look(mysql::schema_is_current(&web.pool)),
+        look(web.redis.ping()),
+        join_all(lock_servers),
+    );
     let jobs = web.board.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));
@@ -81,7 +89,10 @@ pub async fn ready(State(web): State<Web>) -> Response {
     };
     let body = ReadyBody {
         status,
-        dependencies: BTreeMap::from([("mysql", mysql), ("redis", redis)]),
+        dependencies: [("mysql", mysql), ("redis", redis)]
+            .into_iter()
+            .chain(lock_servers)
+            .collect(),
         jobs: jobs.collect(),
     };
     let ready = status == "ready";

@@ -12,7 +12,9 @@ use super::orders::OrderBody;
 use crate::domain::{ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::extract::{Buyer, IdempotencyKey, QueryPairs, bad_path, bad_query};
+use crate::http::extract::{
+    Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
+};
 use crate::http::problem::{Problem, outcome_unknown};
 use crate::purchase::Wish;
 use crate::strategy::Options;
@@ -42,6 +44,7 @@ pub struct PurchaseBody {
         ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user", pattern = "^(market|item|user|item-user)$"),
         ("wait" = Option<String>, Query, description = "Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield"),
         ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key is the same purchase", min_length = 1, max_length = 64),
+        ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
     ),
     request_body(content = Option<PurchaseBody>, description = "May be left out"),
     responses(
@@ -58,6 +61,7 @@ pub async fn purchase(
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
     IdempotencyKey(key): IdempotencyKey,
+    PurchaseTicket(ticket): PurchaseTicket,
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
     let Path((strategy, item)) = path.map_err(|_| bad_path())?;
@@ -68,7 +72,7 @@ pub async fn purchase(
         let detail = format!("A quantity is 1 to {}.", Quantity::MAX);
         Problem::new(422, "quantity_out_of_range", "Not a quantity", detail)
     })?;
-    let wish = Wish { buyer: claims.user, item, quantity, strategy, options, key };
+    let wish = Wish { buyer: claims.user, item, quantity, strategy, options, key, ticket };
     answer(web.purchases.buy(wish).await)
 }
 

@@ -148,7 +148,7 @@ pub async fn create(
         return Err(wrong());
     }
     let counted = web.door.count_try(&folded)?;
-    let account = users::find(&web.pool, &folded).await.map_err(|error| Problem::database(&error));
+    let account = web.ask(users::find(&web.pool, &folded)).await;
     let account = account.inspect_err(|_| counted.forgive())?;
     let hash = account.as_ref().map(|account| account.password_hash.clone());
     let right = web.door.verify(body.password, hash).await.inspect_err(|_| counted.forgive())?;
@@ -177,8 +177,7 @@ pub async fn create(
     security(("bearer" = [])),
 )]
 pub async fn end(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Response, Problem> {
-    let revoked = web.revocations.revoke(&claims.token_id, claims.expires_at).await;
-    revoked.map_err(|error| Problem::database(&error))?;
+    web.change(web.revocations.revoke(&claims.token_id, claims.expires_at)).await?;
     let cookie = set_cookie(&web, "", Duration::ZERO);
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }

@@ -75,8 +75,7 @@ pub async fn create(
         role: Role::Buyer.word(),
         demo: false,
     };
-    let created = users::create(&web.pool, &new, now).await;
-    match created.map_err(|error| Problem::database(&error))? {
+    match web.change(users::create(&web.pool, &new, now)).await? {
         Some(user) => Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() }))),
         None => Err(Problem::new(409, "username_taken", "Name taken", "Somebody has that name.")),
     }

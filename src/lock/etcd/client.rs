@@ -13,9 +13,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::api::{LEASE_KEEP_ALIVE, LeaseRequest, LeaseResponse, WATCH};
+use super::api::{LEASE_KEEP_ALIVE, LeaseRequest, LeaseResponse, RANGE, WATCH};
+use super::api::{RangeRequest, RangeResponse};
 use super::api::{WatchCreateRequest, WatchRequest, WatchResponse};
-use crate::lock::lease::Unanswered;
+use crate::lock::LEASE_MAX;
+use crate::lock::lease::{Unanswered, ask};
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);
@@ -63,6 +65,20 @@ impl Client {
         let members: Vec<Endpoint> =
             endpoints.split(',').map(|address| member(address.trim())).collect::<Result<_, _>>()?;
         Ok(Self { members: members.into(), current: Arc::default() })
+    }
+
+    /// Asks for a sign of life, which takes a quorum.
+    ///
+    /// # Errors
+    /// When there is none within half a second.
+    pub async fn ping(&self) -> Result<(), String> {
+        let question =
+            RangeRequest { key: b"ping".to_vec(), keys_only: true, ..Default::default() };
+        let answer = async {
+            let mut member = self.member();
+            member.ask::<_, RangeResponse>(RANGE, question).await.map(drop).map_err(unanswered)
+        };
+        ask(LEASE_MAX, answer).await.map_err(|Unanswered(why)| why)
     }
 
     /// The member to ask now.

@@ -9,8 +9,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use zookeeper_client::Client;
 
-use super::super::lease::Unanswered;
-use super::{InvalidName, LockName};
+use super::super::LEASE_MAX;
+use super::super::lease::{Unanswered, ask};
+use super::{InvalidName, LockName, unanswered};
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
 /// matters to others after this process has died.
@@ -42,6 +43,18 @@ impl Ensemble {
         }
         let sessions = Mutex::default();
         Ok(Arc::new(Self { hosts: hosts.into(), prefix: prefix.to_owned(), sessions }))
+    }
+
+    /// Asks for a sign of life, in the session that carries such leases.
+    ///
+    /// # Errors
+    /// When there is none within half a second.
+    pub async fn ping(&self, lease: Duration) -> Result<(), String> {
+        let answer = async {
+            let session = self.session(lease).await?;
+            session.check_stat("/").await.map(drop).map_err(unanswered)
+        };
+        ask(LEASE_MAX, answer).await.map_err(|Unanswered(why)| why)
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -123,8 +136,8 @@ impl fmt::Debug for Ensemble {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::{LEASE_MAX, LEASE_MIN};
-    use super::{SESSION_MIN, session_for};
+    use super::super::super::LEASE_MIN;
+    use super::{LEASE_MAX, SESSION_MIN, session_for};
 
     #[test]
     fn a_session_outlives_its_leases_by_half() {

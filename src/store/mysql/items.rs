@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlPool, Row};
+use sqlx::{MySqlExecutor, MySqlPool, Row};
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
@@ -37,6 +37,7 @@ pub struct NewItem {
     pub strategy: String,
     pub kind: ItemKind,
     pub arbiter: ArbiterMode,
+    pub waiting_room: bool,
 }
 
 /// What an operator changes of an item; `None` leaves it.
@@ -48,6 +49,8 @@ pub struct ItemEdit {
     pub ends_at: Option<OffsetDateTime>,
     /// Pause or go on.
     pub paused: Option<bool>,
+    /// Open or close the waiting room.
+    pub waiting_room: Option<bool>,
     /// New meaning of `default`.
     pub strategy: Option<String>,
     /// Units to add to the sale, or to take out of it.
@@ -70,6 +73,7 @@ impl NewItem {
             "strategy": self.strategy,
             "kind": self.kind.word(),
             "arbiter": self.arbiter.word(),
+            "waiting_room": self.waiting_room,
         })
     }
 }
@@ -81,6 +85,7 @@ impl ItemEdit {
             "starts_at": text(self.starts_at),
             "ends_at": text(self.ends_at),
             "paused": self.paused,
+            "waiting_room": self.waiting_room,
             "strategy": self.strategy,
             "stock_delta": self.stock_delta.filter(|delta| *delta != 0),
         });
@@ -116,7 +121,8 @@ pub enum EditError {
 }
 
 const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
-     per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, revision, total, available";
+     per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
+     revision, total, available";
 
 /// The most items that one list answers.
 pub const LIST_MAX: u32 = 200;
@@ -125,10 +131,13 @@ pub const LIST_MAX: u32 = 200;
 ///
 /// # Errors
 /// The database's.
-pub async fn find(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<StockedItem>> {
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<StockedItem>> {
     let statement =
         format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
-    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(pool).await?;
+    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(executor).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -158,8 +167,10 @@ pub async fn create(
 ) -> sqlx::Result<StockedItem> {
     let mut transaction = pool.begin().await?;
     let id = insert(&mut transaction, new, now).await?;
+    // Read before the COMMIT: behind it, every error would look like one of the change.
+    let created = find(&mut *transaction, id).await?.ok_or(sqlx::Error::RowNotFound)?;
     transaction.commit().await?;
-    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+    Ok(created)
 }
 
 /// The same as the act of an operator, which is written down with it.
@@ -174,8 +185,9 @@ pub async fn create_by(
     let mut transaction = pool.begin().await?;
     let id = insert(&mut transaction, new, actor.now).await?;
     actions::record(&mut transaction, actor, "item_created", Some(id), &new.told()).await?;
+    let created = find(&mut *transaction, id).await?.ok_or(sqlx::Error::RowNotFound)?;
     transaction.commit().await?;
-    find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)
+    Ok(created)
 }
 
 async fn insert(
@@ -185,8 +197,8 @@ async fn insert(
 ) -> sqlx::Result<ItemId> {
     let inserted = sqlx::query(
         "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
-         per_buyer_limit, hold_seconds, strategy, kind, arbiter, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(&new.name)
     .bind(&new.description)
@@ -199,6 +211,7 @@ async fn insert(
     .bind(&new.strategy)
     .bind(new.kind.word())
     .bind(new.arbiter.word())
+    .bind(new.waiting_room)
     .bind(now)
     .execute(&mut *transaction)
     .await?;
@@ -239,12 +252,13 @@ pub async fn edit(
     )
     .ok_or(EditError::InvalidSchedule)?;
     sqlx::query(
-        "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, strategy = ?, \
-         revision = revision + 1 WHERE id = ?",
+        "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
+         strategy = ?, revision = revision + 1 WHERE id = ?",
     )
     .bind(datetime(window.starts_at()))
     .bind(datetime(window.ends_at()))
     .bind(edit.paused.unwrap_or(item.paused))
+    .bind(edit.waiting_room.unwrap_or(item.waiting_room))
     .bind(edit.strategy.as_deref().unwrap_or(&item.strategy))
     .bind(id.get())
     .execute(&mut *transaction)
@@ -257,8 +271,9 @@ pub async fn edit(
         restock(&mut transaction, id, delta, actor.user, actor.now).await?;
     }
     actions::record(&mut transaction, actor, "item_edited", Some(id), &edit.told()).await?;
+    let edited = find(&mut *transaction, id).await?.ok_or(EditError::NotFound)?;
     transaction.commit().await?;
-    find(pool, id).await?.ok_or(EditError::NotFound)
+    Ok(edited)
 }
 
 async fn restock(
@@ -312,6 +327,7 @@ fn read(row: &MySqlRow) -> sqlx::Result<StockedItem> {
         kind: parsed("kind", ItemKind::parse(row.try_get("kind")?))?,
         arbiter: parsed("arbiter", ArbiterMode::parse(row.try_get("arbiter")?))?,
         paused: row.try_get("paused")?,
+        waiting_room: row.try_get("waiting_room")?,
         revision: row.try_get("revision")?,
     };
     let (total, available) = (row.try_get("total")?, row.try_get("available")?);

@@ -2,6 +2,7 @@
 //! order nor stock.
 
 pub mod actions;
+pub mod ask;
 pub mod audit;
 pub mod buyers;
 pub mod error;
@@ -19,6 +20,7 @@ use sqlx::{Executor, MySqlPool};
 
 use crate::config::Config;
 
+pub use ask::{ask, change, nothing_was_sent};
 pub use error::Fault;
 
 /// How long an unused connection stays open: below every common `wait_timeout`.

@@ -18,6 +18,7 @@ let lastAudit = null;
 export function startEditing(edited) {
   onEdited = edited;
   byId('pause').addEventListener('click', () => edit({ paused: !item.paused }, 'edit-result'));
+  byId('room').addEventListener('click', () => edit({ waiting_room: !item.waiting_room }, 'edit-result'));
   on('restock-form', () => edit({ stock_delta: Math.trunc(Number(byId('restock').value)) }, 'restock-result'));
   on('schedule-form', () =>
     edit(
@@ -51,6 +52,7 @@ export function editSale(chosen) {
 export function drawSale(newer) {
   item = newer;
   setText(byId('pause'), text(item.paused ? 'edit.resume' : 'edit.pause'));
+  setText(byId('room'), text(item.waiting_room ? 'edit.roomClose' : 'edit.roomOpen'));
 }
 
 function on(id, action) {

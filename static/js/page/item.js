@@ -104,7 +104,12 @@ function take(facts) {
 function startPurchase() {
   const session = currentSession();
   phase = 'idle';
-  purchase = session && createPurchase({ itemId, userId: session.user_id, onChange: onPurchase });
+  purchase = session && createPurchase({
+    itemId,
+    userId: session.user_id,
+    hasRoom: () => item.waiting_room === true,
+    onChange: onPurchase,
+  });
   panel.clear();
   loadMine();
   drawButton();
@@ -119,7 +124,7 @@ function startPurchase() {
 function buy() {
   if (purchase === null) return location.assign(signInAddress('#buy'));
   const mayAsk = (stateOf(item) === 'open' && room() > 0) || purchase.unfinished() !== null;
-  if (phase === 'sending' || phase === 'waiting' || !mayAsk || pauseSeconds() > 0) return;
+  if (isBusy() || !mayAsk || pauseSeconds() > 0) return;
   purchase.start(quantity());
 }
 
@@ -175,7 +180,7 @@ function drawButton() {
   if (item === null) return;
   const button = byId('buy');
   const state = stateOf(item);
-  const busy = phase === 'sending' || phase === 'waiting';
+  const busy = isBusy();
   const unfinished = purchase?.unfinished() ?? null;
   const possible = !busy && pauseSeconds() === 0 && ((state === 'open' && room() > 0) || unfinished !== null);
   // aria-disabled instead of disabled: the focus must not fall off the button as it changes.
@@ -194,6 +199,10 @@ function buttonText(state, busy, unfinished) {
   if (purchase === null) return text('buy.signIn');
   if (unfinished === null && room() < 1) return text('buy.limit', { count: item.per_buyer_limit });
   return text('buy.buy', { amount: money(item.price_cents * quantity()) });
+}
+
+function isBusy() {
+  return phase === 'line' || phase === 'sending' || phase === 'waiting';
 }
 
 function pauseSeconds() {

@@ -159,11 +159,33 @@ impl Queue {
     /// See [`CounterError`].
     pub async fn find(&self, order: OrderId, owner: UserId) -> Result<Option<Order>, CounterError> {
         let items: Vec<ItemId> = self.refresh().await?.into_iter().collect();
+        Ok(self.find_among(&items, order, owner).await?)
+    }
+
+    /// The same in the queues that this process knows of, for when the ledger cannot be asked.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn find_known(
+        &self,
+        order: OrderId,
+        owner: UserId,
+    ) -> Result<Option<Order>, RedisError> {
+        let items: Vec<ItemId> = self.items().iter().copied().collect();
+        self.find_among(&items, order, owner).await
+    }
+
+    async fn find_among(
+        &self,
+        items: &[ItemId],
+        order: OrderId,
+        owner: UserId,
+    ) -> Result<Option<Order>, RedisError> {
         if items.is_empty() {
             return Ok(None);
         }
         let mut pipeline = redis::pipe();
-        for &item in &items {
+        for &item in items {
             pipeline.hget(self.key(item, "queued"), field_of(order));
         }
         let texts: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;

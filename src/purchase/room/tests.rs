@@ -1,0 +1,128 @@
+use super::*;
+use crate::domain::{ArbiterMode, Cents, ItemKind, SaleWindow};
+use time::macros::datetime;
+
+const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
+
+fn room_of(per_second: u32, proof_bits_max: u8) -> Room {
+    let rules = Rules { per_second, ticket_seconds: 60, proof_bits_max, line_max: 1_000 };
+    Room::new(rules, &["one secret"])
+}
+
+fn item() -> Item {
+    Item {
+        id: ItemId::new(1).expect("positive"),
+        name: String::new(),
+        description: String::new(),
+        image_url: None,
+        price: Cents::new(1).expect("a price"),
+        window: SaleWindow::new(OPENS, OPENS + time::Duration::HOUR).expect("a window"),
+        per_buyer_limit: 1,
+        hold_seconds: 60,
+        strategy: String::new(),
+        kind: ItemKind::Shop,
+        arbiter: ArbiterMode::On,
+        paused: false,
+        waiting_room: true,
+        revision: 1,
+    }
+}
+
+fn buyer(id: i64) -> UserId {
+    UserId::new(id).expect("positive")
+}
+
+fn place(standing: Standing) -> (String, u64, u8) {
+    match standing {
+        Standing::Waiting { place, position, proof_bits, .. } => (place, position, proof_bits),
+        admitted => panic!("{admitted:?}"),
+    }
+}
+
+fn ticket(standing: Standing) -> String {
+    match standing {
+        Standing::Admitted { ticket, .. } => ticket,
+        waiting => panic!("{waiting:?}"),
+    }
+}
+
+#[test]
+fn turns_come_in_order_and_not_before_the_sale_opens() {
+    let (room, item) = (room_of(10, 0), item());
+    let early = OPENS - time::Duration::MINUTE;
+    let stand = |id, place: Option<&str>, now| room.stand(&item, buyer(id), (place, None), now);
+    let places: Vec<_> =
+        (1..=5).map(|id| place(stand(id, None, early).expect("a place"))).collect();
+    let positions: Vec<_> = places.iter().map(|(_, position, _)| *position).collect();
+    assert_eq!(positions, [0, 1, 2, 3, 4]);
+    // Asking again is no second place, with the first one in hand or not.
+    assert_eq!(place(stand(3, None, early).expect("a place")).1, 2);
+    assert_eq!(place(stand(3, Some(&places[2].0), early).expect("a place")).1, 2);
+    // The first one enters when the sale opens, the others a tenth of a second apart.
+    ticket(stand(1, Some(&places[0].0), OPENS).expect("a ticket"));
+    assert_eq!(place(stand(3, Some(&places[2].0), OPENS).expect("a place")).1, 2);
+    ticket(stand(3, None, OPENS + time::Duration::milliseconds(200)).expect("a ticket"));
+    // A place is known elsewhere by its signature alone.
+    let elsewhere = room_of(10, 0);
+    let shown = (Some(&*places[4].0), None);
+    assert_eq!(place(elsewhere.stand(&item, buyer(5), shown, OPENS).expect("a place")).1, 4);
+}
+
+#[test]
+fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
+    let (room, item) = (room_of(1, 0), item());
+    let waiting = place(
+        room.stand(&item, buyer(1), (None, None), OPENS - time::Duration::MINUTE).expect("a place"),
+    );
+    let good = ticket(room.stand(&item, buyer(1), (None, None), OPENS).expect("a ticket"));
+    let admit = |ticket: Option<&str>, id, item, now| room.admit(ticket, item, buyer(id), now);
+    assert_eq!(admit(Some(&good), 1, item.id, OPENS), Ok(()));
+    assert_eq!(admit(None, 1, item.id, OPENS), Err(Refusal::TicketRequired));
+    assert_eq!(admit(Some(&good), 2, item.id, OPENS), Err(Refusal::TicketInvalid));
+    let other = ItemId::new(2).expect("positive");
+    assert_eq!(admit(Some(&good), 1, other, OPENS), Err(Refusal::TicketInvalid));
+    assert_eq!(admit(Some(&waiting.0), 1, item.id, OPENS), Err(Refusal::TicketNotYetValid));
+    let before = OPENS - time::Duration::SECOND;
+    assert_eq!(admit(Some(&good), 1, item.id, before), Err(Refusal::TicketNotYetValid));
+    let late = OPENS + time::Duration::MINUTE;
+    assert_eq!(admit(Some(&good), 1, item.id, late), Err(Refusal::TicketExpired));
+    for at in 0..good.len() {
+        let mut bytes = good.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        let forged = String::from_utf8(bytes).expect("ascii");
+        assert_eq!(admit(Some(&forged), 1, item.id, OPENS), Err(Refusal::TicketInvalid), "at {at}");
+    }
+}
+
+#[test]
+fn the_longer_the_line_the_more_work() {
+    let (room, item) = (room_of(1_000, 6), item());
+    let early = OPENS - time::Duration::MINUTE;
+    let stand =
+        |id, given: (Option<&str>, Option<&str>), now| room.stand(&item, buyer(id), given, now);
+    let bits: Vec<_> =
+        (1..=100).map(|id| place(stand(id, (None, None), early).expect("a place")).2).collect();
+    assert_eq!((bits[0], bits[1], bits[3], bits[31], bits[99]), (0, 1, 2, 5, 6));
+    let late = OPENS + time::Duration::SECOND;
+    let held = place(stand(100, (None, None), early).expect("a place")).0;
+    let numbers = || (0..).map(|number: u32| number.to_string());
+    let found = numbers().find(|number| is_proof(&held, Some(number), 6)).expect("one in 64");
+    let wrong = numbers().find(|number| !is_proof(&held, Some(number), 6)).expect("the others");
+    let no_proof = Err(Turned::NoProof { bits: 6 });
+    assert_eq!(stand(100, (Some(&held), None), late), no_proof);
+    assert_eq!(stand(100, (Some(&held), Some(&wrong)), late), no_proof);
+    ticket(stand(100, (Some(&held), Some(&found)), late).expect("a ticket"));
+}
+
+#[test]
+fn the_line_has_an_end_and_moves_on() {
+    let (room, item) = (room_of(10, 0), item());
+    let stand = |id, now| room.stand(&item, buyer(id), (None, None), now);
+    for id in 1..=1_000 {
+        stand(id, OPENS).expect("a place");
+    }
+    assert_eq!(stand(1_001, OPENS), Err(Turned::Unavailable(Unavailable::Overloaded)));
+    place(stand(1_001, OPENS + time::Duration::SECOND).expect("ten turns later"));
+    // A line that has run out starts at once for the next one.
+    ticket(stand(1_002, OPENS + time::Duration::minutes(30)).expect("a ticket"));
+}

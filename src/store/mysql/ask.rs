@@ -1,0 +1,48 @@
+//! Asking the ledger by way of its breaker: refused at once while it is known not to answer.
+
+use super::Fault;
+use crate::store::breaker::{Breaker, Call};
+
+/// Asks for something. May be the probe that finds out whether the ledger answers again, so it should
+/// change nothing.
+///
+/// # Errors
+/// The database's; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be had.
+pub async fn ask<T>(
+    breaker: &Breaker,
+    question: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    let call = breaker.enter().ok_or(sqlx::Error::PoolTimedOut)?;
+    judge(call, question.await)
+}
+
+/// Changes something. It never probes: whoever pays is not to find out for the others.
+///
+/// # Errors
+/// As for [`ask`].
+pub async fn change<T>(
+    breaker: &Breaker,
+    work: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    if breaker.is_open() {
+        return Err(sqlx::Error::PoolTimedOut);
+    }
+    ask(breaker, work).await
+}
+
+/// Whether an error says that nothing was sent: no connection could be had.
+#[must_use]
+pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+}
+
+fn judge<T>(call: Call, answer: sqlx::Result<T>) -> sqlx::Result<T> {
+    match &answer {
+        Ok(_) => call.answered(),
+        Err(error) if Fault::of(error) == Fault::Connection => call.failed(),
+        // Whatever else it says, it says something.
+        Err(sqlx::Error::Database(_)) => call.answered(),
+        Err(_) => {}
+    }
+    answer
+}

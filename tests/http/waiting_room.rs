@@ -1,0 +1,243 @@
+//! The line in front of an item: places, tickets, and who gets past it.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::support::{Answer, Client, Instance, Shop, purchase_path};
+
+/// An item with a waiting room.
+async fn item(instance: &Instance, changes: Value) -> i64 {
+    let mut body = json!({ "kind": "shop", "strategy": "mysql-atomic", "waiting_room": true });
+    let fields = body.as_object_mut().expect("an object");
+    fields.extend(changes.as_object().cloned().unwrap_or_default());
+    instance.make_item(body).await
+}
+
+async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {
+    buyer.post(&format!("/api/items/{item}/ticket"), &body).await
+}
+
+async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {
+    let request = buyer.request(Method::POST, &purchase_path("default", item));
+    Client::send(request.header("purchase-ticket", ticket)).await
+}
+
+#[track_caller]
+fn place(answer: &Answer) -> &str {
+    assert_eq!((answer.status, &answer.json["state"]), (200, &json!("waiting")), "{}", answer.text);
+    assert_eq!(answer.json["ticket"], json!(null));
+    assert!(answer.json["ask_again_ms"].as_u64().is_some_and(|pause| pause > 0));
+    answer.json["place"].as_str().expect("a place")
+}
+
+#[track_caller]
+fn ticket(answer: &Answer) -> &str {
+    assert_eq!(
+        (answer.status, &answer.json["state"]),
+        (200, &json!("admitted")),
+        "{}",
+        answer.text
+    );
+    answer.json["ticket"].as_str().expect("a ticket")
+}
+
+fn text(instant: OffsetDateTime) -> String {
+    instant.format(&Rfc3339).expect("a time")
+}
+
+/// A shop that calls up one buyer in a minute: whoever is not first waits.
+async fn slow_shop() -> Shop {
+    Shop::with(|config| config.waiting_room.per_second = 1).await
+}
+
+#[tokio::test]
+async fn only_ones_own_ticket_gets_past_the_line() {
+    let instance = slow_shop().await.start().await;
+    let (sold, other) = (item(&instance, json!({})).await, item(&instance, json!({})).await);
+    let (first, second) = (instance.buyer(1), instance.buyer(2));
+    let answer = stand(&first, sold, json!({})).await;
+    let good = ticket(&answer);
+    let waiting = stand(&second, sold, json!({})).await;
+    assert_problem(&first.buy("default", sold).await, (403, "ticket_required"), "none");
+    let elsewhere = stand(&first, other, json!({})).await;
+    for (what, ticket) in [
+        ("forged", format!("{}A", &good[..good.len() - 1])),
+        ("cut", good[..good.len() - 4].to_owned()),
+        ("empty", String::new()),
+        ("long", "wr1.".repeat(500)),
+        ("a session", instance.token(1, seckill::session::Role::Buyer)),
+        ("another item's", ticket(&elsewhere).to_owned()),
+    ] {
+        assert_problem(&buy(&first, sold, &ticket).await, (403, "ticket_invalid"), what);
+    }
+    assert_problem(&buy(&second, sold, good).await, (403, "ticket_invalid"), "another's");
+    let early = buy(&second, sold, place(&waiting)).await;
+    assert_problem(&early, (403, "ticket_not_yet_valid"), "a place");
+    let stolen = stand(&second, sold, json!({ "place": good })).await;
+    assert_problem(&stolen, (403, "ticket_invalid"), "a ticket shown as a place");
+    // Past it, the ticket is no more than that: the limit is one.
+    let keyed = first.request(Method::POST, &purchase_path("default", sold));
+    let keyed = keyed.header("purchase-ticket", good).header("idempotency-key", "k1");
+    let order = order_id(&Client::send(keyed).await);
+    assert_problem(&buy(&first, sold, good).await, (409, "limit_reached"), "again");
+    // Its time over, it opens nothing; what was bought can be asked for all the same.
+    instance.clock.shift(Duration::HOUR);
+    let first = instance.buyer(1);
+    assert_problem(&buy(&first, sold, good).await, (403, "ticket_expired"), "late");
+    assert_eq!(order_id(&first.buy_with_key("default", sold, "k1").await), order);
+    assert_eq!(assert_clean(&instance, sold).await["orders"], 1);
+}
+
+#[tokio::test]
+async fn nobody_has_a_ticket_before_the_sale_is_open() {
+    let instance = Shop::new().await.start().await;
+    let starts_at = text(instance.clock.now() + Duration::minutes(10));
+    let sold = item(&instance, json!({ "starts_at": starts_at })).await;
+    let held = place(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
+    let again = stand(&instance.buyer(1), sold, json!({ "place": held })).await;
+    assert_eq!((place(&again), &again.json["position"]), (&*held, &json!(0)));
+    let early = buy(&instance.buyer(1), sold, &held).await;
+    assert_problem(&early, (409, "sale_not_started"), "before it opens");
+    instance.clock.shift(Duration::minutes(10));
+    let answer = stand(&instance.buyer(1), sold, json!({ "place": held })).await;
+    assert_eq!(buy(&instance.buyer(1), sold, ticket(&answer)).await.status, 201);
+    // A pause keeps everybody in line, the end sends them away.
+    let edit = format!("/api/admin/items/{sold}");
+    assert_eq!(instance.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
+    place(&stand(&instance.buyer(2), sold, json!({})).await);
+    assert_eq!(instance.admin().patch(&edit, &json!({ "paused": false })).await.status, 200);
+    ticket(&stand(&instance.buyer(2), sold, json!({})).await);
+    instance.clock.shift(Duration::DAY);
+    let over = stand(&instance.buyer(3), sold, json!({})).await;
+    assert_problem(&over, (409, "sale_ended"), "after the end");
+}
+
+#[tokio::test]
+async fn the_line_keeps_its_order_and_places_count_on_every_instance() {
+    let shop = slow_shop().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let sold = item(&here, json!({})).await;
+    ticket(&stand(&here.buyer(1), sold, json!({})).await);
+    let mut places = Vec::new();
+    for id in 2..12 {
+        places.push(place(&stand(&here.buyer(id), sold, json!({})).await).to_owned());
+    }
+    let position = async |instance: &Instance, id: i64, body: Value| {
+        let answer = stand(&instance.buyer(id), sold, body).await;
+        place(&answer);
+        answer.json["position"].as_u64().expect("a number")
+    };
+    // Positions only fall, so each is asked for after that of whom it stands behind.
+    let mut last = 0;
+    for (at, held) in places.iter().enumerate().rev() {
+        let id = i64::try_from(at).expect("small") + 2;
+        let seen = position(&here, id, json!({ "place": held })).await;
+        assert!(last == 0 || seen < last, "{id} at {seen} behind {last}");
+        last = seen;
+    }
+    // Another instance knows the place by its signature, and the line here by nothing.
+    let seen = position(&there, 11, json!({ "place": places[9] })).await;
+    assert!(seen >= 5, "{seen}");
+    ticket(&stand(&there.buyer(20), sold, json!({})).await);
+    // The turn comes where it is shown.
+    there.clock.shift(Duration::minutes(1));
+    let answer = stand(&there.buyer(11), sold, json!({ "place": places[9] })).await;
+    assert_eq!(buy(&there.buyer(11), sold, ticket(&answer)).await.status, 201);
+}
+
+#[tokio::test]
+async fn when_nothing_is_left_the_whole_line_is_told() {
+    let instance = slow_shop().await.start().await;
+    let sold = item(&instance, json!({ "stock": 1 })).await;
+    let first = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
+    // The last of them would be called up in five minutes.
+    for id in 2..300 {
+        place(&stand(&instance.buyer(id), sold, json!({})).await);
+    }
+    let order = order_id(&buy(&instance.buyer(1), sold, &first).await);
+    eventually(BOUND, || async {
+        let told = stand(&instance.buyer(299), sold, json!({})).await;
+        when(told.brief() == (409, "sold_out"), told.text)
+    })
+    .await;
+    for id in [2, 3, 150, 300] {
+        let told = stand(&instance.buyer(id), sold, json!({})).await;
+        assert_problem(&told, (409, "sold_out"), "everybody");
+    }
+    // A unit that comes back opens it again, for those whose turn it was first.
+    let cancelled = format!("/api/orders/{order}/cancellation");
+    assert_eq!(instance.buyer(1).post(&cancelled, &json!({})).await.status, 200);
+    eventually(BOUND, || async {
+        let told = stand(&instance.buyer(2), sold, json!({})).await;
+        when(told.json["state"] == "admitted", told.text)
+    })
+    .await;
+    place(&stand(&instance.buyer(299), sold, json!({})).await);
+}
+
+#[tokio::test]
+async fn work_is_asked_of_those_who_join_a_line() {
+    let shop = Shop::with(|config| {
+        (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 3);
+    })
+    .await;
+    let instance = shop.start().await;
+    let sold = item(&instance, json!({})).await;
+    ticket(&stand(&instance.buyer(1), sold, json!({})).await);
+    let bits: Vec<u64> =
+        futures::future::join_all((2..20).map(|id| {
+            let buyer = instance.buyer(id);
+            async move {
+                stand(&buyer, sold, json!({})).await.json["proof_bits"].as_u64().expect("bits")
+            }
+        }))
+        .await;
+    assert_eq!((bits.iter().min(), bits.iter().max()), (Some(&1), Some(&3)), "{bits:?}");
+    instance.clock.shift(Duration::minutes(1));
+    let buyer = instance.buyer(19);
+    let held = stand(&buyer, sold, json!({})).await;
+    assert_problem(&held, (403, "challenge_failed"), "without a proof");
+    let bits = held.json["proof_bits"].as_u64().expect("bits");
+    // The place is what has been remembered; the challenge is asked for once more before the turn.
+    instance.clock.shift(-Duration::minutes(1));
+    let held = stand(&instance.buyer(19), sold, json!({})).await;
+    let held = place(&held);
+    let is_good = |proof: &String| {
+        let hash = Sha256::digest(format!("{held}:{proof}"));
+        u64::from(hash[0].leading_zeros()) >= bits
+    };
+    let proofs = || (0..).map(|number: u32| number.to_string());
+    let good = proofs().find(is_good).expect("one of a few");
+    let wrong = proofs().find(|proof| !is_good(proof)).expect("most");
+    instance.clock.shift(Duration::minutes(1));
+    let buyer = instance.buyer(19);
+    let refused = stand(&buyer, sold, json!({ "place": held, "proof": wrong })).await;
+    assert_problem(&refused, (403, "challenge_failed"), "a wrong one");
+    let answer = stand(&buyer, sold, json!({ "place": held, "proof": good })).await;
+    assert_eq!(buy(&buyer, sold, ticket(&answer)).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_room_can_be_opened_and_closed_during_a_sale() {
+    let instance = Shop::new().await.start().await;
+    let sold = item(&instance, json!({ "waiting_room": false })).await;
+    let path = format!("/api/items/{sold}");
+    let none = stand(&instance.buyer(1), sold, json!({})).await;
+    assert_problem(&none, (409, "no_waiting_room"), "without one");
+    let unknown = stand(&instance.buyer(1), 4711, json!({})).await;
+    assert_problem(&unknown, (404, "item_not_found"), "no item");
+    assert_eq!(instance.stranger().get(&path).await.json["waiting_room"], false);
+    let edit = format!("/api/admin/items/{sold}");
+    let opened = instance.admin().patch(&edit, &json!({ "waiting_room": true })).await;
+    assert_eq!((opened.status, &opened.json["waiting_room"]), (200, &json!(true)));
+    let refused = instance.buyer(1).buy("default", sold).await;
+    assert_problem(&refused, (403, "ticket_required"), "opened");
+    instance.admin().patch(&edit, &json!({ "waiting_room": false })).await;
+    assert_eq!(instance.buyer(1).buy("default", sold).await.status, 201);
+    let log = instance.admin().get("/api/admin/actions").await.json;
+    assert_eq!(log["actions"][0]["detail"], json!({ "waiting_room": false }));
+}

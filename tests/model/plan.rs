@@ -1,0 +1,88 @@
+//! What is tried: a sale and a list of steps, generated.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use seckill::strategy::LIST;
+
+/// The most steps of a plan.
+const STEPS_MAX: usize = 24;
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub sale: Sale,
+    pub steps: Vec<Step>,
+}
+
+/// An item to sell. Times are minutes since it was made.
+#[derive(Clone, Debug)]
+pub struct Sale {
+    pub stock: i64,
+    pub limit: i64,
+    pub starts_at: i64,
+    pub ends_at: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Buy {
+    /// 1 to 3.
+    pub buyer: i64,
+    pub key: Option<u8>,
+    pub quantity: i64,
+    pub strategy: &'static str,
+}
+
+/// Orders are named by their number in the books, counted around.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Buy(Buy),
+    /// All at once.
+    Crowd(Vec<Buy>),
+    Pay(usize),
+    Cancel(usize),
+    /// Somebody else pays or cancels it.
+    Meddle(usize),
+    Pass(i64),
+    Restock(i64),
+    Switch(&'static str),
+    Pause(bool),
+    /// An instance crashes so many microseconds after a purchase was sent to it.
+    CrashDuring(Buy, u64),
+}
+
+pub fn plan() -> impl Strategy<Value = Plan> {
+    let sale = (0_i64..12, 1_i64..5, prop_oneof![4 => Just(0), 1 => Just(5)]);
+    let sale =
+        sale.prop_map(|(stock, limit, starts_at)| Sale { stock, limit, starts_at, ends_at: 60 });
+    (sale, vec(step(), 1..STEPS_MAX)).prop_map(|(sale, steps)| Plan { sale, steps })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => buy().prop_map(Step::Buy),
+        3 => vec(buy(), 2..6).prop_map(Step::Crowd),
+        4 => any::<usize>().prop_map(Step::Pay),
+        4 => any::<usize>().prop_map(Step::Cancel),
+        1 => any::<usize>().prop_map(Step::Meddle),
+        2 => (1_i64..15).prop_map(Step::Pass),
+        2 => (-4_i64..6).prop_map(Step::Restock),
+        1 => strategy().prop_map(Step::Switch),
+        1 => any::<bool>().prop_map(Step::Pause),
+        1 => (buy(), 0_u8..6, 0_u64..6_000).prop_map(|(buy, key, after_us)| {
+            Step::CrashDuring(Buy { key: Some(key), ..buy }, after_us)
+        }),
+    ]
+}
+
+fn buy() -> impl Strategy<Value = Buy> {
+    let name = prop_oneof![1 => Just("default"), 3 => strategy()];
+    (1_i64..4, option::of(0_u8..6), 1_i64..5, name)
+        .prop_map(|(buyer, key, quantity, strategy)| Buy { buyer, key, quantity, strategy })
+}
+
+/// The strategies that may sell, but for those whose locks outlive a crash.
+fn strategy() -> impl Strategy<Value = &'static str> {
+    let cards = LIST.iter().map(|entry| entry.card);
+    let names = cards.filter(|card| card.safe && !card.name.starts_with("lock-redis-setnx"));
+    proptest::sample::select(names.map(|card| card.name).collect::<Vec<_>>())
+}

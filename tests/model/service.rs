@@ -1,0 +1,365 @@
+//! The service that is compared: two instances on the run's servers, each in a runtime of its own, so
+//! that one can be ended with everything that it is in the middle of.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use proptest::test_runner::TestCaseError;
+use reqwest::Method;
+use seckill::session::Role;
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, sleep};
+
+use super::books::{Answer as Expected, Books, HOLD_MINUTES, Verdict};
+use super::plan::{Buy, Plan, Sale, Step};
+use crate::support::{Answer, Client, Instance, Shop, item_body, purchase_path};
+
+/// How long the service may take to get where the model is already.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
+const BUYERS: i64 = 3;
+
+type Tried<T = ()> = Result<T, TestCaseError>;
+
+pub struct Service {
+    /// That of the clients.
+    runtime: Runtime,
+    shop: Shop,
+    /// Two, but while one is being replaced.
+    instances: Vec<Process>,
+    /// How far the clocks are ahead.
+    ahead: time::Duration,
+}
+
+struct Process {
+    runtime: Runtime,
+    instance: Instance,
+    client: Client,
+}
+
+/// One plan under way.
+struct Run {
+    books: Books,
+    item: i64,
+    /// The first buyer's id less one: each plan has buyers of its own.
+    buyers: i64,
+}
+
+impl Process {
+    fn start(shop: &Shop, ahead: time::Duration) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime for an instance");
+        let instance = runtime.block_on(shop.start());
+        instance.clock.shift(ahead);
+        let client = instance.stranger();
+        Self { runtime, instance, client }
+    }
+
+    fn buyer(&self, id: i64) -> Client {
+        self.client.with_token(&self.instance.token(id, Role::Buyer))
+    }
+
+    fn admin(&self) -> Client {
+        self.client.with_token(&self.instance.token(1, Role::Admin))
+    }
+
+    /// Ends it without a word to anybody.
+    fn crash(self) {
+        self.runtime.shutdown_background();
+    }
+}
+
+impl Service {
+    pub fn start() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime for the clients");
+        let shop = runtime.block_on(Shop::with(|config| {
+            // What another instance changed is seen at once.
+            (config.purchase.item_age_ms_max, config.purchase.sold_out_ms) = (0, 0);
+            (config.job.expire_period_ms, config.job.reconcile_period_ms) = (20, 50);
+            (config.queue.poll_ms, config.queue.claim_idle_ms) = (20, 200);
+            // What a crash leaves locked is free soon.
+            (config.redis.command_timeout_ms, config.lock.lease_ms) = (400, 1_200);
+            config.mysql.pool_max = 8;
+        }));
+        let start = || Process::start(&shop, time::Duration::ZERO);
+        let instances = vec![start(), start()];
+        Self { runtime, shop, instances, ahead: time::Duration::ZERO }
+    }
+
+    pub fn carry_out(&mut self, plan: &Plan) -> Tried {
+        static BUYERS_SO_FAR: AtomicI64 = AtomicI64::new(0);
+        let item = self.make_item(&plan.sale);
+        let buyers = BUYERS_SO_FAR.fetch_add(BUYERS, Ordering::Relaxed);
+        let mut run = Run { books: Books::new(plan.sale.clone()), item, buyers };
+        for (number, step) in plan.steps.iter().enumerate() {
+            let done = self.take(&mut run, number, step).and_then(|()| self.compare(&run));
+            done.map_err(|why| fail(format!("step {number}, {step:?}: {why}\n{:#?}", run.books)))?;
+        }
+        self.wait_for("a clean audit", &async |service: &Self| {
+            let audit = service.instances[0].admin();
+            let audit = audit.get(&format!("/api/admin/items/{item}/audit")).await.json;
+            if audit["clean"] == true { Ok(()) } else { Err(audit.to_string()) }
+        })
+    }
+
+    fn make_item(&self, sale: &Sale) -> i64 {
+        let process = &self.instances[0];
+        let now = process.instance.clock.now();
+        let at = |minutes: i64| (now + time::Duration::minutes(minutes)).format(&Rfc3339);
+        let body = item_body(json!({
+            "kind": "shop", "stock": sale.stock, "per_buyer_limit": sale.limit,
+            "hold_seconds": HOLD_MINUTES * 60, "strategy": "lock-redis",
+            "starts_at": at(sale.starts_at).expect("a time"), "ends_at": at(sale.ends_at).expect("a time"),
+        }));
+        let made = self.runtime.block_on(process.admin().post("/api/admin/items", &body));
+        made.json["id"].as_i64().unwrap_or_else(|| panic!("no item: {}", made.text))
+    }
+
+    fn take(&mut self, run: &mut Run, number: usize, step: &Step) -> Tried {
+        let at = number % self.instances.len();
+        match step {
+            Step::Buy(buy) => {
+                let answer = self.runtime.block_on(self.buy(run, at, buy))?;
+                run.bought(buy, &answer)
+            }
+            Step::Crowd(buys) => self.crowd(run, buys),
+            Step::Pay(order) => self.order_step(run, at, *order, "payment", Books::pay),
+            Step::Cancel(order) => self.order_step(run, at, *order, "cancellation", Books::cancel),
+            Step::Meddle(order) => {
+                let Some(order) = run.pick(*order) else { return Ok(()) };
+                let entry = &run.books.orders[order];
+                let other = self.instances[at].buyer(run.buyers + entry.buyer % BUYERS + 1);
+                for step in ["payment", "cancellation"] {
+                    let path = format!("/api/orders/{}/{step}", entry.id);
+                    let answer = self.runtime.block_on(other.post(&path, &json!({})));
+                    expect(&answer, &Expected::Refused(vec!["order_not_found"]))?;
+                }
+                Ok(())
+            }
+            Step::Pass(minutes) => {
+                let by = time::Duration::minutes(*minutes);
+                self.ahead += by;
+                self.instances.iter().for_each(|process| process.instance.clock.shift(by));
+                run.books.pass(*minutes);
+                Ok(())
+            }
+            Step::Restock(delta) => {
+                let expected = run.books.restock(*delta);
+                self.edit(run, at, &json!({ "stock_delta": delta }), &expected)
+            }
+            Step::Switch(strategy) => {
+                self.edit(run, at, &json!({ "strategy": strategy }), &Expected::Order(""))
+            }
+            Step::Pause(paused) => {
+                run.books.paused = *paused;
+                self.edit(run, at, &json!({ "paused": paused }), &Expected::Order(""))
+            }
+            Step::CrashDuring(buy, after_us) => {
+                let request = self.purchase(run, at, buy).0;
+                let sent = self.runtime.spawn(request.send());
+                self.runtime.block_on(async { sleep(Duration::from_micros(*after_us)).await });
+                self.instances.remove(at).crash();
+                self.instances.insert(at, Process::start(&self.shop, self.ahead));
+                let _ = self.runtime.block_on(sent);
+                // Whatever became of it, the same key tells.
+                let answer = self.runtime.block_on(self.buy(run, at, buy))?;
+                run.bought(buy, &answer)
+            }
+        }
+    }
+
+    /// A purchase until it is decided: what is unavailable changed nothing and is asked again.
+    async fn buy(&self, run: &Run, at: usize, buy: &Buy) -> Tried<Answer> {
+        let since = Instant::now();
+        loop {
+            let (request, buyer) = self.purchase(run, at, buy);
+            let answer = buyer.outcome(Client::send(request).await).await;
+            let undecided = answer.status == 503 || answer.code() == "request_in_progress";
+            if !undecided {
+                return Ok(answer);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(fail(format!("it stays undecided: {}", answer.text)));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn purchase(&self, run: &Run, at: usize, buy: &Buy) -> (reqwest::RequestBuilder, Client) {
+        let buyer = self.instances[at].buyer(run.buyers + buy.buyer);
+        let request = buyer.request(Method::POST, &purchase_path(buy.strategy, run.item));
+        let request = request.json(&json!({ "quantity": buy.quantity }));
+        let request = match buy.key {
+            Some(key) => request.header("idempotency-key", format!("key-{key}")),
+            None => request,
+        };
+        (request, buyer)
+    }
+
+    /// Purchases at once, over both instances. Whatever their order: no unit twice, nobody over the
+    /// limit, and no refusal that is wrong when all is done, since meanwhile nothing came back, but
+    /// for what was queued and then rejected.
+    fn crowd(&self, run: &mut Run, buys: &[Buy]) -> Tried {
+        let mut buys = buys.to_vec();
+        for at in 0..buys.len() {
+            // Which of two with one key comes first is not for the model to say.
+            let (before, rest) = buys.split_at_mut(at);
+            if before.iter().any(|buy| buy.buyer == rest[0].buyer && buy.key == rest[0].key) {
+                rest[0].key = None;
+            }
+        }
+        let fresh = |buy: &&Buy| !matches!(run.books.judge(buy), Verdict::Replays(_));
+        let buys: Vec<Buy> = buys.iter().filter(fresh).cloned().collect();
+        let asked = buys.iter().enumerate().map(|(at, buy)| self.buy(run, at % 2, buy));
+        let answers = self.runtime.block_on(join_all(asked));
+        let (mut refused, mut rejected) = (Vec::new(), Vec::new());
+        for (buy, answer) in buys.iter().zip(answers) {
+            let answer = answer?;
+            if answer.code() == "rejected" {
+                rejected.push(buy.buyer);
+            }
+            if accepted(&answer) {
+                run.bought(buy, &answer)?;
+            } else {
+                refused.push((buy, answer));
+            }
+        }
+        for (buy, answer) in refused {
+            // What is queued counts until the ledger has refused it.
+            let was_right = match answer.code() {
+                "limit_reached" => rejected.contains(&buy.buyer),
+                "sold_out" => !rejected.is_empty(),
+                _ => false,
+            };
+            if !(was_right && run.books.judge(buy) == Verdict::Sells) {
+                run.bought(buy, &answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn order_step(
+        &self,
+        run: &mut Run,
+        at: usize,
+        order: usize,
+        step: &str,
+        in_books: impl FnOnce(&mut Books, usize) -> Expected,
+    ) -> Tried {
+        let Some(order) = run.pick(order) else { return Ok(()) };
+        let entry = run.books.orders[order].clone();
+        let buyer = self.instances[at].buyer(run.buyers + entry.buyer);
+        let path = format!("/api/orders/{}/{step}", entry.id);
+        let answer = self.runtime.block_on(buyer.post(&path, &json!({})));
+        expect(&answer, &in_books(&mut run.books, order))
+    }
+
+    fn edit(&self, run: &Run, at: usize, body: &Value, expected: &Expected) -> Tried {
+        let admin = self.instances[at].admin();
+        let path = format!("/api/admin/items/{}", run.item);
+        expect(&self.runtime.block_on(admin.patch(&path, body)), expected)
+    }
+
+    /// Stock and orders are what the books say; at once, but for holds that have to be swept.
+    fn compare(&self, run: &Run) -> Tried {
+        self.wait_for("the ledger to be as the books are", &async |service: &Self| {
+            let process = &service.instances[0];
+            let item = process.client.get(&format!("/api/items/{}", run.item)).await.json;
+            let (total, available) = (&item["total"], &item["available"]);
+            if (total, available) != (&json!(run.books.total), &json!(run.books.available)) {
+                return Err(format!("total {total}, available {available}"));
+            }
+            for buyer in 1..=BUYERS {
+                let listed = process.buyer(run.buyers + buyer).get("/api/orders").await.json;
+                let mut found: Vec<_> = listed["orders"].as_array().into_iter().flatten().collect();
+                found.sort_by_key(|order| order["id"].to_string());
+                let found: Vec<_> = found
+                    .iter()
+                    .map(|order| json!([order["id"], order["quantity"], order["status"]]))
+                    .collect();
+                let own = run.books.orders.iter().filter(|entry| entry.buyer == buyer);
+                let mut expected: Vec<_> =
+                    own.map(|entry| json!([entry.id, entry.quantity, entry.status])).collect();
+                expected.sort_by_key(|order| order[0].to_string());
+                if found != expected {
+                    return Err(format!("orders of {buyer}: {found:?}"));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn wait_for(&self, what: &str, look: &impl AsyncFn(&Self) -> Result<(), String>) -> Tried {
+        self.runtime.block_on(async {
+            let since = Instant::now();
+            loop {
+                match look(self).await {
+                    Ok(()) => return Ok(()),
+                    Err(seen) if since.elapsed() > PATIENCE => {
+                        return Err(fail(format!("waited in vain for {what}: {seen}")));
+                    }
+                    Err(_) => sleep(PAUSE).await,
+                }
+            }
+        })
+    }
+}
+
+impl Run {
+    fn pick(&self, order: usize) -> Option<usize> {
+        order.checked_rem(self.books.orders.len())
+    }
+
+    /// Enters what a purchase came to, if the books allow it.
+    fn bought(&mut self, buy: &Buy, answer: &Answer) -> Tried {
+        let id = answer.json["id"].as_str().unwrap_or_default().to_owned();
+        let replayed = answer.headers.contains_key("idempotency-replayed");
+        match self.books.judge(buy) {
+            Verdict::Sells if accepted(answer) => {
+                self.books.enter(buy, id, "pending");
+                Ok(())
+            }
+            Verdict::Replays(at) if self.books.orders[at].status == "rejected" => {
+                expect(answer, &Expected::Refused(vec!["rejected"]))
+            }
+            Verdict::Replays(at) if accepted(answer) && replayed => {
+                if self.books.orders[at].id == id { Ok(()) } else { Err(fail("another order")) }
+            }
+            // The queue takes what the ledger then refuses; it is written down as an order.
+            Verdict::Refuses(codes)
+                if answer.code() == "rejected"
+                    && codes.iter().all(|code| ["limit_reached", "sold_out"].contains(code)) =>
+            {
+                let order: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+                let id = order["id"].as_str().unwrap_or_default().to_owned();
+                self.books.enter(buy, id, "rejected");
+                Ok(())
+            }
+            Verdict::Refuses(codes) => expect(answer, &Expected::Refused(codes)),
+            verdict => Err(fail(format!("{verdict:?}, not {}", answer.text))),
+        }
+    }
+}
+
+fn accepted(answer: &Answer) -> bool {
+    answer.status == 201
+}
+
+fn expect(answer: &Answer, expected: &Expected) -> Tried {
+    let fits = match expected {
+        Expected::Order(status) => {
+            answer.status == 200 && (status.is_empty() || answer.json["status"] == *status)
+        }
+        Expected::Refused(codes) => codes.contains(&answer.code()),
+    };
+    let seen = || fail(format!("{expected:?}, not {} {}", answer.status, answer.text));
+    fits.then_some(()).ok_or_else(seen)
+}
+
+fn fail(why: impl Into<String>) -> TestCaseError {
+    TestCaseError::fail(why.into())
+}
