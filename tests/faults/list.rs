@@ -66,7 +66,7 @@ pub const LIST: &[Row] = rows! {
         "strategies on Redis: 503; nothing is evicted";
     "redis-full-disk": redis::full_disk,
         "the append-only file reaches its limit (MISCONF)",
-        "strategies on Redis: 503; nothing accepted is lost";
+        "strategies on Redis: 503; orders queued in the last second may be lost";
     "redis-scripts": redis::scripts,
         "SCRIPT FLUSH again and again, and a script that keeps Redis busy",
         "scripts are loaded again; BUSY is 503";

@@ -37,9 +37,9 @@ pub fn line(row: &Row, seed: u64, tried: &Tried, took: Duration) -> String {
             trial.broken.join("\n    ")
         ),
         Ok(trial) => format!(
-            "faults::{name} seed {seed} ... ok in {took:.1} s, {} attempts, sells again after {}; {}",
+            "faults::{name} seed {seed} ... ok in {took:.1} s, {} requests, sells again after {}; {}",
             trial.attempts,
-            trial.recovered_after().map_or("-".to_owned(), seconds),
+            trial.slowest_recovery(),
             trial.proof
         ),
     }

@@ -46,6 +46,8 @@ pub struct Stage {
     tokens: Tokens,
     password: String,
     folder: PathBuf,
+    /// Where the services' log goes: beside the report, if there is one.
+    log: PathBuf,
 }
 
 impl Stage {
@@ -77,7 +79,10 @@ impl Stage {
         pool.close().await;
         let folder = std::env::temp_dir().join(format!("seckill-faults-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let beside_report = options.out.as_ref().unwrap_or(&folder);
+        std::fs::create_dir_all(beside_report).map_err(|error| error.to_string())?;
         Ok(Self {
+            log: beside_report.join("services.log"),
             mysql,
             redis,
             zookeeper,
@@ -119,7 +124,7 @@ impl Stage {
             program: self.program.clone(),
             variables: variables.into(),
             files_max: None,
-            log: self.folder.join("services.log"),
+            log: self.log.clone(),
         }
     }
 

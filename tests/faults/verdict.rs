@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::Run;
 use crate::audit::judge::{Evidence, judge as judge_item};
 use crate::audit::read::Reader;
-use crate::audit::{Judgement, Ledger};
+use crate::audit::purchase::purchases;
+use crate::audit::{EXAMPLES_MAX, Judgement, Ledger};
 use crate::crowd::Good;
 use crate::record::{Answer, Outcome};
 use crate::service::Service;
@@ -77,6 +78,14 @@ impl Trial {
     pub fn recovered_after(&self) -> Option<Duration> {
         self.recovery.iter().map(|(_, after)| *after).max()
     }
+
+    /// The same in words, with the strategy that took so long.
+    pub fn slowest_recovery(&self) -> String {
+        let slowest = self.recovery.iter().max_by_key(|(_, after)| *after);
+        slowest.map_or("-".to_owned(), |(strategy, after)| {
+            format!("{:.2} s ({strategy})", after.as_secs_f64())
+        })
+    }
 }
 
 /// Judges every item of a trial.
@@ -115,6 +124,17 @@ pub async fn judge(
     Ok(trial)
 }
 
+/// The first purchases that were never answered for good.
+fn open(answers: &[Answer]) -> Vec<String> {
+    let purchases = purchases(answers);
+    let open = purchases.iter().filter(|purchase| purchase.is_open());
+    let words = open.map(|purchase| {
+        let answers = purchase.answers.iter().map(|answer| answer.code.as_str());
+        format!("{} is open: {}", purchase.name(), answers.collect::<Vec<_>>().join(", "))
+    });
+    words.take(EXAMPLES_MAX).collect()
+}
+
 struct Judged {
     judgement: Judgement,
     queued_lost: i64,
@@ -129,10 +149,10 @@ async fn item(
     queue_may_be_lost: bool,
 ) -> Run<Judged> {
     let mut reader = Reader::of(&stage.ledger_url()).map_err(|error| error.0)?;
-    let settled = settled(&mut reader, good, &answers, queue_may_be_lost).await?;
+    let mut settled = settled(&mut reader, good, &answers, queue_may_be_lost).await?;
     let mut queued_lost = 0;
     if queue_may_be_lost {
-        queued_lost = forget_lost_promises(&mut answers, &settled);
+        queued_lost = forget_lost_promises(&mut answers, &mut settled);
     }
     let evidence = Evidence {
         stock: good.stock,
@@ -147,6 +167,7 @@ async fn item(
     let judgement = judge_item(&evidence).map_err(|error| format!("{}: {error}", good.strategy))?;
     let mut broken = Vec::new();
     if !good.control {
+        broken.extend(open(&answers));
         broken.extend(taken_back(&answers));
         if let Err(why) = clean(stage, service, good.item).await {
             broken.push(why);
@@ -171,8 +192,15 @@ async fn settled(
     settled.map_err(|error| error.0)
 }
 
-/// Takes 202 answers out of the record whose orders are not in the ledger; answers how many orders.
-fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &Ledger) -> i64 {
+/// Takes 202 answers out of the record whose orders the ledger has not, or has as rejected because
+/// their key became another order while Redis forgot this one; answers how many orders.
+fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
+    let before = ledger.orders.len();
+    ledger.orders.retain(|order| {
+        let is_superseded = order.key.as_deref() == Some(order.id.as_str());
+        !(order.status == "rejected" && is_superseded)
+    });
+    let superseded = before - ledger.orders.len();
     let there: HashSet<&str> = ledger.orders.iter().map(|order| order.id.as_str()).collect();
     let mut gone = HashSet::new();
     answers.retain(|answer| {
@@ -183,7 +211,7 @@ fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &Ledger) -> i64 {
         }
         !lost
     });
-    i64::try_from(gone.len()).unwrap_or(i64::MAX)
+    i64::try_from(gone.len().max(superseded)).unwrap_or(i64::MAX)
 }
 
 /// Purchases that were accepted and then refused: the same key must give the same answer.

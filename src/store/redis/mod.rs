@@ -20,6 +20,7 @@ pub mod connection;
 pub mod counters;
 pub mod durability;
 pub mod queue;
+pub mod shared;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
@@ -27,4 +28,5 @@ pub use connection::{RedisClient, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;
+pub use shared::SharedConnection;
 pub use takes::Take;
