@@ -195,7 +195,10 @@ async fn commit(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> Re
     let mut transaction = connection.begin().await?;
     match fill(&mut transaction, purchases).await {
         Ok(true) => match transaction.commit().await {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                failpoint!("batch-committed");
+                Ok(true)
+            }
             Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
             Err(error) => Err(Broken::AtCommit(error)),
         },
@@ -216,12 +219,15 @@ async fn fill(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> sqlx
         let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase)).collect();
         insert_orders(connection, &writes).await?;
     }
+    failpoint!("batch-orders-inserted");
     if is_guarded(purchases[0]) {
         count_buyers(connection, purchases).await?;
     }
+    failpoint!("batch-buyers-counted");
     for chunk in powers_of_two(purchases) {
         insert_movements(connection, chunk).await?;
     }
+    failpoint!("batch-movements-inserted");
     let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = version + 1 \
@@ -232,6 +238,7 @@ async fn fill(connection: &mut MySqlConnection, purchases: &[&Purchase]) -> sqlx
     .bind(units)
     .execute(connection)
     .await?;
+    failpoint!("batch-stock-taken");
     Ok(taken.rows_affected() == 1)
 }
 

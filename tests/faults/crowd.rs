@@ -126,12 +126,20 @@ impl Clock {
 
 impl Crowd {
     /// Starts `workers` for each good, spread over the instances.
-    pub fn start(goods: Vec<Arc<Good>>, instances: &[SocketAddr], workers: usize, seed: u64) -> Self {
-        let (phase, clock) = (watch::channel(Phase::Sells).0, Clock {
-            started: Instant::now(),
-            mended: AtomicBool::new(false),
-            mended_us: AtomicU64::new(0),
-        });
+    pub fn start(
+        goods: Vec<Arc<Good>>,
+        instances: &[SocketAddr],
+        workers: usize,
+        seed: u64,
+    ) -> Self {
+        let (phase, clock) = (
+            watch::channel(Phase::Sells).0,
+            Clock {
+                started: Instant::now(),
+                mended: AtomicBool::new(false),
+                mended_us: AtomicU64::new(0),
+            },
+        );
         let clock = Arc::new(clock);
         let mut tasks = JoinSet::new();
         for (index, good) in goods.iter().enumerate() {
@@ -292,8 +300,7 @@ impl Worker {
         }
         let good = Arc::clone(&self.good);
         let pressed = &mut self.mine[place];
-        let was_accepted =
-            pressed.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
+        let was_accepted = pressed.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
         if meaning.outcome == Outcome::Accepted && !was_accepted {
             good.counts.sold.fetch_add(1, Ordering::Relaxed);
             if self.clock.mended.load(Ordering::SeqCst) {
@@ -311,8 +318,8 @@ impl Worker {
                 == (meaning.status, &meaning.code, &meaning.order_id, meaning.outcome)
         });
         // What is accepted stays accepted while nobody can be asked.
-        let says_nothing = was_accepted
-            && matches!(meaning.outcome, Outcome::Unavailable | Outcome::Unknown);
+        let says_nothing =
+            was_accepted && matches!(meaning.outcome, Outcome::Unavailable | Outcome::Unknown);
         if !same && !says_nothing {
             pressed.answers.push(Answer {
                 request: u32::try_from(request).unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 use futures::future::LocalBoxFuture;
 
 use crate::Tried;
-use crate::rows::{mysql, network, redis, service};
+use crate::rows::{buyers, clock, crash, locks, mysql, network, orders, redis, service};
 use crate::stage::Stage;
 
 /// One kind of fault.
@@ -55,6 +55,9 @@ pub const LIST: &[Row] = rows! {
     "redis-killed-always": redis::killed_always,
         "kill -9 of a Redis with appendfsync always; started again",
         "what was acknowledged is there; nothing queued is lost";
+    "redis-emptied-reconciled": redis::reconciled,
+        "a Redis without persistence dies three times while the reconciliation runs every 100 ms",
+        "no unit is invented; counters equal the ledger in the end";
     "redis-older-copy": redis::older_copy,
         "an older copy of Redis' files is put back",
         "the arbiter refuses the surplus; drift is repaired; queued orders may be lost";
@@ -127,4 +130,34 @@ pub const LIST: &[Row] = rows! {
     "redis-link-resets": network::redis_resets,
         "one in five answers of Redis is cut in the middle, with a reset",
         "a take whose answer is lost is not taken twice";
+    "crash-points": crash::points,
+        "abort() at each step between a first write and its answer; started again",
+        "nothing accepted is lost, nothing is sold twice";
+    "lease-outlived": locks::outlived,
+        "SIGSTOP of a lock's holder right before its write, longer than its lease",
+        "the fence refuses the late write; without an arbiter it oversells";
+    "etcd-quorum-lost": locks::etcd_quorum,
+        "kill -9 of two of three members of etcd; started again",
+        "lock-etcd: 503; the others go on";
+    "zookeeper-quorum-lost": locks::zookeeper_quorum,
+        "kill -9 of two of three members of ZooKeeper; started again",
+        "the locks on ZooKeeper: 503; the others go on";
+    "zookeeper-session-lost": locks::session,
+        "one instance hears nothing of ZooKeeper for longer than its session lives",
+        "the other instance gets the locks; the first one is fenced or gives up";
+    "duplicate-storm": buyers::duplicates,
+        "one key 50 times at once, and one buyer with 50 keys, on two instances",
+        "one order each";
+    "slow-clients": buyers::slow,
+        "200 clients that send their head a byte at a time",
+        "they are closed at their deadline; the others buy";
+    "leaving-clients": buyers::leaving,
+        "clients that close their connection right after the request",
+        "the order is whole or not there; the key tells";
+    "order-races": orders::races,
+        "payment, cancellation and expiry of the same orders at once, on two instances",
+        "one winner each; each unit is given back once";
+    "clock-jumps": clock::jumps,
+        "the injected clock of one instance jumps two days ahead, back, an hour back and ahead",
+        "the sale's window follows it; leases do not; nothing is oversold";
 };

@@ -77,6 +77,12 @@ impl Service {
         self.answers().await
     }
 
+    /// The same, from now on without a variable.
+    pub async fn restart_without(&mut self, name: &str) -> Run<()> {
+        self.setup.variables.retain(|(known, _)| known != name);
+        self.restart().await
+    }
+
     /// The process number; an error when it has ended.
     pub fn pid(&self) -> Run<u32> {
         self.child.id().ok_or_else(|| "the service has ended".to_owned())
@@ -132,19 +138,7 @@ impl Service {
         token: Option<&str>,
         body: Bytes,
     ) -> Run<Reply> {
-        let mut connection = Connection::open(self.addr).await.map_err(|error| error.to_string())?;
-        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
-        if !body.is_empty() {
-            request = request.header("content-type", "application/json");
-        }
-        if let Some(token) = token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
-        match connection.exchange(request, ASK_MAX).await {
-            Exchange::Answered(reply) => Ok(reply),
-            other => Err(format!("{method} {path}: {other:?}")),
-        }
+        ask(self.addr, method, path, token, body).await
     }
 
     async fn answers(&mut self) -> Run<()> {
@@ -193,4 +187,27 @@ fn spawn(setup: &Setup, addr: SocketAddr) -> Run<Child> {
 fn last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines().last().unwrap_or_default().to_owned()
+}
+
+/// One question to an instance on a connection of its own.
+pub async fn ask(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Bytes,
+) -> Run<Reply> {
+    let mut connection = Connection::open(addr).await.map_err(|error| error.to_string())?;
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+    match connection.exchange(request, ASK_MAX).await {
+        Exchange::Answered(reply) => Ok(reply),
+        other => Err(format!("{method} {path}: {other:?}")),
+    }
 }

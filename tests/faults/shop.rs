@@ -187,7 +187,7 @@ async fn bite(
 }
 
 /// Makes an item that is open now.
-async fn make_item(stage: &Stage, service: &Service, control: bool, more: &Value) -> Run<i64> {
+pub async fn make_item(stage: &Stage, service: &Service, control: bool, more: &Value) -> Run<i64> {
     let now = OffsetDateTime::now_utc();
     let time = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_default();
     let mut body = json!({

@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::service::Setup;
 
 /// Signs the tokens of this run; the servers are thrown away after it.
-const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
+pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
 /// The database of the run.
 const DATABASE: &str = "seckill_faults";
 /// An account that may do everything, for what operators do to a server.

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::Run;
 use crate::audit::judge::{Evidence, judge as judge_item};
-use crate::audit::read::Reader;
 use crate::audit::purchase::purchases;
+use crate::audit::read::Reader;
 use crate::audit::{EXAMPLES_MAX, Judgement, Ledger};
 use crate::crowd::Good;
 use crate::record::{Answer, Outcome};
@@ -53,11 +53,7 @@ pub struct Trial {
 
 impl Trial {
     /// A trial of which the fault is known.
-    pub fn new(
-        injections: u32,
-        proof: String,
-        recovered: Vec<(String, Option<Duration>)>,
-    ) -> Self {
+    pub fn new(injections: u32, proof: String, recovered: Vec<(String, Option<Duration>)>) -> Self {
         let mut trial = Self { injections, proof, ..Self::default() };
         for (strategy, after) in recovered {
             match after {
@@ -66,6 +62,23 @@ impl Trial {
             }
         }
         trial
+    }
+
+    /// Adds another trial of the same row.
+    pub fn add(&mut self, other: Self, name: &str) {
+        self.injections += other.injections;
+        self.attempts += other.attempts;
+        self.oversold += other.oversold;
+        self.duplicated += other.duplicated;
+        self.lost += other.lost;
+        self.unresolved += other.unresolved;
+        self.resolved += other.resolved;
+        self.queued_lost += other.queued_lost;
+        self.recovery.extend(other.recovery);
+        self.controls.0 += other.controls.0;
+        self.controls.1 += other.controls.1;
+        self.slowest = self.slowest.max(other.slowest);
+        self.broken.extend(other.broken.into_iter().map(|what| format!("{name}: {what}")));
     }
 
     /// Whether nothing that was promised is broken. A missed control is judged over the whole run.

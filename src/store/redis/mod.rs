@@ -19,6 +19,7 @@ pub mod buckets;
 pub mod connection;
 pub mod counters;
 pub mod durability;
+mod looks;
 pub mod queue;
 pub mod shared;
 pub mod takes;

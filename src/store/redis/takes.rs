@@ -55,7 +55,10 @@ impl Counters {
             let answer: i64 = call.invoke_async(&mut self.redis.shared()).await?;
             match answer {
                 0 => return Ok(Take::NothingLeft),
-                1 => return Ok(Take::First(Taken { item, epoch, units, request })),
+                1 => {
+                    failpoint!("counter-taken");
+                    return Ok(Take::First(Taken { item, epoch, units, request }));
+                }
                 2 => return Ok(Take::Again),
                 // Emptied, older, or loaded again by another instance: ask the ledger which.
                 _ => self.forget_epoch(item).await,

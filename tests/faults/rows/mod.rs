@@ -1,7 +1,12 @@
 //! The trials, a file for each part of the shop that breaks.
 
+pub mod buyers;
+pub mod clock;
+pub mod crash;
+pub mod locks;
 pub mod mysql;
 pub mod network;
+pub mod orders;
 pub mod redis;
 pub mod service;
 

@@ -77,7 +77,8 @@ pub async fn deadlocks(stage: &mut Stage, seed: u64) -> Tried {
         execute(&mut side, "CREATE TABLE IF NOT EXISTS fault_ballast (id INT PRIMARY KEY, n INT)")
             .await?;
         for id in 0..BALLAST {
-            execute(&mut side, &format!("INSERT IGNORE INTO fault_ballast VALUES ({id}, 0)")).await?;
+            execute(&mut side, &format!("INSERT IGNORE INTO fault_ballast VALUES ({id}, 0)"))
+                .await?;
         }
         let mut other = stage.operator().await?;
         let before = counted(&mut other, "lock_deadlocks").await?;

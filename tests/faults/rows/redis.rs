@@ -75,6 +75,28 @@ async fn killed(stage: &mut Stage, seed: u64, mut own: OwnRedis, forgets: bool) 
     .await
 }
 
+/// Redis dies empty again and again while the comparison with the ledger runs ten times a second.
+pub async fn reconciled(stage: &mut Stage, seed: u64) -> Tried {
+    let mut own = stage.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    let setup = stage.setup().with("SECKILL_JOB_RECONCILE_PERIOD_MS", "100");
+    let setup = setup.with("REDIS_URL", own.server.url());
+    let counted = &["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "mysql-atomic"];
+    let mut plan = Plan::new(seed, Wanted::These(counted), &setup);
+    plan.queue_may_be_lost = true;
+    sell_through(stage, plan, async |_, shop| {
+        for _ in 0..3 {
+            sleep(FAULT / 3).await;
+            own.server.kill_hard().await;
+            shop.injections += 1;
+            own.server.restart().await.map_err(|error| error.to_string())?;
+        }
+        shop.mended();
+        let rebuilt = shop.metric("seckill_counters_rebuilt_total", "").await;
+        bit(rebuilt > 0.0, format!("counters were loaded again {rebuilt} times"))
+    })
+    .await
+}
+
 pub async fn older_copy(stage: &mut Stage, seed: u64) -> Tried {
     let mut own = stage.own_redis(AppendFsync::Always, &[]).await?;
     let plan = on(stage, seed, &own.server.url(), true);

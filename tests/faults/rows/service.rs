@@ -90,7 +90,9 @@ pub async fn few_files(stage: &mut Stage, seed: u64) -> Tried {
         shop.mended();
         bit(
             alive && silent,
-            format!("{count} connections, {files} files open of {FILES_MAX}; one more was not taken"),
+            format!(
+                "{count} connections, {files} files open of {FILES_MAX}; one more was not taken"
+            ),
         )
     })
     .await

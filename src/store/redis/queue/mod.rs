@@ -125,6 +125,7 @@ impl Queue {
                 call.invoke_async(&mut self.redis.shared()).await?;
             match word.as_str() {
                 "queued" => {
+                    failpoint!("queued");
                     // Full: the consumer looks by itself too.
                     let _ = self.wake.try_send(item);
                     return Ok(Push::Queued);
