@@ -163,7 +163,7 @@ impl Stage {
     /// A token of a buyer, or of an operator.
     pub fn token(&self, user: i64, role: Role) -> String {
         let user = UserId::new(user).expect("a positive id");
-        self.tokens.sign(user, role, OffsetDateTime::now_utc() + time::Duration::hours(11))
+        self.tokens.sign(user, role, OffsetDateTime::now_utc() + time::Duration::days(3))
     }
 
     /// A Redis of a trial's own, in a new folder whose path is known.
