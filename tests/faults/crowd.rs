@@ -23,8 +23,6 @@ use crate::answer;
 use crate::connection::{Connection, Exchange};
 use crate::record::{Answer, Outcome};
 
-/// New purchases of one item per second while the fault is awaited.
-const PACE: f64 = 120.0;
 /// A client waits so long for an answer: longer than the service's deadline.
 const PATIENCE: Duration = Duration::from_secs(6);
 /// The pause before something is asked again that was not answered for good, in milliseconds.
@@ -103,6 +101,15 @@ enum Phase {
     Finishes,
 }
 
+/// How many buy, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Workers of each item.
+    pub workers: usize,
+    /// New purchases of one item per second while the fault is awaited.
+    pub per_second: f64,
+}
+
 /// The crowd of one trial.
 pub struct Crowd {
     pub goods: Vec<Arc<Good>>,
@@ -125,13 +132,8 @@ impl Clock {
 }
 
 impl Crowd {
-    /// Starts `workers` for each good, spread over the instances.
-    pub fn start(
-        goods: Vec<Arc<Good>>,
-        instances: &[SocketAddr],
-        workers: usize,
-        seed: u64,
-    ) -> Self {
+    /// Starts the workers of each good, spread over the instances.
+    pub fn start(goods: Vec<Arc<Good>>, instances: &[SocketAddr], pace: Pace, seed: u64) -> Self {
         let (phase, clock) = (
             watch::channel(Phase::Sells).0,
             Clock {
@@ -143,11 +145,12 @@ impl Crowd {
         let clock = Arc::new(clock);
         let mut tasks = JoinSet::new();
         for (index, good) in goods.iter().enumerate() {
-            for number in 0..workers {
+            for number in 0..pace.workers {
                 let worker = Worker {
                     good: Arc::clone(good),
                     number,
-                    step: workers,
+                    step: pace.workers,
+                    per_second: pace.per_second,
                     instances: instances.to_vec(),
                     instance: number % instances.len(),
                     connection: None,
@@ -211,6 +214,7 @@ struct Worker {
     number: usize,
     /// Workers of this good: every so many purchases are this one's.
     step: usize,
+    per_second: f64,
     instances: Vec<SocketAddr>,
     instance: usize,
     connection: Option<Connection>,
@@ -272,7 +276,7 @@ impl Worker {
     /// How many purchases of the good may have been begun by now.
     fn released(&self, phase: Phase) -> usize {
         let stock = usize::try_from(self.good.stock).unwrap_or_default();
-        let paced = (self.clock.started.elapsed().as_secs_f64() * PACE) as usize;
+        let paced = (self.clock.started.elapsed().as_secs_f64() * self.per_second) as usize;
         match phase {
             Phase::Sells => paced.min(stock * 3 / 4),
             Phase::Mended => paced.max(stock * 3 / 4 + self.step).min(stock * 7 / 8),

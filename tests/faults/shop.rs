@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Run;
-use crate::crowd::{Crowd, Good};
+use crate::crowd::{Crowd, Good, Pace};
 use crate::service::{Service, Setup};
 use crate::stage::Stage;
 use crate::verdict::{self, Trial};
@@ -24,8 +24,10 @@ const WITHOUT_EXPIRY: &str = "lock-redis-setnx";
 const STOCK: i64 = 160;
 /// Purchases beyond the stock.
 const TOO_MANY: i64 = 40;
-/// Workers of each item.
-const WORKERS: usize = 6;
+/// Enough that purchases are in flight when a fault comes, and few enough that some are left.
+const EVEN: Pace = Pace { workers: 6, per_second: 120.0 };
+/// Everybody at once, so that a lane has batches.
+pub const RUSH: Pace = Pace { workers: 32, per_second: 1e6 };
 /// Strategies that one trial sells with at once; the next seed goes on with the next ones.
 const AT_ONCE: usize = 6;
 /// Strategies that are caught by an audit, one in each trial.
@@ -75,6 +77,8 @@ pub struct Plan {
     pub control: bool,
     /// Orders that were answered 202 may be lost: the queue's Redis promises no more.
     pub queue_may_be_lost: bool,
+    /// How many buy, and how fast.
+    pub pace: Pace,
     /// What the request that makes an item has beside the usual.
     pub item: Value,
 }
@@ -88,6 +92,7 @@ impl Plan {
             setups: vec![setup.clone(), setup.clone()],
             control: true,
             queue_may_be_lost: false,
+            pace: EVEN,
             item: json!({}),
         }
     }
@@ -152,7 +157,7 @@ pub async fn sell_through(
     }
     let addresses: Vec<_> = services.iter().map(|service| service.addr).collect();
     let begin = Instant::now();
-    let crowd = Crowd::start(goods, &addresses, WORKERS, plan.seed);
+    let crowd = Crowd::start(goods, &addresses, plan.pace, plan.seed);
     let dice = StdRng::seed_from_u64(plan.seed);
     let mut shop = Shop { services, crowd, dice, injections: 0, mended: None };
     let proof = bite(stage, &mut shop, fault).await;

@@ -72,8 +72,9 @@ impl Buckets {
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
     }
 
-    /// Moves the sum of the buckets to `available`, bucket by bucket, each only if it still is what
-    /// was seen; whether all of it was done. What a bucket cannot bear another one does.
+    /// Moves the sum of the buckets to `available`, bucket by bucket, as long as all still are what
+    /// was seen; whether all of it was done. They are in several slots, so a unit that moves at the
+    /// same moment may be missed: the next comparison sees it, and the arbiter sells it once.
     ///
     /// # Errors
     /// Redis'.
@@ -83,6 +84,9 @@ impl Buckets {
         seen: &[Counter],
         available: i64,
     ) -> Result<bool, CounterError> {
+        if self.peek(item).await?.as_deref() != Some(seen) {
+            return Ok(false);
+        }
         let mut missing = available - seen.iter().map(|part| part.available).sum::<i64>();
         for (part, counter) in seen.iter().enumerate() {
             // Units are added to any, and taken from those that have some.
@@ -92,9 +96,10 @@ impl Buckets {
             }
             let seen = CounterAndQueue { counter: *counter, queued: 0 };
             let target = counter.available + change;
-            if self.counters.repair_part(item, part, seen, target).await? {
-                missing -= change;
+            if !self.counters.repair_part(item, part, seen, target).await? {
+                return Ok(false);
             }
+            missing -= change;
         }
         Ok(missing == 0)
     }

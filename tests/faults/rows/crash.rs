@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{bit, orders};
 use crate::Tried;
 use crate::service::Service;
-use crate::shop::{Plan, Wanted, sell_through};
+use crate::shop::{Plan, RUSH, Wanted, sell_through};
 use crate::stage::Stage;
 use crate::verdict::Trial;
 
@@ -61,9 +61,17 @@ async fn one(stage: &mut Stage, seed: u64, point: &'static str) -> Tried {
     if point.starts_with("expiry") {
         plan.item = json!({ "hold_seconds": 1 });
     }
+    if point.starts_with("batch") {
+        plan.pace = RUSH;
+    }
     let is_driven = point.starts_with("step") || ["given-back", "reject-inserted"].contains(&point);
     // In the middle of a sale, and not always at the same unit.
-    let time = if is_driven { 1 + seed % 3 } else { 3 + seed % 5 };
+    // What happens to many at once happens seldom, and the other instance has its share of it.
+    let seldom = ["expiry", "batch", "queue-read", "reject"];
+    let time = match seldom.iter().any(|word| point.starts_with(word)) {
+        true => 1,
+        false => 1 + seed % 4,
+    };
     plan.setups[0] = plan.setups[0].clone().with("FAILPOINT", format!("{point}:{time}"));
     sell_through(stage, plan, async |stage, shop| {
         let began = tokio::time::Instant::now();
