@@ -15,9 +15,8 @@ test: ## format, lints and every test on real servers
 test-mysql: ## every test on a real MySQL server instead of MariaDB
 	@mysqld=$$(scripts/mysql-sid) && SECKILL_MYSQLD=$$mysqld exec scripts/test
 
-faults: ## the faults of the locks a hundred times over; some ten minutes
-	@scripts/install-packages build run
-	@SECKILL_TEST_ROUNDS=100 cargo test --package seckill --test integration -- lock::faults lock::failover
+faults: ## the fault matrix, report in target/faults; ARGS="--seeds 10 --seconds 5", "--list"
+	@exec scripts/faults $(ARGS)
 
 loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
 	@exec scripts/loadtest $(ARGS)

@@ -22,7 +22,10 @@
 //! # Modules, in reading order
 //! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`queue`], [`order`], [`job`],
 //! [`live`], [`lab`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
-//! [`metrics`], [`app`], [`dev`].
+//! [`metrics`], [`app`], [`dev`], and [`failpoint`] for tests.
+
+#[macro_use]
+pub mod failpoint;
 
 pub mod app;
 pub mod arbiter;

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use seckill::config::{Config, Secret};
 use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{items, stock};
 use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
 
-use crate::support::{Shop, eventually};
+use crate::support::{Shop, eventually, own_redis};
 
 /// A shop with an item of five units, and its Redis as gates see it.
 struct Stage {
@@ -210,4 +211,58 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
     assert_eq!(stage.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     let after = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
     assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
+}
+
+#[tokio::test]
+async fn a_redis_that_had_no_room_is_used_again() {
+    let server = own_redis(1, &["maxclients 1"]).await.remove(0);
+    let mut config = Config::defaults();
+    config.redis_url = Secret::new(server.url());
+    let redis = RedisClient::new(&config).expect("the URL is fine");
+    let other = redis::Client::open(server.url()).expect("a URL");
+    let other = eventually("the only place", || async {
+        other.get_multiplexed_async_connection().await.ok()
+    })
+    .await;
+    // Whoever is refused is told so in a sentence, not by the line.
+    assert!(redis.ping().await.is_err());
+    drop(other);
+    eventually("Redis to be used again", || async { redis.ping().await.ok() }).await;
+}
+
+#[tokio::test]
+async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 9 })).await;
+    assert_eq!(instance.buyer(1).buy("redis-bucket", item).await.status, 201);
+    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    for planted in [-1_i64, 5] {
+        redis::cmd("HINCRBY")
+            .arg(format!("{}{{item:{item}:3}}:stock", redis.prefix()))
+            .arg("available")
+            .arg(planted)
+            .exec_async(&mut redis.shared())
+            .await
+            .expect("planted");
+        eventually("the buckets to be right again", || async {
+            let audit = instance.audit(item).await;
+            (audit["clean"] == true).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn buckets_that_changed_meanwhile_are_not_repaired() {
+    let stage = Stage::new().await;
+    let buckets = stage.buckets();
+    let Ok(Gathered::All(parts)) = buckets.take(stage.item, 2, 0).await else { panic!("taken") };
+    let seen = buckets.peek(stage.item).await.expect("read").expect("loaded");
+    assert_eq!(seen.iter().map(|part| part.available).sum::<i64>(), 3);
+    buckets.give_back(&parts).await;
+    // Five are there by now: the two that the look missed must not be added to another bucket.
+    let done = buckets.repair(stage.item, &seen, 5).await.expect("asked");
+    assert!(!done, "a bucket was set that somebody had touched");
+    let all = buckets.peek(stage.item).await.expect("read").expect("loaded");
+    assert_eq!(all.iter().map(|part| part.available).sum::<i64>(), 5);
 }

@@ -15,6 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("lifecycle", &[]),
     ("dev", &[]),
+    ("failpoint", &[]),
     ("store", &["domain", "config", "metrics"]),
     ("arbiter", &["domain", "store", "metrics"]),
     ("live", &["domain", "store", "metrics"]),

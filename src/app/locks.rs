@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use redis::aio::ConnectionManager;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
@@ -15,7 +14,7 @@ use crate::http::SignOfLife;
 use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;
 use crate::store::mysql;
-use crate::store::redis::{RedisClient, connect_when_used};
+use crate::store::redis::{RedisClient, SharedConnection, connect_when_used};
 use crate::strategy::Locks;
 
 /// Connections of the lock table to the database.
@@ -89,7 +88,7 @@ pub(super) fn locks(
 /// Where the locks of the other servers come from, where these are configured. Nothing connects
 /// before it is used.
 pub(super) struct LockServers {
-    redlock: Vec<ConnectionManager>,
+    redlock: Vec<SharedConnection>,
     etcd: Option<lock::etcd::Client>,
     zookeeper: Option<Arc<lock::zookeeper::Ensemble>>,
     lease: Duration,
@@ -130,7 +129,7 @@ impl LockServers {
     }
 }
 
-async fn majority_answers(mut servers: Vec<ConnectionManager>) -> Result<(), String> {
+async fn majority_answers(mut servers: Vec<SharedConnection>) -> Result<(), String> {
     let all = servers.len();
     let pings =
         servers.iter_mut().map(async |server| redis::cmd("PING").exec_async(server).await.is_ok());
@@ -138,7 +137,7 @@ async fn majority_answers(mut servers: Vec<ConnectionManager>) -> Result<(), Str
     if answers > all / 2 { Ok(()) } else { Err(format!("{answers} of {all} answer")) }
 }
 
-fn redlock_connections(config: &Config) -> Result<Vec<ConnectionManager>, String> {
+fn redlock_connections(config: &Config) -> Result<Vec<SharedConnection>, String> {
     let urls = config.lock.redlock_urls.reveal();
     let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
     let connections: Result<_, _> = urls.map(|url| connect_when_used(url, config)).collect();
@@ -148,7 +147,7 @@ fn redlock_connections(config: &Config) -> Result<Vec<ConnectionManager>, String
 /// The lock on a majority of servers, if they are configured.
 fn redlock(
     config: &Config,
-    connections: &[ConnectionManager],
+    connections: &[SharedConnection],
 ) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
     if connections.is_empty() {
         return Ok(None);

@@ -135,7 +135,10 @@ pub(super) async fn commit(
     let mut transaction = connection.begin().await?;
     match fill(&mut transaction, purchases, fence).await {
         Ok(Filled::Whole) => match transaction.commit().await {
-            Ok(()) => Ok(Filled::Whole),
+            Ok(()) => {
+                failpoint!("batch-committed");
+                Ok(Filled::Whole)
+            }
             Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
             Err(error) => Err(Broken::AtCommit(error)),
         },
@@ -167,12 +170,15 @@ async fn fill(
         let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase, fence)).collect();
         insert_orders(connection, &writes).await?;
     }
+    failpoint!("batch-orders-inserted");
     if guarded {
         count_buyers(connection, purchases).await?;
     }
+    failpoint!("batch-buyers-counted");
     for chunk in powers_of_two(purchases) {
         insert_movements(connection, chunk).await?;
     }
+    failpoint!("batch-movements-inserted");
     let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = version + 1 \
@@ -183,6 +189,7 @@ async fn fill(
     .bind(units)
     .execute(connection)
     .await?;
+    failpoint!("batch-stock-taken");
     Ok(if taken.rows_affected() == 1 { Filled::Whole } else { Filled::TooFew })
 }
 

@@ -19,7 +19,10 @@ impl Arbiter {
         let own_key = purchase.order_id.to_string();
         for key in [purchase.key.as_str(), &own_key] {
             match insert(&self.pool, purchase, key).await {
-                Ok(()) => return Ok(purchase.order(OrderStatus::Rejected, None)),
+                Ok(()) => {
+                    failpoint!("reject-inserted");
+                    return Ok(purchase.order(OrderStatus::Rejected, None));
+                }
                 Err(error) if Fault::of(&error) == Fault::Duplicate => {}
                 Err(error) => return Err(error),
             }

@@ -28,6 +28,7 @@ pub(super) async fn run(
     stock_written: &mut (dyn FnMut() + Send),
 ) -> sqlx::Result<Attempt> {
     let mut transaction = connection.begin().await?;
+    failpoint!("begun");
     let refusal = match fill(&mut transaction, write, stock_written).await {
         Ok(refusal) => refusal,
         Err(error) => {
@@ -42,6 +43,7 @@ pub(super) async fn run(
     }
     match transaction.commit().await {
         Ok(()) => {
+            failpoint!("committed");
             let token = write.fence.map(|fence| fence.token);
             Ok(Attempt::Done(Verdict::Sold(write.purchase.order(WRITTEN_AS, token))))
         }
@@ -77,10 +79,16 @@ async fn fill(
     {
         return Ok(Some(Verdict::Fenced { accepted }));
     }
+    failpoint!("fence-raised");
     insert_order(connection, write).await?;
+    failpoint!("order-inserted");
     count_buyer(connection, purchase).await?;
+    failpoint!("buyer-counted");
     insert_movement(connection, purchase).await?;
-    take_stock(connection, write).await
+    failpoint!("movement-inserted");
+    let refusal = take_stock(connection, write).await?;
+    failpoint!("stock-taken");
+    Ok(refusal)
 }
 
 /// Raises the accepted fence; answers the accepted one when `fence` is below it.

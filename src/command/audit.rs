@@ -7,7 +7,7 @@ use seckill::domain::ItemId;
 use seckill::domain::audit::{Report, judge};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{self, audit};
-use seckill::store::redis::{Counters, RedisClient};
+use seckill::store::redis::{Buckets, Counters, RedisClient};
 
 use super::Ended;
 
@@ -43,6 +43,9 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
             let seen = counters.peek_with_queue(item).await.ok().flatten();
             facts.redis_available = seen.map(|seen| seen.counter.available);
             facts.redis_queued = seen.map_or(0, |seen| seen.queued);
+            let buckets = Buckets::beside(counters).peek(item).await.ok().flatten();
+            facts.redis_buckets =
+                buckets.map(|parts| parts.iter().map(|part| part.available).sum());
         }
         let report = judge(facts);
         print(&report);

@@ -40,6 +40,8 @@ pub struct Facts {
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
     pub redis_queued: i64,
+    /// Units left by the split Redis counter; `None` when it is not loaded.
+    pub redis_buckets: Option<i64>,
 }
 
 /// One invariant and whether it holds.
@@ -87,6 +89,8 @@ pub fn judge(facts: Facts) -> Report {
     let guarded = f.arbiter == ArbiterMode::On;
     let accounted = f.available + f.units_sold + f.units_held;
     let drift = f.redis_available.map(|redis| redis + f.redis_queued - f.available);
+    let split_drift = f.redis_buckets.map(|redis| redis - f.available);
+    let drifts: Vec<i64> = drift.into_iter().chain(split_drift).collect();
     let findings = vec![
         Finding {
             invariant: "I1",
@@ -140,11 +144,16 @@ pub fn judge(facts: Facts) -> Report {
         Finding {
             invariant: "I7",
             claim: "the Redis counter and queue equal the ledger once traffic is quiet",
-            holds: drift.map(|drift| drift == 0),
-            detail: drift.map_or_else(
-                || "not loaded".to_owned(),
-                |drift| format!("drift {drift}, {} queued", f.redis_queued),
-            ),
+            holds: (!drifts.is_empty()).then(|| drifts.iter().all(|drift| *drift == 0)),
+            detail: match (drift, split_drift) {
+                (None, None) => "not loaded".to_owned(),
+                (Some(drift), None) => format!("drift {drift}, {} queued", f.redis_queued),
+                (None, Some(split)) => format!("drift {split} over the buckets"),
+                (Some(drift), Some(split)) => format!(
+                    "drift {drift}, {} queued; drift {split} over the buckets",
+                    f.redis_queued
+                ),
+            },
         },
     ];
     Report { facts, findings }
@@ -172,6 +181,7 @@ mod tests {
             fences_above_accepted: 0,
             redis_available: Some(6),
             redis_queued: 0,
+            redis_buckets: None,
         }
     }
 
@@ -204,6 +214,8 @@ mod tests {
         assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
+        assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);
+        assert_eq!(broken(Facts { redis_buckets: Some(6), ..sound() }), [""; 0]);
     }
 
     #[test]

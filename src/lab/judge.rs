@@ -246,6 +246,7 @@ mod tests {
                 fences_above_accepted: 0,
                 redis_available: None,
                 redis_queued: 0,
+                redis_buckets: None,
             };
             let wanted = Wanted {
                 strategies: vec!["mysql-atomic".to_owned()],

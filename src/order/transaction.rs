@@ -35,7 +35,9 @@ pub(super) async fn step(
             return Err(error);
         }
     };
+    failpoint!("step-applied");
     transaction.commit().await.map_err(StepError::Unavailable)?;
+    failpoint!("step-committed");
     Ok(stepped)
 }
 
@@ -90,6 +92,7 @@ async fn set_status(
         .execute(connection)
         .await
         .map_err(StepError::Unavailable)?;
+    failpoint!("step-status-set");
     Ok(Order { status, paid_at, ..order })
 }
 
@@ -201,7 +204,9 @@ pub(super) async fn expire(
     let mut transaction = pool.begin().await?;
     match expire_batch(&mut transaction, item, now, limit).await {
         Ok(expired) => {
+            failpoint!("expiry-applied");
             transaction.commit().await?;
+            failpoint!("expiry-committed");
             Ok(expired)
         }
         Err(error) => {

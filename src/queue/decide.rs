@@ -114,8 +114,10 @@ impl Consumers {
         order: &Order,
     ) -> bool {
         let refused = order.status == OrderStatus::Rejected;
+        failpoint!("decided");
         match self.parts.reader.settle(item, &entry.id, intention, refused).await {
             Ok(was_queued) => {
+                failpoint!("settled");
                 if was_queued {
                     self.parts.metrics.queue_decided(if refused { "rejected" } else { "sold" });
                     self.parts.hub.order_changed(order);

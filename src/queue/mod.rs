@@ -224,6 +224,7 @@ impl Consumers {
         if entries.is_empty() {
             return Round::Empty;
         }
+        failpoint!("queue-read");
         if self.decide(item, entries).await { Round::Worked } else { Round::Trouble }
     }
 

@@ -12,8 +12,9 @@
 //!   arbiter then stands between the units in flight and a second sale.
 //! * Two buyers who want several units can each hold a part of the last ones, and both go away.
 //! * Sold out costs eight questions instead of one; and nobody knows the sum at any moment.
-//! * Buckets are not reconciled. With the arbiter on they are loaded again when they are empty
-//!   although the ledger is not: units that came back are sold then. With it off they are not.
+//! * Units that came back (a cancellation, a lost answer) are not in any bucket. With the arbiter on
+//!   the reconciliation adds them, or all are loaded again when they are empty although the ledger is
+//!   not. With it off neither happens.
 //!
 //! # When to use it
 //! When one item is more than one Redis server can bear. On a single server `redis-lua` is better.

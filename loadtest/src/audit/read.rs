@@ -51,12 +51,17 @@ impl Reader {
                     .to_owned(),
             )
         })?;
-        let options = MySqlConnectOptions::from_str(&url)
-            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
-            .disable_statement_logging();
-        let mut reader = Self { options, connection: None };
+        let mut reader = Self::of(&url)?;
         reader.connected().await?;
         Ok(reader)
+    }
+
+    /// A reader of the ledger at an address, which it connects to when it reads.
+    pub fn of(url: &str) -> Result<Self, CannotJudge> {
+        let options = MySqlConnectOptions::from_str(url)
+            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
+            .disable_statement_logging();
+        Ok(Self { options, connection: None })
     }
 
     /// Version and durability, for the report.

@@ -56,6 +56,8 @@ pub struct MysqlOptions {
     pub program: Option<PathBuf>,
     /// The TCP port on 127.0.0.1; `None` takes last time's if it is free, else any free one.
     pub port: Option<u16>,
+    /// Further statements that every start runs with all privileges, for tests that need them.
+    pub extra_statements: Vec<String>,
 }
 
 /// A running private database server. Dropping it stops it in the background.
@@ -102,7 +104,11 @@ impl MysqlServer {
         initialise(&home, flavour, &program).await?;
 
         let password = home.password()?;
-        home.write("init.sql", &flavour.accounts(&password))?;
+        let mut statements = flavour.accounts(&password);
+        for statement in &options.extra_statements {
+            statements.push_str(&format!("{statement};\n"));
+        }
+        home.write("init.sql", &statements)?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
         let mut access = Access { flavour, socket, port: 0, password };

@@ -11,6 +11,7 @@ use crate::http::Web;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::store::mysql::audit as ledger;
+use crate::store::redis::Buckets;
 
 /// The audit of one item.
 #[derive(Serialize, ToSchema)]
@@ -95,5 +96,7 @@ pub async fn find(
     let seen = web.counters.peek_with_queue(id).await.ok().flatten();
     facts.redis_available = seen.map(|seen| seen.counter.available);
     facts.redis_queued = seen.map_or(0, |seen| seen.queued);
+    let buckets = Buckets::beside(&web.counters).peek(id).await.ok().flatten();
+    facts.redis_buckets = buckets.map(|parts| parts.iter().map(|part| part.available).sum());
     Ok(Json(audit::judge(facts).into()))
 }

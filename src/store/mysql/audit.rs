@@ -68,6 +68,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get(), id.get()]).await?,
         redis_available: None,
         redis_queued: 0,
+        redis_buckets: None,
     }))
 }
 

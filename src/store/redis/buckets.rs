@@ -1,8 +1,9 @@
 //! The units left of an item, split over several keys that a cluster keeps on several servers.
 //!
 //! Each bucket is a counter of its own, loaded with its share of the ledger's figure, all under
-//! one epoch (`redis_buckets` in the ledger). They are not reconciled one by one: when they are
-//! empty although the ledger has units, all of them are loaded again, under the next epoch.
+//! one epoch (`redis_buckets` in the ledger). When they are empty although the ledger has units, all
+//! of them are loaded again, under the next epoch. Their sum is compared with the ledger by the
+//! reconciliation, which sets single buckets right.
 
 use std::sync::LazyLock;
 
@@ -10,7 +11,9 @@ use redis::Script;
 use sqlx::MySqlPool;
 
 use super::RedisClient;
-use super::counters::{CounterError, Counters, Layout, READ_ATTEMPTS_MAX};
+use super::counters::{
+    Counter, CounterAndQueue, CounterError, Counters, Layout, READ_ATTEMPTS_MAX,
+};
 use crate::domain::ItemId;
 use crate::metrics::Metrics;
 
@@ -53,6 +56,54 @@ impl Buckets {
         Self { counters: Counters::with_layout(redis, pool, metrics, layout) }
     }
 
+    /// The split counters beside whole ones, on the same Redis and ledger.
+    #[must_use]
+    pub fn beside(counters: &Counters) -> Self {
+        let layout = Layout { table: "redis_buckets", parts: BUCKETS };
+        Self { counters: counters.with(layout) }
+    }
+
+    /// Reads every bucket as it is; `None` when one is missing or they are not of one load.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn peek(&self, item: ItemId) -> Result<Option<Vec<Counter>>, CounterError> {
+        let parts = self.counters.peek_parts(item).await?;
+        Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
+    }
+
+    /// Moves the sum of the buckets to `available`, bucket by bucket, as long as all still are what
+    /// was seen; whether all of it was done. They are in several slots, so a unit that moves at the
+    /// same moment may be missed: the next comparison sees it, and the arbiter sells it once.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn repair(
+        &self,
+        item: ItemId,
+        seen: &[Counter],
+        available: i64,
+    ) -> Result<bool, CounterError> {
+        if self.peek(item).await?.as_deref() != Some(seen) {
+            return Ok(false);
+        }
+        let mut missing = available - seen.iter().map(|part| part.available).sum::<i64>();
+        for (part, counter) in seen.iter().enumerate() {
+            // Units are added to any, and taken from those that have some.
+            let change = missing.max(-counter.available.max(0));
+            if change == 0 {
+                continue;
+            }
+            let seen = CounterAndQueue { counter: *counter, queued: 0 };
+            let target = counter.available + change;
+            if !self.counters.repair_part(item, part, seen, target).await? {
+                return Ok(false);
+            }
+            missing -= change;
+        }
+        Ok(missing == 0)
+    }
+
     /// Takes `units`, from bucket `first` if it has them, and otherwise from one after the other.
     ///
     /// # Errors
@@ -67,7 +118,10 @@ impl Buckets {
             let epoch = self.counters.epoch(item).await?;
             let mut parts = Parts { item, epoch, taken: Vec::with_capacity(1) };
             match self.gather(&mut parts, units, first).await {
-                Ok(Some(true)) => return Ok(Gathered::All(parts)),
+                Ok(Some(true)) => {
+                    failpoint!("buckets-taken");
+                    return Ok(Gathered::All(parts));
+                }
                 Ok(Some(false)) => {
                     self.give_back(&parts).await;
                     return Ok(Gathered::TooFew { epoch });

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::shared::SharedConnection;
 use crate::config::Config;
 
 /// Connections that callers may have to themselves at once, for WATCH.
@@ -18,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct RedisClient {
     client: Client,
-    manager: ConnectionManager,
+    shared: SharedConnection,
     prefix: Arc<str>,
     command_timeout: Duration,
     own: Arc<OwnConnections>,
@@ -52,19 +53,19 @@ impl RedisClient {
         let unreadable = |error| format!("REDIS_URL cannot be read: {error}");
         let client = client(url).map_err(unreadable)?;
         let command_timeout = Duration::from_millis(config.redis.command_timeout_ms);
-        let manager = manager(client.clone(), command_timeout).map_err(unreadable)?;
+        let shared = SharedConnection::new(client.clone(), timeouts(command_timeout));
         let own = Arc::new(OwnConnections {
             permits: Arc::new(Semaphore::new(OWN_CONNECTIONS_MAX)),
             idle: Mutex::default(),
         });
         let prefix = config.redis.prefix.as_str().into();
-        Ok(Self { client, manager, prefix, command_timeout, own })
+        Ok(Self { client, shared, prefix, command_timeout, own })
     }
 
     /// The shared connection.
     #[must_use]
-    pub fn shared(&self) -> ConnectionManager {
-        self.manager.clone()
+    pub fn shared(&self) -> SharedConnection {
+        self.shared.clone()
     }
 
     /// The client, for connections of other kinds.
@@ -92,9 +93,7 @@ impl RedisClient {
         let connection = match idle {
             Some(connection) => connection,
             None => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(CONNECT_TIMEOUT))
-                    .set_response_timeout(Some(self.command_timeout));
+                let config = timeouts(self.command_timeout);
                 self.client.get_multiplexed_async_connection_with_config(&config).await?
             }
         };
@@ -126,8 +125,9 @@ impl RedisClient {
 ///
 /// # Errors
 /// When the URL cannot be read.
-pub fn connect_when_used(url: &str, config: &Config) -> RedisResult<ConnectionManager> {
-    manager(client(url)?, Duration::from_millis(config.redis.command_timeout_ms))
+pub fn connect_when_used(url: &str, config: &Config) -> RedisResult<SharedConnection> {
+    let command_timeout = Duration::from_millis(config.redis.command_timeout_ms);
+    Ok(SharedConnection::new(client(url)?, timeouts(command_timeout)))
 }
 
 fn client(url: &str) -> RedisResult<Client> {
@@ -135,12 +135,10 @@ fn client(url: &str) -> RedisResult<Client> {
     Client::open(url.into_connection_info()?.set_tcp_settings(settings))
 }
 
-fn manager(client: Client, command_timeout: Duration) -> RedisResult<ConnectionManager> {
-    let config = ConnectionManagerConfig::new()
+fn timeouts(command_timeout: Duration) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(command_timeout))
-        .set_number_of_retries(1);
-    ConnectionManager::new_lazy_with_config(client, config)
 }
 
 impl OwnConnections {

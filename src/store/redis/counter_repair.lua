@@ -1,14 +1,14 @@
 -- Sets an item's counter to what the ledger and the queue say, if nobody changed either since it
 -- was looked at.
 -- KEYS[1]  the counter, a hash
--- KEYS[2]  what is queued of the item, a hash
+-- KEYS[2]  what is queued of the item, a hash; missing for a part of a split counter
 -- ARGV[1]  the epoch that was seen
 -- ARGV[2]  the units that were seen
 -- ARGV[3]  the queued units that were seen
 -- ARGV[4]  units left by the ledger
 -- Answers 1 when it was set, 0 when something had changed.
 local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available')
-local queued = redis.call('HGET', KEYS[2], 'units') or '0'
+local queued = KEYS[2] and redis.call('HGET', KEYS[2], 'units') or '0'
 if seen[1] ~= ARGV[1] or seen[2] ~= ARGV[2] or queued ~= ARGV[3] then
   return 0
 end

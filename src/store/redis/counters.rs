@@ -28,7 +28,6 @@ pub(super) const READ_ATTEMPTS_MAX: u32 = 5;
 static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_load.lua")));
 static GIVE_BACK: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_give_back.lua")));
-static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
 
 /// An item's counter as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +83,7 @@ pub struct Counters {
     pub(super) pool: MySqlPool,
     metrics: Metrics,
     epochs: Cache<ItemId, u64>,
-    layout: Layout,
+    pub(super) layout: Layout,
 }
 
 /// Where counters are.
@@ -112,6 +111,11 @@ impl Counters {
         Self { redis, pool, metrics, epochs: Cache::new(REMEMBERED_MAX), layout }
     }
 
+    /// Counters of another layout on the same Redis and ledger.
+    pub(super) fn with(&self, layout: Layout) -> Self {
+        Self::with_layout(self.redis.clone(), self.pool.clone(), self.metrics.clone(), layout)
+    }
+
     /// Where an item's counter lives.
     #[must_use]
     pub fn key(&self, item: ItemId) -> String {
@@ -127,7 +131,7 @@ impl Counters {
         }
     }
 
-    fn queued_key(&self, item: ItemId) -> String {
+    pub(super) fn queued_key(&self, item: ItemId) -> String {
         format!("{}{{item:{item}}}:queued", self.redis.prefix())
     }
 
@@ -174,59 +178,6 @@ impl Counters {
         self.epochs.invalidate(&item).await;
     }
 
-    /// Reads what is there, loaded or not, current or not. Of several parts the sum, under the
-    /// oldest of their epochs; `None` if one is missing.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn peek(&self, item: ItemId) -> Result<Option<Counter>, CounterError> {
-        self.peek_on(&mut self.redis.shared(), item).await
-    }
-
-    /// The same with the units in the item's queue.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn peek_with_queue(
-        &self,
-        item: ItemId,
-    ) -> Result<Option<CounterAndQueue>, CounterError> {
-        let mut both = redis::pipe();
-        both.atomic().cmd("HMGET").arg(self.key(item)).arg(&["epoch", "available"]);
-        both.hget(self.queued_key(item), "units");
-        let ((epoch, available), queued): ((Option<u64>, Option<i64>), Option<i64>) =
-            both.query_async(&mut self.redis.shared()).await?;
-        Ok(epoch.zip(available).map(|(epoch, available)| CounterAndQueue {
-            counter: Counter { available, epoch },
-            queued: queued.unwrap_or(0),
-        }))
-    }
-
-    async fn peek_on<C>(
-        &self,
-        connection: &mut C,
-        item: ItemId,
-    ) -> Result<Option<Counter>, CounterError>
-    where
-        C: redis::aio::ConnectionLike + Send,
-    {
-        let mut sum: Option<Counter> = None;
-        for part in 0..self.layout.parts {
-            let (epoch, available): (Option<u64>, Option<i64>) = redis::cmd("HMGET")
-                .arg(self.key_of(item, part))
-                .arg(&["epoch", "available"])
-                .query_async(connection)
-                .await?;
-            let (Some(epoch), Some(available)) = (epoch, available) else { return Ok(None) };
-            let before = sum.unwrap_or(Counter { available: 0, epoch });
-            sum = Some(Counter {
-                available: before.available + available,
-                epoch: before.epoch.min(epoch),
-            });
-        }
-        Ok(sum)
-    }
-
     /// Writes a computed number back, whatever stands there: the textbook's SET.
     ///
     /// # Errors
@@ -254,6 +205,7 @@ impl Counters {
     pub(super) fn count_given_back(&self, item: ItemId, units: i64, given: Result<u8, RedisError>) {
         match given {
             Ok(1) => {
+                failpoint!("given-back");
                 self.metrics.counters_given_back.inc_by(units.unsigned_abs());
             }
             Ok(_) => {}
@@ -267,24 +219,6 @@ impl Counters {
         if let Ok(Some(counter)) = self.peek(item).await {
             self.give_back(item, counter.epoch, units).await;
         }
-    }
-
-    /// Sets the counter to the ledger's figure without what is queued, if both still are what was
-    /// seen; whether it was set.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn repair(
-        &self,
-        item: ItemId,
-        seen: CounterAndQueue,
-        available: i64,
-    ) -> Result<bool, CounterError> {
-        let mut call = REPAIR.key(self.key(item));
-        call.key(self.queued_key(item));
-        call.arg(seen.counter.epoch).arg(seen.counter.available).arg(seen.queued).arg(available);
-        let set: u8 = call.invoke_async(&mut self.redis.shared()).await?;
-        Ok(set == 1)
     }
 
     /// The ledger's epoch, with the counter in Redis loaded under it.

@@ -20,7 +20,9 @@ pub mod buckets;
 pub mod connection;
 pub mod counters;
 pub mod durability;
+mod looks;
 pub mod queue;
+pub mod shared;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
@@ -28,4 +30,5 @@ pub use connection::{RedisClient, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;
+pub use shared::SharedConnection;
 pub use takes::Take;

@@ -66,7 +66,10 @@ impl Counters {
             call.arg(us(window.starts_at())).arg(us(window.ends_at()));
             let answer: String = call.invoke_async(&mut self.redis.shared()).await?;
             match &*answer {
-                "taken" => return Ok(Take::First(Taken { item, buyer, epoch, units, request })),
+                "taken" => {
+                    failpoint!("counter-taken");
+                    return Ok(Take::First(Taken { item, buyer, epoch, units, request }));
+                }
                 "again" => return Ok(Take::Again),
                 "nothing_left" => return Ok(Take::NothingLeft),
                 "limit" => return Ok(Take::Limit),

@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use moka::future::Cache;
-use redis::{RedisError, Script};
+use redis::{ErrorKind, RedisError, Script};
 use sqlx::{MySqlPool, Row};
 use tokio::sync::mpsc;
 
@@ -125,6 +125,7 @@ impl Queue {
                 call.invoke_async(&mut self.redis.shared()).await?;
             match word.as_str() {
                 "queued" => {
+                    failpoint!("queued");
                     // Full: the consumer looks by itself too.
                     let _ = self.wake.try_send(item);
                     return Ok(Push::Queued);
@@ -263,10 +264,12 @@ impl Queue {
     }
 }
 
-/// Whether a command that failed so may have run: it was sent, and its answer was not seen.
+/// Whether a command that failed so may have run: it was sent, and its answer was not seen, or only
+/// a piece of it.
 #[must_use]
 pub fn is_unknown(error: &RedisError) -> bool {
-    !error.is_connection_refusal() && (error.is_io_error() || error.is_connection_dropped())
+    let is_cut = error.is_io_error() || error.is_connection_dropped();
+    !error.is_connection_refusal() && (is_cut || error.kind() == ErrorKind::Parse)
 }
 
 fn field_of(order: OrderId) -> String {

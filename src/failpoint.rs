@@ -1,0 +1,67 @@
+//! Crash points: places at which a test makes the process end at once, as a power cut would.
+//!
+//! `failpoint!("name")` is nothing at all unless the crate is built with the feature `failpoints`,
+//! which tests are and a release build refuses to be. Then a process that was started with
+//! `FAILPOINT=name` aborts when it comes to that point, with `FAILPOINT=name:3` the third time.
+//! [`POINTS`] is every step between the first write of something and the answer to it.
+
+#[cfg(all(feature = "failpoints", not(debug_assertions)))]
+compile_error!("the feature `failpoints` is for tests: a release build must not have it");
+
+/// Every point, in the order of a purchase's way and then of an order's.
+pub const POINTS: &[&str] = &[
+    "counter-taken",
+    "buckets-taken",
+    "given-back",
+    "queued",
+    "queue-read",
+    "begun",
+    "fence-raised",
+    "order-inserted",
+    "buyer-counted",
+    "movement-inserted",
+    "stock-taken",
+    "committed",
+    "batch-orders-inserted",
+    "batch-buyers-counted",
+    "batch-movements-inserted",
+    "batch-stock-taken",
+    "batch-committed",
+    "reject-inserted",
+    "decided",
+    "settled",
+    "step-status-set",
+    "step-applied",
+    "step-committed",
+    "expiry-applied",
+    "expiry-committed",
+];
+
+/// Ends the process if `name` is the point that it was started with.
+#[cfg(feature = "failpoints")]
+pub fn reach(name: &str) {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static ARMED: LazyLock<Option<(String, u64)>> = LazyLock::new(|| {
+        let text = std::env::var("FAILPOINT").ok()?;
+        let (name, time) = text.split_once(':').unwrap_or((&text, "1"));
+        Some((name.to_owned(), time.parse().ok()?))
+    });
+    static REACHED: AtomicU64 = AtomicU64::new(0);
+
+    if let Some((armed, time)) = &*ARMED
+        && armed == name
+        && REACHED.fetch_add(1, Ordering::SeqCst) + 1 == *time
+    {
+        std::process::abort();
+    }
+}
+
+/// A crash point; see this module.
+macro_rules! failpoint {
+    ($name:literal) => {
+        #[cfg(feature = "failpoints")]
+        $crate::failpoint::reach($name);
+    };
+}

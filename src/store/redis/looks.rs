@@ -1,0 +1,118 @@
+//! Looking at counters as they are, without loading them, and setting them right: for the audit and
+//! the reconciliation.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+
+use super::counters::{Counter, CounterAndQueue, CounterError, Counters};
+use crate::domain::ItemId;
+
+static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
+
+impl Counters {
+    /// Reads what is there, loaded or not, current or not. Of several parts the sum, under the
+    /// oldest of their epochs; `None` if one is missing.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn peek(&self, item: ItemId) -> Result<Option<Counter>, CounterError> {
+        self.peek_on(&mut self.redis.shared(), item).await
+    }
+
+    /// The same with the units in the item's queue.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn peek_with_queue(
+        &self,
+        item: ItemId,
+    ) -> Result<Option<CounterAndQueue>, CounterError> {
+        let mut both = redis::pipe();
+        both.atomic().cmd("HMGET").arg(self.key(item)).arg(&["epoch", "available"]);
+        both.hget(self.queued_key(item), "units");
+        let ((epoch, available), queued): ((Option<u64>, Option<i64>), Option<i64>) =
+            both.query_async(&mut self.redis.shared()).await?;
+        Ok(epoch.zip(available).map(|(epoch, available)| CounterAndQueue {
+            counter: Counter { available, epoch },
+            queued: queued.unwrap_or(0),
+        }))
+    }
+
+    pub(super) async fn peek_on<C>(
+        &self,
+        connection: &mut C,
+        item: ItemId,
+    ) -> Result<Option<Counter>, CounterError>
+    where
+        C: redis::aio::ConnectionLike + Send,
+    {
+        let parts = self.peek_parts_on(connection, item).await?;
+        Ok(parts.and_then(|parts| {
+            parts.into_iter().reduce(|sum, part| Counter {
+                available: sum.available + part.available,
+                epoch: sum.epoch.min(part.epoch),
+            })
+        }))
+    }
+
+    /// Every part by itself; `None` if one is missing.
+    pub(super) async fn peek_parts(
+        &self,
+        item: ItemId,
+    ) -> Result<Option<Vec<Counter>>, CounterError> {
+        self.peek_parts_on(&mut self.redis.shared(), item).await
+    }
+
+    async fn peek_parts_on<C>(
+        &self,
+        connection: &mut C,
+        item: ItemId,
+    ) -> Result<Option<Vec<Counter>>, CounterError>
+    where
+        C: redis::aio::ConnectionLike + Send,
+    {
+        let mut parts = Vec::with_capacity(self.layout.parts);
+        for part in 0..self.layout.parts {
+            let (epoch, available): (Option<u64>, Option<i64>) = redis::cmd("HMGET")
+                .arg(self.key_of(item, part))
+                .arg(&["epoch", "available"])
+                .query_async(connection)
+                .await?;
+            let (Some(epoch), Some(available)) = (epoch, available) else { return Ok(None) };
+            parts.push(Counter { available, epoch });
+        }
+        Ok(Some(parts))
+    }
+
+    /// Sets the counter to the ledger's figure without what is queued, if both still are what was
+    /// seen; whether it was set.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn repair(
+        &self,
+        item: ItemId,
+        seen: CounterAndQueue,
+        available: i64,
+    ) -> Result<bool, CounterError> {
+        self.repair_part(item, 0, seen, available).await
+    }
+
+    /// The same of one part of a split counter, which has no queue.
+    pub(super) async fn repair_part(
+        &self,
+        item: ItemId,
+        part: usize,
+        seen: CounterAndQueue,
+        available: i64,
+    ) -> Result<bool, CounterError> {
+        let mut call = REPAIR.key(self.key_of(item, part));
+        if self.layout.parts == 1 {
+            call.key(self.queued_key(item));
+        }
+        call.arg(seen.counter.epoch).arg(seen.counter.available).arg(seen.queued).arg(available);
+        let set: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+        Ok(set == 1)
+    }
+}

@@ -1,0 +1,163 @@
+//! The rows of the matrix, in the order of the page.
+
+use futures::future::LocalBoxFuture;
+
+use crate::Tried;
+use crate::rows::{buyers, clock, crash, locks, mysql, network, orders, redis, service};
+use crate::stage::Stage;
+
+/// One kind of fault.
+pub struct Row {
+    /// Its name, for `--only` and for the page.
+    pub name: &'static str,
+    /// What is done.
+    pub fault: &'static str,
+    /// What must be seen.
+    pub expected: &'static str,
+    /// One trial with a seed.
+    pub run: for<'a> fn(&'a mut Stage, u64) -> LocalBoxFuture<'a, Tried>,
+}
+
+macro_rules! rows {
+    ($($name:literal: $run:path, $fault:literal, $expected:literal;)*) => {
+        &[$(Row {
+            name: $name,
+            fault: $fault,
+            expected: $expected,
+            run: |stage, seed| Box::pin($run(stage, seed)),
+        }),*]
+    };
+}
+
+/// Every row.
+pub const LIST: &[Row] = rows! {
+    "service-killed": service::killed,
+        "kill -9 of both instances under load; started again",
+        "nothing accepted is lost; every open key is answered after the restart";
+    "service-stopped": service::stopped,
+        "SIGTERM to one instance under load; started again",
+        "exit 0 within the drain; the other instance goes on";
+    "service-frozen": service::frozen,
+        "SIGSTOP of one instance for 1.5 s under load",
+        "the other instance goes on; the frozen one finishes what it had";
+    "service-few-files": service::few_files,
+        "one instance may open 64 files and gets 200 connections",
+        "accepting pauses; it does not crash and sells again";
+    "redis-frozen": redis::frozen,
+        "SIGSTOP of Redis for 1.5 s",
+        "strategies on Redis: 503; the others go on";
+    "redis-killed-memory": redis::killed_memory,
+        "kill -9 of a Redis without persistence; started empty",
+        "counters are loaded again from the ledger; queued orders (202) may be lost";
+    "redis-killed-everysec": redis::killed_everysec,
+        "kill -9 of a Redis with appendfsync everysec; started again",
+        "what was acknowledged is there; nothing queued is lost";
+    "redis-killed-always": redis::killed_always,
+        "kill -9 of a Redis with appendfsync always; started again",
+        "what was acknowledged is there; nothing queued is lost";
+    "redis-emptied-reconciled": redis::reconciled,
+        "a Redis without persistence dies three times while the reconciliation runs every 100 ms",
+        "no unit is invented; counters equal the ledger in the end";
+    "redis-older-copy": redis::older_copy,
+        "an older copy of Redis' files is put back",
+        "the arbiter refuses the surplus; drift is repaired; queued orders may be lost";
+    "redis-failover": redis::failover,
+        "the master is killed; a replica that missed writes takes over",
+        "as with an older copy";
+    "redis-full-memory": redis::full_memory,
+        "maxmemory is reached: every write is refused (OOM)",
+        "strategies on Redis: 503; nothing is evicted";
+    "redis-full-disk": redis::full_disk,
+        "the append-only file reaches its limit (MISCONF)",
+        "strategies on Redis: 503; orders queued in the last second may be lost";
+    "redis-scripts": redis::scripts,
+        "SCRIPT FLUSH again and again, and a script that keeps Redis busy",
+        "scripts are loaded again; BUSY is 503";
+    "redis-leases-cut": redis::leases_cut,
+        "PEXPIRE 1 of every lock again and again: Redis' clock jumped ahead",
+        "two hold a lock; the fence keeps the late one out";
+    "mysql-killed": mysql::killed,
+        "kill -9 of the database under load; started again",
+        "what was answered 201 is there; open keys are answered later";
+    "mysql-frozen": mysql::frozen,
+        "SIGSTOP of the database for 1.5 s",
+        "purchases wait or are unknown; none is lost";
+    "mysql-read-only": mysql::read_only,
+        "SET GLOBAL read_only = 1 for a second",
+        "writes are 503; it recovers by itself";
+    "mysql-deadlocks": mysql::deadlocks,
+        "side transactions take the rows in the opposite order",
+        "1213 is rolled back and tried again, a bounded number of times";
+    "mysql-row-held": mysql::row_held,
+        "a side transaction holds the stock rows longer than the lock wait",
+        "1205 is rolled back as a whole: no order without its movement";
+    "mysql-no-connections": mysql::no_connections,
+        "max_connections is used up by others and the service's are killed",
+        "503 within the pool's wait; alive all the time";
+    "mysql-commits-unanswered": mysql::commits_unanswered,
+        "the connection dies after COMMIT was carried out, before its answer",
+        "the order is found by its key; none is made twice";
+    "mysql-commits-lost": mysql::commits_lost,
+        "the connection dies before COMMIT reaches the database",
+        "the order is written again, once";
+    "mysql-link-refused": network::mysql_refused,
+        "connections to the database are broken and refused for a second",
+        "503 or unknown; resolved by key";
+    "mysql-link-black-hole": network::mysql_black_hole,
+        "nothing gets through to the database or back for 1.5 s",
+        "as refused, after a wait";
+    "mysql-link-slow": network::mysql_slow,
+        "everything to the database takes 200 ms longer",
+        "slower, and right";
+    "mysql-link-dribbles": network::mysql_dribbles,
+        "the database's answers come a byte a second",
+        "deadlines are kept; resolved by key";
+    "mysql-link-resets": network::mysql_resets,
+        "one in five answers of the database is cut in the middle, with a reset",
+        "unknown where it was a COMMIT; resolved by key";
+    "redis-link-refused": network::redis_refused,
+        "connections to Redis are broken and refused for a second",
+        "strategies on Redis: 503";
+    "redis-link-black-hole": network::redis_black_hole,
+        "nothing gets through to Redis or back for 1.5 s",
+        "as refused, after a wait";
+    "redis-link-slow": network::redis_slow,
+        "everything to Redis takes 200 ms longer",
+        "slower, and right";
+    "redis-link-dribbles": network::redis_dribbles,
+        "Redis' answers come a byte a second",
+        "deadlines are kept; resolved by key";
+    "redis-link-resets": network::redis_resets,
+        "one in five answers of Redis is cut in the middle, with a reset",
+        "a take whose answer is lost is not taken twice";
+    "crash-points": crash::points,
+        "abort() at each step between a first write and its answer; started again",
+        "nothing accepted is lost, nothing is sold twice";
+    "lease-outlived": locks::outlived,
+        "SIGSTOP of a lock's holder right before its write, longer than its lease",
+        "the fence refuses the late write; without an arbiter it oversells";
+    "etcd-quorum-lost": locks::etcd_quorum,
+        "kill -9 of two of three members of etcd; started again",
+        "lock-etcd: 503; the others go on";
+    "zookeeper-quorum-lost": locks::zookeeper_quorum,
+        "kill -9 of two of three members of ZooKeeper; started again",
+        "the locks on ZooKeeper: 503; the others go on";
+    "zookeeper-session-lost": locks::session,
+        "one instance hears nothing of ZooKeeper for longer than its session lives",
+        "the other instance gets the locks; the first one is fenced or gives up";
+    "duplicate-storm": buyers::duplicates,
+        "one key 50 times at once, and one buyer with 50 keys, on two instances",
+        "one order each";
+    "slow-clients": buyers::slow,
+        "200 clients that send their head a byte at a time",
+        "they are closed at their deadline; the others buy";
+    "leaving-clients": buyers::leaving,
+        "clients that close their connection right after the request",
+        "the order is whole or not there; the key tells";
+    "order-races": orders::races,
+        "payment, cancellation and expiry of the same orders at once, on two instances",
+        "one winner each; each unit is given back once";
+    "clock-jumps": clock::jumps,
+        "the injected clock of one instance jumps two days ahead, back, an hour back and ahead",
+        "the sale's window follows it; leases do not; nothing is oversold";
+};

@@ -1,0 +1,296 @@
+//! What a run found: a line for each trial, a table at the end, and two files.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Tried;
+use crate::list::Row;
+use crate::options::Options;
+
+/// The least share of known-bad runs that must be caught, in percent.
+const CAUGHT_PERCENT_MIN: u32 = 95;
+/// So few of them prove nothing about a share.
+const CONTROLS_MIN: u32 = 20;
+
+/// All trials of a run.
+pub struct Report {
+    options: Options,
+    trials: Vec<(&'static Row, u64, Tried)>,
+}
+
+/// One trial in a line.
+pub fn line(row: &Row, seed: u64, tried: &Tried, took: Duration) -> String {
+    let name = row.name;
+    let took = took.as_secs_f64();
+    match tried {
+        Err(why) => format!("faults::{name} seed {seed} ... FAILED in {took:.1} s: {why}"),
+        Ok(trial) if !trial.is_clean() => format!(
+            "faults::{name} seed {seed} ... FAILED in {took:.1} s: oversold {}, duplicated {}, \
+             lost {}, unresolved {}\n    {}",
+            trial.oversold,
+            trial.duplicated,
+            trial.lost,
+            trial.unresolved,
+            trial.broken.join("\n    ")
+        ),
+        Ok(trial) => format!(
+            "faults::{name} seed {seed} ... ok in {took:.1} s, {} requests, sells again after {}; {}",
+            trial.attempts,
+            trial.slowest_recovery(),
+            trial.proof
+        ),
+    }
+}
+
+impl Report {
+    pub fn new(options: &Options) -> Self {
+        Self { options: options.clone(), trials: Vec::new() }
+    }
+
+    pub fn add(&mut self, row: &'static Row, seed: u64, tried: Tried) {
+        self.trials.push((row, seed, tried));
+    }
+
+    /// Prints and writes the table; the exit code tells whether all is well.
+    pub fn end(&self, took: Duration) -> ExitCode {
+        let sums: Vec<Sum> = self.rows().into_iter().map(|row| self.sum(row)).collect();
+        let total = Total::of(&sums);
+        let page = page(&sums, &total, &self.options, took);
+        println!("\n{page}");
+        let written = self.options.out.as_deref().map(|out| self.write(out, &page, &sums, &total));
+        if let Some(Err(why)) = &written {
+            println!("the report is not written: {why}");
+        }
+        let failed = self.trials.iter().filter(|(_, _, tried)| !is_well(tried)).count();
+        for (row, seed, tried) in &self.trials {
+            if !is_well(tried) {
+                println!(
+                    "again: make faults ARGS=\"--only {} --seed {seed}\"\n{}",
+                    row.name,
+                    line(row, *seed, tried, Duration::ZERO)
+                );
+            }
+        }
+        let missed = total.missed_too_many();
+        if missed {
+            println!("the audit caught {} of {} known-bad runs", total.caught, total.controls);
+        }
+        let failed = failed + usize::from(missed);
+        let word = if failed == 0 { "ok" } else { "FAILED" };
+        let passed = self.trials.len().saturating_sub(failed);
+        // As a test binary says it.
+        println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored");
+        let broken = failed > 0 || matches!(written, Some(Err(_)));
+        if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    fn rows(&self) -> Vec<&'static Row> {
+        let mut rows: Vec<&'static Row> = self.trials.iter().map(|(row, _, _)| *row).collect();
+        rows.dedup_by_key(|row| row.name);
+        rows
+    }
+
+    fn sum(&self, row: &'static Row) -> Sum {
+        let mut sum = Sum { row, ..Sum::of(row) };
+        for (_, seed, tried) in self.trials.iter().filter(|(other, _, _)| other.name == row.name) {
+            sum.seeds.push(*seed);
+            match tried {
+                Err(why) => sum.failures.push(format!("seed {seed}: {why}")),
+                Ok(trial) => {
+                    sum.injections += u64::from(trial.injections);
+                    sum.attempts += trial.attempts;
+                    sum.oversold += trial.oversold;
+                    sum.duplicated += trial.duplicated;
+                    sum.lost += trial.lost;
+                    sum.unresolved += trial.unresolved;
+                    sum.resolved += trial.resolved;
+                    sum.queued_lost += trial.queued_lost;
+                    sum.caught += trial.controls.0;
+                    sum.controls += trial.controls.1;
+                    sum.slowest = sum.slowest.max(trial.slowest);
+                    sum.recoveries.extend(trial.recovered_after());
+                    sum.proof.clone_from(&trial.proof);
+                    sum.failures.extend(trial.broken.iter().map(|b| format!("seed {seed}: {b}")));
+                }
+            }
+        }
+        sum.recoveries.sort_unstable();
+        sum
+    }
+
+    fn write(&self, out: &Path, page: &str, sums: &[Sum], total: &Total) -> Result<(), String> {
+        let said = |error: std::io::Error| format!("{}: {error}", out.display());
+        std::fs::create_dir_all(out).map_err(said)?;
+        std::fs::write(out.join("faults.md"), page).map_err(said)?;
+        let rows: Vec<Value> = sums.iter().map(Sum::json).collect();
+        let whole = json!({
+            "seeds": self.options.seed_words(),
+            "seconds": self.options.sells.as_secs_f64(),
+            "injections": total.injections,
+            "attempts": total.attempts,
+            "controls": total.controls,
+            "controls_caught": total.caught,
+            "rows": rows,
+        });
+        std::fs::write(out.join("faults.json"), format!("{whole:#}\n")).map_err(said)
+    }
+}
+
+fn is_well(tried: &Tried) -> bool {
+    tried.as_ref().is_ok_and(|trial| trial.is_clean())
+}
+
+/// All trials of one row.
+struct Sum {
+    row: &'static Row,
+    seeds: Vec<u64>,
+    injections: u64,
+    attempts: u64,
+    oversold: i64,
+    duplicated: i64,
+    lost: i64,
+    unresolved: i64,
+    resolved: i64,
+    queued_lost: i64,
+    caught: u32,
+    controls: u32,
+    slowest: Duration,
+    recoveries: Vec<Duration>,
+    proof: String,
+    failures: Vec<String>,
+}
+
+impl Sum {
+    fn of(row: &'static Row) -> Self {
+        Self {
+            row,
+            seeds: Vec::new(),
+            injections: 0,
+            attempts: 0,
+            oversold: 0,
+            duplicated: 0,
+            lost: 0,
+            unresolved: 0,
+            resolved: 0,
+            queued_lost: 0,
+            caught: 0,
+            controls: 0,
+            slowest: Duration::ZERO,
+            recoveries: Vec::new(),
+            proof: String::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    fn median(&self) -> Option<Duration> {
+        self.recoveries.get(self.recoveries.len() / 2).copied()
+    }
+
+    fn json(&self) -> Value {
+        let milliseconds = |time: Option<Duration>| time.map(|time| time.as_millis());
+        json!({
+            "name": self.row.name,
+            "fault": self.row.fault,
+            "expected": self.row.expected,
+            "seeds": self.seeds,
+            "injections": self.injections,
+            "attempts": self.attempts,
+            "oversold": self.oversold,
+            "duplicated": self.duplicated,
+            "lost": self.lost,
+            "unresolved": self.unresolved,
+            "resolved_by_key": self.resolved,
+            "queued_lost_as_promised": self.queued_lost,
+            "controls_caught": self.caught,
+            "controls": self.controls,
+            "recovery_ms_median": milliseconds(self.median()),
+            "recovery_ms_worst": milliseconds(self.recoveries.last().copied()),
+            "slowest_answer_ms": self.slowest.as_millis(),
+            "proof": self.proof,
+            "failures": self.failures,
+        })
+    }
+}
+
+/// All rows.
+struct Total {
+    injections: u64,
+    attempts: u64,
+    broken: i64,
+    resolved: i64,
+    caught: u32,
+    controls: u32,
+}
+
+impl Total {
+    fn of(sums: &[Sum]) -> Self {
+        let broken = |sum: &Sum| sum.oversold + sum.duplicated + sum.lost + sum.unresolved;
+        Self {
+            injections: sums.iter().map(|sum| sum.injections).sum(),
+            attempts: sums.iter().map(|sum| sum.attempts).sum(),
+            broken: sums.iter().map(broken).sum(),
+            resolved: sums.iter().map(|sum| sum.resolved).sum(),
+            caught: sums.iter().map(|sum| sum.caught).sum(),
+            controls: sums.iter().map(|sum| sum.controls).sum(),
+        }
+    }
+
+    /// Few runs prove nothing about a share; then one may be missed.
+    fn missed_too_many(&self) -> bool {
+        let missed = self.controls - self.caught;
+        match self.controls < CONTROLS_MIN {
+            true => missed > 1,
+            false => self.caught * 100 < self.controls * CAUGHT_PERCENT_MIN,
+        }
+    }
+}
+
+fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> String {
+    let mut page = format!(
+        "{} kinds of fault, {} injections, {} purchase requests, seeds {}, {:.0} s. Oversold, \
+         duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {}. \
+         Known-bad runs caught: {} of {}.\n\n",
+        sums.len(),
+        total.injections,
+        total.attempts,
+        options.seed_words(),
+        took.as_secs_f64(),
+        total.broken,
+        total.resolved,
+        total.caught,
+        total.controls,
+    );
+    page.push_str(
+        "| fault | injected | requests | oversold | duplicated | lost | unresolved | resolved by key | sells again after, median / worst | proof of the last one |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for sum in sums {
+        let lost = match sum.queued_lost {
+            0 => sum.lost.to_string(),
+            queued => format!("{} (and {queued} queued)", sum.lost),
+        };
+        let again = match (sum.median(), sum.recoveries.last()) {
+            (Some(median), Some(worst)) => format!("{} / {}", seconds(median), seconds(*worst)),
+            _ => "-".to_owned(),
+        };
+        page.push_str(&format!(
+            "| `{}` | {} | {} | {} | {} | {lost} | {} | {} | {again} | {} |\n",
+            sum.row.name,
+            sum.injections,
+            sum.attempts,
+            sum.oversold,
+            sum.duplicated,
+            sum.unresolved,
+            sum.resolved,
+            sum.proof.replace('|', "/"),
+        ));
+    }
+    page
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}

@@ -1,0 +1,75 @@
+//! The service's injected clock jumps; the machine's clock is never touched.
+
+use seckill::app::App;
+use seckill::config::{Config, Secret};
+use seckill::session::Role;
+use serde_json::{Value, json};
+use time::Duration;
+
+use hyper::body::Bytes;
+
+use super::bit;
+use crate::shop::{Plan, Wanted, make_item, sell_through};
+use crate::stage::{SECRET, Stage};
+use crate::{Run, Tried};
+
+const STRANGERS: i64 = 9_000_000;
+
+/// The clock of an instance in this process jumps an hour, ahead and back, while others sell.
+pub async fn jumps(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+    let strategies = plan.strategies.clone();
+    sell_through(stage, plan, async |stage, shop| {
+        let mut config = Config::defaults();
+        config.secret = Secret::new(SECRET);
+        config.database_url = Secret::new(stage.ledger_url());
+        config.redis_url = Secret::new(stage.redis.url());
+        config.redis.prefix = "faults:".to_owned();
+        config.lock.zookeeper_hosts = stage.zookeeper.hosts();
+        config.lock.etcd_endpoints = stage.etcd.url();
+        config.http.addr = "127.0.0.1:0".parse().map_err(|_| "an address".to_owned())?;
+        let app = App::build(config).await?;
+        let (clock, addr, lifecycle) = (app.clock(), app.addr(), app.lifecycle());
+        let serving = tokio::spawn(app.serve());
+        let mut codes = Vec::new();
+        let mut buyer = STRANGERS;
+        for strategy in strategies.iter().filter(|name| **name != "lock-redlock") {
+            let item = make_item(stage, &shop.services[0], false, &json!({ "stock": 3 })).await?;
+            for by in [Duration::days(2), Duration::days(-2), Duration::hours(-1), Duration::HOUR] {
+                clock.shift(by);
+                buyer += 1;
+                codes.push(buy(stage, addr, strategy, item, buyer).await?);
+                shop.injections += 1;
+            }
+        }
+        lifecycle.stop();
+        let _ = serving.await;
+        shop.mended();
+        let said = |code: &str| codes.iter().filter(|told| *told == code).count();
+        let (ended, early) = (said("sale_ended"), said("sale_not_started"));
+        let sold = said("sold");
+        let each = codes.len() / 4;
+        bit(
+            (ended, early, sold) == (each, each, each * 2),
+            format!("{ended} times ended, {early} times not started, {sold} sold: {codes:?}"),
+        )
+    })
+    .await
+}
+
+async fn buy(
+    stage: &Stage,
+    addr: std::net::SocketAddr,
+    strategy: &str,
+    item: i64,
+    buyer: i64,
+) -> Run<String> {
+    let token = stage.token(buyer, Role::Buyer);
+    let path = format!("/api/seckill/{strategy}/{item}");
+    let reply = crate::service::ask(addr, "POST", &path, Some(&token), Bytes::new()).await?;
+    let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    Ok(match reply.status {
+        201 | 202 => "sold".to_owned(),
+        status => body["code"].as_str().map_or_else(|| status.to_string(), str::to_owned),
+    })
+}

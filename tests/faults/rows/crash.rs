@@ -1,0 +1,94 @@
+//! Crash points: one instance aborts at every step between a first write and its answer.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use seckill::failpoint::POINTS;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{bit, orders};
+use crate::Tried;
+use crate::service::Service;
+use crate::shop::{Plan, RUSH, Wanted, sell_through};
+use crate::stage::Stage;
+use crate::verdict::Trial;
+
+/// The signal of an abort.
+const ABORTED: i32 = 6;
+/// An instance that does not come to its point by then does not come there at all.
+const REACHED_MAX: Duration = Duration::from_secs(20);
+/// A run that sells so long walks all points in each trial.
+const WHOLE_WALK: Duration = Duration::from_secs(2);
+/// Points of a shorter run; the next seed goes on with the next ones.
+const POINTS_FEW: usize = 3;
+
+/// Which strategies come to a point. Those of the arbiter are reached with a fence and without.
+fn strategies(point: &str) -> &'static [&'static str] {
+    match point {
+        "counter-taken" | "given-back" => &["redis-lua"],
+        "buckets-taken" => &["redis-bucket"],
+        "queued" | "queue-read" | "decided" | "settled" | "reject-inserted" => &["redis-stream"],
+        "fence-raised" => &["lock-redis"],
+        point if point.starts_with("batch") => &["mysql-batch"],
+        point if point.starts_with("step") || point.starts_with("expiry") => &["mysql-atomic"],
+        _ => &["mysql-atomic", "lock-redis"],
+    }
+}
+
+/// Walks the points, all or a few.
+pub async fn points(stage: &mut Stage, seed: u64) -> Tried {
+    let count = if stage.sells >= WHOLE_WALK { POINTS.len() } else { POINTS_FEW };
+    let first = usize::try_from(seed).unwrap_or_default() * POINTS_FEW;
+    let mut whole = Trial::default();
+    let mut walked = Vec::new();
+    for &point in POINTS.iter().cycle().skip(first % POINTS.len()).take(count) {
+        let trial = one(stage, seed, point).await.map_err(|why| format!("{point}: {why}"))?;
+        walked.push(point);
+        whole.add(trial, point);
+    }
+    whole.proof = format!("aborted at each of: {}", walked.join(", "));
+    Ok(whole)
+}
+
+async fn one(stage: &mut Stage, seed: u64, point: &'static str) -> Tried {
+    let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &stage.setup());
+    plan.control = false;
+    // The crash points are in the program that was built with this runner.
+    for setup in &mut plan.setups {
+        setup.program = env!("CARGO_BIN_EXE_seckill").into();
+    }
+    if point.starts_with("expiry") {
+        plan.item = json!({ "hold_seconds": 1 });
+    }
+    if point.starts_with("batch") {
+        plan.pace = RUSH;
+    }
+    let is_driven = point.starts_with("step") || ["given-back", "reject-inserted"].contains(&point);
+    // In the middle of a sale, and not always at the same unit.
+    // What happens to many at once happens seldom, and the other instance has its share of it.
+    let seldom = ["expiry", "batch", "queue-read", "reject"];
+    let time = match seldom.iter().any(|word| point.starts_with(word)) {
+        true => 1,
+        false => 1 + seed % 4,
+    };
+    plan.setups[0] = plan.setups[0].clone().with("FAILPOINT", format!("{point}:{time}"));
+    sell_through(stage, plan, async |stage, shop| {
+        let began = tokio::time::Instant::now();
+        while !shop.services[0].has_ended() && began.elapsed() < REACHED_MAX {
+            match point {
+                "reject-inserted" => orders::rejected(stage, shop).await?,
+                _ if is_driven => orders::stepped(shop).await,
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        let victim: &mut Service = &mut shop.services[0];
+        let ended = timeout(Duration::from_secs(1), victim.ended()).await;
+        let ended = ended.map_err(|_| "it was not reached".to_owned())??;
+        shop.injections += 1;
+        shop.mended();
+        shop.services[0].restart_without("FAILPOINT").await?;
+        bit(ended.signal() == Some(ABORTED), format!("the {time}. time: {ended}"))
+    })
+    .await
+}

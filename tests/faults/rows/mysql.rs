@@ -1,0 +1,237 @@
+//! The database: killed, frozen, read-only, locked, out of connections, cut off at COMMIT.
+
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, Executor, Row};
+use tokio::time::sleep;
+
+use super::redis::process_state;
+use super::{FAULT, bit};
+use crate::shop::{Plan, Shop, Wanted, sell_through};
+use crate::stage::Stage;
+use crate::wire::{Link, Wire};
+use crate::{Run, Tried};
+
+/// A row is held longer than the services wait for it, which is one second then.
+const HELD: Duration = Duration::from_millis(2_200);
+/// Rows that make a side transaction the heavier one, so that the other is rolled back.
+const BALLAST: u32 = 200;
+/// Connections that the server grants while there are too few.
+const CONNECTIONS_MAX: u32 = 10;
+
+pub async fn killed(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let after = shop.dice.random_range(0..300);
+        sleep(Duration::from_millis(after)).await;
+        let pid = stage.mysql.pid();
+        stage.mysql.kill_hard().await;
+        shop.injections += 1;
+        let gone = process_state(pid) == '?';
+        shop.mended();
+        stage.mysql.restart().await.map_err(|error| error.to_string())?;
+        bit(gone, format!("process {pid} was gone after {after} ms"))
+    })
+    .await
+}
+
+pub async fn frozen(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let paused = stage.mysql.pause();
+        shop.injections += 1;
+        sleep(FAULT).await;
+        let state = process_state(stage.mysql.pid());
+        stage.mysql.resume();
+        shop.mended();
+        bit(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
+    })
+    .await
+}
+
+pub async fn read_only(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let mut operator = stage.operator().await?;
+        execute(&mut operator, "SET GLOBAL read_only = 1").await?;
+        shop.injections += 1;
+        // What is under way when it comes is carried out.
+        sleep(Duration::from_millis(200)).await;
+        let then = shop.sold();
+        sleep(FAULT - Duration::from_millis(200)).await;
+        let sold = shop.sold() - then;
+        execute(&mut operator, "SET GLOBAL read_only = 0").await?;
+        shop.mended();
+        bit(sold == 0, format!("{sold} purchases were sold meanwhile"))
+    })
+    .await
+}
+
+pub async fn deadlocks(stage: &mut Stage, seed: u64) -> Tried {
+    let strategies = &["mysql-atomic", "mysql-batch", "mysql-version", "lock-redis", "redis-lua"];
+    let plan = Plan::new(seed, Wanted::These(strategies), &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let mut side = stage.operator().await?;
+        execute(&mut side, "CREATE TABLE IF NOT EXISTS fault_ballast (id INT PRIMARY KEY, n INT)")
+            .await?;
+        for id in 0..BALLAST {
+            execute(&mut side, &format!("INSERT IGNORE INTO fault_ballast VALUES ({id}, 0)"))
+                .await?;
+        }
+        let mut other = stage.operator().await?;
+        let before = counted(&mut other, "lock_deadlocks").await?;
+        let (begin, items) = (Instant::now(), shop.items());
+        let mut circles = 0_usize;
+        while begin.elapsed() < FAULT {
+            let item = items[circles % items.len()];
+            circles += 1;
+            // First the stock row, which the service takes last, then rows that it takes earlier.
+            let _ = opposite_order(&mut side, item).await;
+        }
+        shop.injections += 1;
+        shop.mended();
+        let deadlocks = counted(&mut other, "lock_deadlocks").await? - before;
+        bit(deadlocks > 0, format!("{deadlocks} deadlocks over {circles} side transactions"))
+    })
+    .await
+}
+
+async fn opposite_order(side: &mut MySqlConnection, item: i64) -> sqlx::Result<()> {
+    let mut transaction = side.begin().await?;
+    transaction.execute("SET SESSION innodb_lock_wait_timeout = 1").await?;
+    transaction.execute("UPDATE fault_ballast SET n = n + 1").await?;
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *transaction)
+        .await?;
+    sleep(Duration::from_millis(15)).await;
+    let locked = sqlx::query("SELECT bought FROM buyer_limits WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *transaction)
+        .await;
+    transaction.rollback().await?;
+    locked.map(drop)
+}
+
+pub async fn row_held(stage: &mut Stage, seed: u64) -> Tried {
+    let setup = stage.setup().with("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "1");
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    sell_through(stage, plan, async |stage, shop| {
+        let mut side = stage.operator().await?;
+        let before = counted(&mut side, "lock_timeouts").await?;
+        let said = |error: sqlx::Error| error.to_string();
+        let mut transaction = side.begin().await.map_err(said)?;
+        for item in shop.items() {
+            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+                .bind(item)
+                .execute(&mut *transaction)
+                .await
+                .map_err(said)?;
+        }
+        shop.injections += 1;
+        sleep(HELD).await;
+        transaction.rollback().await.map_err(said)?;
+        shop.mended();
+        let timeouts = counted(&mut side, "lock_timeouts").await? - before;
+        bit(timeouts > 0, format!("{timeouts} lock waits ran out"))
+    })
+    .await
+}
+
+pub async fn no_connections(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let mut operator = stage.operator().await?;
+        let granted = number(&mut operator, "SELECT @@global.max_connections").await?;
+        execute(&mut operator, &format!("SET GLOBAL max_connections = {CONNECTIONS_MAX}")).await?;
+        let killed = kill_others(&mut operator).await?;
+        let mut hogs = Vec::new();
+        let begin = Instant::now();
+        let mut said = String::new();
+        while begin.elapsed() < FAULT {
+            match stage.operator().await {
+                Ok(hog) => hogs.push(hog),
+                Err(why) => {
+                    said = why;
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        shop.injections += 1;
+        let alive = shop.services[0].get("/healthz", None).await.is_ok_and(|r| r.status == 200);
+        execute(&mut operator, &format!("SET GLOBAL max_connections = {granted}")).await?;
+        let count = hogs.len();
+        drop(hogs);
+        shop.mended();
+        bit(
+            said.contains("1040") && alive,
+            format!("{killed} connections killed, {count} taken by others; then: {said}"),
+        )
+    })
+    .await
+}
+
+/// Kills every connection but one's own; how many.
+async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
+    let rows = sqlx::query(
+        "SELECT CAST(id AS SIGNED) AS id FROM information_schema.processlist \
+         WHERE user = 'seckill' AND id <> CONNECTION_ID()",
+    )
+    .fetch_all(&mut *operator)
+    .await
+    .map_err(|error| error.to_string())?;
+    let mut killed = 0;
+    for row in rows {
+        let id: i64 = row.try_get("id").map_err(|error| error.to_string())?;
+        killed += usize::from(execute(operator, &format!("KILL {id}")).await.is_ok());
+    }
+    Ok(killed)
+}
+
+pub async fn commits_unanswered(stage: &mut Stage, seed: u64) -> Tried {
+    at_commit(stage, seed, Link::LosesCommitAnswers).await
+}
+
+pub async fn commits_lost(stage: &mut Stage, seed: u64) -> Tried {
+    at_commit(stage, seed, Link::LosesCommits).await
+}
+
+async fn at_commit(stage: &mut Stage, seed: u64, link: Link) -> Tried {
+    let wire = Wire::to(stage.mysql.port()).await?;
+    let setup = stage.setup().with("DATABASE_URL", stage.ledger_url_by(wire.port));
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    sell_through(stage, plan, async |_, shop: &mut Shop| {
+        wire.set(link);
+        shop.injections += 1;
+        sleep(FAULT).await;
+        wire.set(Link::Works);
+        shop.mended();
+        let cuts = wire.bites();
+        let settled = shop.metric("seckill_arbiter_commits_lost_total", "").await;
+        bit(
+            cuts > 0 && settled > 0.0,
+            format!("{cuts} connections ended at COMMIT; the arbiter settled {settled}"),
+        )
+    })
+    .await
+}
+
+async fn counted(connection: &mut MySqlConnection, name: &str) -> Run<i64> {
+    let statement = format!(
+        "SELECT CAST(count AS SIGNED) FROM information_schema.innodb_metrics WHERE name = '{name}'"
+    );
+    number(connection, &statement).await
+}
+
+async fn number(connection: &mut MySqlConnection, statement: &str) -> Run<i64> {
+    let row = sqlx::query(statement).fetch_one(connection).await;
+    let row = row.map_err(|error| format!("{statement}: {error}"))?;
+    row.try_get_unchecked(0).map_err(|error| format!("{statement}: {error}"))
+}
+
+async fn execute(connection: &mut MySqlConnection, statement: &str) -> Run<()> {
+    let done = connection.execute(sqlx::raw_sql(statement)).await;
+    done.map(drop).map_err(|error| format!("{statement}: {error}"))
+}

@@ -1,0 +1,357 @@
+//! Redis: frozen, killed, emptied, older, full, busy.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use redis::aio::MultiplexedConnection;
+use redis::{IntoConnectionInfo, RedisResult};
+use seckill::dev::{AppendFsync, RedisServer};
+use tokio::time::sleep;
+
+use super::{FAULT, bit};
+use crate::shop::{Plan, Wanted, sell_through};
+use crate::stage::{OwnRedis, Stage, redis_at, until};
+use crate::wire::Wire;
+use crate::{Run, Tried};
+
+/// Lets a Redis of 512-byte blocks write so much into one file.
+const FILE_BLOCKS_MAX: u32 = 256;
+/// How long a script keeps Redis busy.
+const BUSY: Duration = Duration::from_millis(1_200);
+/// How long a file may take to fill.
+const FULL_MAX: Duration = Duration::from_secs(10);
+
+pub async fn frozen(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let paused = stage.redis.pause();
+        shop.injections += 1;
+        sleep(FAULT).await;
+        let state = process_state(stage.redis.pid());
+        stage.redis.resume();
+        shop.mended();
+        bit(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
+    })
+    .await
+}
+
+pub async fn killed_memory(stage: &mut Stage, seed: u64) -> Tried {
+    let own = stage.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    killed(stage, seed, own, true).await
+}
+
+pub async fn killed_everysec(stage: &mut Stage, seed: u64) -> Tried {
+    let own = stage.own_redis(AppendFsync::EverySecond, &[]).await?;
+    killed(stage, seed, own, false).await
+}
+
+pub async fn killed_always(stage: &mut Stage, seed: u64) -> Tried {
+    let own = stage.own_redis(AppendFsync::Always, &[]).await?;
+    killed(stage, seed, own, false).await
+}
+
+async fn killed(stage: &mut Stage, seed: u64, mut own: OwnRedis, forgets: bool) -> Tried {
+    let plan = on(stage, seed, &own.server.url(), forgets);
+    sell_through(stage, plan, async |_, shop| {
+        let after = shop.dice.random_range(0..300);
+        sleep(Duration::from_millis(after)).await;
+        own.server.kill_hard().await;
+        shop.injections += 1;
+        // Somebody meets the closed door.
+        sleep(Duration::from_millis(300)).await;
+        shop.mended();
+        own.server.restart().await.map_err(|error| error.to_string())?;
+        let mut redis = redis_at(&own.server).await?;
+        let info: String = redis::cmd("INFO")
+            .arg("persistence")
+            .query_async(&mut redis)
+            .await
+            .map_err(|error| error.to_string())?;
+        let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
+        let has_log = line(&info, "aof_enabled:") == "1";
+        bit(has_log != forgets, format!("killed after {after} ms; log: {has_log} ({loaded} keys)"))
+    })
+    .await
+}
+
+/// Redis dies empty again and again while the comparison with the ledger runs ten times a second.
+pub async fn reconciled(stage: &mut Stage, seed: u64) -> Tried {
+    let mut own = stage.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    let setup = stage.setup().with("SECKILL_JOB_RECONCILE_PERIOD_MS", "100");
+    let setup = setup.with("REDIS_URL", own.server.url());
+    let counted = &["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "mysql-atomic"];
+    let mut plan = Plan::new(seed, Wanted::These(counted), &setup);
+    plan.queue_may_be_lost = true;
+    sell_through(stage, plan, async |_, shop| {
+        for _ in 0..3 {
+            sleep(FAULT / 3).await;
+            own.server.kill_hard().await;
+            shop.injections += 1;
+            own.server.restart().await.map_err(|error| error.to_string())?;
+        }
+        shop.mended();
+        let rebuilt = shop.metric("seckill_counters_rebuilt_total", "").await;
+        bit(rebuilt > 0.0, format!("counters were loaded again {rebuilt} times"))
+    })
+    .await
+}
+
+pub async fn older_copy(stage: &mut Stage, seed: u64) -> Tried {
+    let mut own = stage.own_redis(AppendFsync::Always, &[]).await?;
+    let plan = on(stage, seed, &own.server.url(), true);
+    sell_through(stage, plan, async |stage, shop| {
+        let (data, copy) = (own.folder.join("data"), stage.folder().join("older-copy"));
+        let _ = std::fs::remove_dir_all(&copy);
+        copy_folder(&data, &copy)?;
+        let then = shop.sold();
+        sleep(Duration::from_millis(500)).await;
+        own.server.kill_hard().await;
+        shop.injections += 1;
+        let since = shop.sold() - then;
+        std::fs::remove_dir_all(&data).map_err(|error| error.to_string())?;
+        copy_folder(&copy, &data)?;
+        shop.mended();
+        own.server.restart().await.map_err(|error| error.to_string())?;
+        bit(since > 0, format!("the copy does not know of {since} sales"))
+    })
+    .await
+}
+
+pub async fn failover(stage: &mut Stage, seed: u64) -> Tried {
+    let master = stage.own_redis(AppendFsync::EverySecond, &[]).await?;
+    let lines = ["repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
+    let heir = stage.own_redis(AppendFsync::EverySecond, &lines).await?;
+    let mut on_heir = follow(&heir.server, &master.server).await?;
+    let wire = Wire::to(master.server.port()).await?;
+    let url = Stage::redis_url_by(&master.server, wire.port);
+    let plan = on(stage, seed, &url, true);
+    sell_through(stage, plan, async |_, shop| {
+        // Frozen rather than cut off: it hears of nothing, and the master believes it is there.
+        heir.server.pause();
+        let then = shop.sold();
+        sleep(Duration::from_millis(500)).await;
+        master.server.kill_hard().await;
+        shop.injections += 1;
+        let missed = shop.sold() - then;
+        shop.mended();
+        heir.server.resume();
+        let promoted: RedisResult<()> =
+            redis::cmd("REPLICAOF").arg("NO").arg("ONE").query_async(&mut on_heir).await;
+        promoted.map_err(|error| error.to_string())?;
+        wire.lead_to(heir.server.port());
+        bit(missed > 0, format!("{missed} sales while the replica was deaf"))
+    })
+    .await
+}
+
+pub async fn full_memory(stage: &mut Stage, seed: u64) -> Tried {
+    let plan = Plan::new(seed, Wanted::Needing("redis"), &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let mut redis = redis_at(&stage.redis).await?;
+        set(&mut redis, "maxmemory", "1").await?;
+        shop.injections += 1;
+        sleep(FAULT / 2).await;
+        let refused: RedisResult<()> =
+            redis::cmd("SET").arg("fault").arg(1).query_async(&mut redis).await;
+        sleep(FAULT / 2).await;
+        set(&mut redis, "maxmemory", "0").await?;
+        shop.mended();
+        let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        bit(said.contains("OOM"), format!("a write was answered: {said}"))
+    })
+    .await
+}
+
+pub async fn full_disk(stage: &mut Stage, seed: u64) -> Tried {
+    // A file may not grow beyond a limit: the write fails as on a full disk.
+    let (wrapper, unlimited) = (stage.folder().join("limited-redis"), stage.folder().join("roomy"));
+    // One binary plays several parts, by its name.
+    let program = stage.folder().join("redis-server");
+    let _ = std::fs::remove_file(&program);
+    std::os::unix::fs::symlink(which_redis(&stage.redis)?, &program).map_err(|e| e.to_string())?;
+    let text = format!(
+        "#!/bin/sh\n[ -e '{}' ] || ulimit -f {FILE_BLOCKS_MAX}\ntrap '' XFSZ\nexec '{}' \"$@\"\n",
+        unlimited.display(),
+        program.display()
+    );
+    let _ = std::fs::remove_file(&unlimited);
+    std::fs::write(&wrapper, text).map_err(|error| error.to_string())?;
+    executable(&wrapper)?;
+    let mut own = stage.own_redis_as(Some(wrapper), AppendFsync::EverySecond, &[]).await?;
+    // With everysec the write that met the limit was acknowledged before.
+    let plan = on(stage, seed, &own.server.url(), true);
+    sell_through(stage, plan, async |_, shop| {
+        let mut redis = redis_at(&own.server).await?;
+        let begin = Instant::now();
+        let said = loop {
+            let ballast = "x".repeat(20_000);
+            let written: RedisResult<()> =
+                redis::cmd("SET").arg("fault").arg(ballast).query_async(&mut redis).await;
+            match written {
+                Err(error) => break error.to_string(),
+                Ok(()) if begin.elapsed() >= FULL_MAX => break "OK for ever".to_owned(),
+                Ok(()) => sleep(Duration::from_millis(20)).await,
+            }
+        };
+        shop.injections += 1;
+        sleep(FAULT).await;
+        std::fs::write(&unlimited, "").map_err(|error| error.to_string())?;
+        own.server.kill_hard().await;
+        shop.mended();
+        own.server.restart().await.map_err(|error| error.to_string())?;
+        bit(said.contains("MISCONF"), format!("a write was answered: {said}"))
+    })
+    .await
+}
+
+pub async fn scripts(stage: &mut Stage, seed: u64) -> Tried {
+    let own = stage.own_redis(AppendFsync::EverySecond, &["busy-reply-threshold 50"]).await?;
+    let plan = on(stage, seed, &own.server.url(), false);
+    sell_through(stage, plan, async |_, shop| {
+        let mut redis = redis_at(&own.server).await?;
+        let flushes = 20;
+        for _ in 0..flushes {
+            let flushed: RedisResult<()> =
+                redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await;
+            flushed.map_err(|error| error.to_string())?;
+            sleep(Duration::from_millis(25)).await;
+        }
+        shop.injections += 1;
+        let mut busy = redis_at(&own.server).await?;
+        let script = tokio::spawn(async move {
+            let endless: RedisResult<()> =
+                redis::cmd("EVAL").arg("while true do end").arg(0).query_async(&mut busy).await;
+            endless
+        });
+        sleep(BUSY).await;
+        let said: RedisResult<String> = redis::cmd("GET").arg("x").query_async(&mut redis).await;
+        let killed: RedisResult<()> =
+            redis::cmd("SCRIPT").arg("KILL").query_async(&mut redis).await;
+        shop.mended();
+        let _ = script.await;
+        let said = said.err().map(|error| error.to_string()).unwrap_or_default();
+        killed.map_err(|error| format!("SCRIPT KILL: {error}"))?;
+        bit(said.contains("BUSY"), format!("{flushes} flushes; a read was answered: {said}"))
+    })
+    .await
+}
+
+pub async fn leases_cut(stage: &mut Stage, seed: u64) -> Tried {
+    let locks = &["lock-redis", "lock-redis-token", "lock-redis-reentrant", "lock-redis-fair"];
+    let plan = Plan::new(seed, Wanted::These(locks), &stage.setup());
+    sell_through(stage, plan, async |stage, shop| {
+        let mut redis = redis_at(&stage.redis).await?;
+        let begin = Instant::now();
+        let mut cut = 0_i64;
+        while begin.elapsed() < FAULT {
+            cut += cut_leases(&mut redis).await?;
+            sleep(Duration::from_millis(3)).await;
+        }
+        shop.injections += 1;
+        shop.mended();
+        let fenced = shop.metric("seckill_arbiter_refusals_by_reason_total", "fenced").await;
+        bit(cut > 0, format!("{cut} leases ended early; {fenced} writes refused by the fence"))
+    })
+    .await
+}
+
+/// Lets every lock expire; how many.
+async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
+    let said = |error: redis::RedisError| error.to_string();
+    let mut cut = 0;
+    let mut cursor = 0_u64;
+    loop {
+        let (next, keys): (u64, Vec<String>) = redis::cmd("SCAN")
+            .arg(cursor)
+            .arg("MATCH")
+            .arg("faults:lock*")
+            .arg("COUNT")
+            .arg(1_000)
+            .query_async(redis)
+            .await
+            .map_err(said)?;
+        for key in keys {
+            let done: i64 =
+                redis::cmd("PEXPIRE").arg(key).arg(1).query_async(redis).await.map_err(said)?;
+            cut += done;
+        }
+        if next == 0 {
+            return Ok(cut);
+        }
+        cursor = next;
+    }
+}
+
+/// A plan for strategies on a Redis of one's own.
+fn on(stage: &Stage, seed: u64, url: &str, forgets: bool) -> Plan {
+    let setup = stage.setup().with("REDIS_URL", url);
+    let mut plan = Plan::new(seed, Wanted::Needing("redis"), &setup);
+    plan.queue_may_be_lost = forgets;
+    plan
+}
+
+/// Makes `heir` a replica of `master` with its password, and waits until it is in step.
+async fn follow(heir: &RedisServer, master: &RedisServer) -> Run<MultiplexedConnection> {
+    let said = |error: redis::RedisError| error.to_string();
+    let info = master.tcp_url().into_connection_info().map_err(said)?;
+    let password = info.redis_settings().password().unwrap_or_default().to_owned();
+    let mut redis = redis_at(heir).await?;
+    set(&mut redis, "masterauth", &password).await?;
+    let replicate = redis::cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).to_owned();
+    let () = replicate.query_async(&mut redis).await.map_err(said)?;
+    until("the replica to be in step", Duration::from_secs(20), || {
+        let mut redis = redis.clone();
+        async move {
+            let info: String =
+                redis::cmd("INFO").arg("replication").query_async(&mut redis).await.ok()?;
+            info.contains("master_link_status:up").then_some(())
+        }
+    })
+    .await?;
+    // Who comes after the failover knows the master's password.
+    set(&mut redis, "requirepass", &password).await?;
+    Ok(redis)
+}
+
+async fn set(redis: &mut MultiplexedConnection, name: &str, value: &str) -> Run<()> {
+    let mut command = redis::cmd("CONFIG");
+    command.arg("SET").arg(name).arg(value);
+    command.query_async(redis).await.map_err(|error| format!("CONFIG SET {name}: {error}"))
+}
+
+/// The binary of a running server.
+fn which_redis(server: &RedisServer) -> Run<String> {
+    let path = std::fs::read_link(format!("/proc/{}/exe", server.pid()));
+    path.map(|path| path.display().to_string()).map_err(|error| error.to_string())
+}
+
+fn executable(path: &Path) -> Run<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(path, mode).map_err(|error| error.to_string())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Run<()> {
+    let said = |error: std::io::Error| format!("copying {}: {error}", from.display());
+    std::fs::create_dir_all(to).map_err(said)?;
+    for entry in std::fs::read_dir(from).map_err(said)? {
+        let path = entry.map_err(said)?.path();
+        let name = path.file_name().unwrap_or_default();
+        match path.is_dir() {
+            true => copy_folder(&path, &to.join(name))?,
+            false => std::fs::copy(&path, to.join(name)).map(drop).map_err(said)?,
+        }
+    }
+    Ok(())
+}
+
+/// The state letter of a process: `T` when it is stopped.
+pub fn process_state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).unwrap_or('?')
+}
+
+fn line<'a>(info: &'a str, name: &str) -> &'a str {
+    info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+}

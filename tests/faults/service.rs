@@ -1,0 +1,213 @@
+//! Service processes: started, killed, stopped, frozen.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::Run;
+use crate::connection::{Connection, Exchange, Reply};
+
+/// A service that does not answer by then does not start.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How often another port is tried when ours was taken before the service had it.
+const STARTS_MAX: u32 = 3;
+/// How long one question to it may take.
+const ASK_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+
+/// How a service is started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The program.
+    pub program: PathBuf,
+    /// Its whole environment.
+    pub variables: Vec<(String, String)>,
+    /// Open files that it may have; as many as we if it is `None`.
+    pub files_max: Option<u32>,
+    /// Where its log goes.
+    pub log: PathBuf,
+}
+
+impl Setup {
+    /// With another variable, or another value of one.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+}
+
+/// A running instance. Killed when dropped.
+pub struct Service {
+    setup: Setup,
+    child: Child,
+    /// Where it listens, also after a restart.
+    pub addr: SocketAddr,
+}
+
+impl Service {
+    /// Starts an instance on a free port and returns when it answers.
+    pub async fn start(setup: &Setup) -> Run<Self> {
+        let mut attempt = 1;
+        loop {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+            let addr = free.local_addr().map_err(|error| error.to_string())?;
+            drop(free);
+            let child = spawn(setup, addr)?;
+            let mut service = Self { setup: setup.clone(), child, addr };
+            match service.answers().await {
+                Err(_) if attempt < STARTS_MAX => attempt += 1,
+                answers => return answers.map(|()| service),
+            }
+        }
+    }
+
+    /// Starts it again where it was; it must have ended.
+    pub async fn restart(&mut self) -> Run<()> {
+        self.child = spawn(&self.setup, self.addr)?;
+        self.answers().await
+    }
+
+    /// The same, from now on without a variable.
+    pub async fn restart_without(&mut self, name: &str) -> Run<()> {
+        self.setup.variables.retain(|(known, _)| known != name);
+        self.restart().await
+    }
+
+    /// The process number; an error when it has ended.
+    pub fn pid(&self) -> Run<u32> {
+        self.child.id().ok_or_else(|| "the service has ended".to_owned())
+    }
+
+    /// `kill -9`; returns when it is gone, and how it ended.
+    pub async fn kill(&mut self) -> Run<ExitStatus> {
+        self.child.start_kill().map_err(|error| format!("kill: {error}"))?;
+        self.ended().await
+    }
+
+    /// Sends a signal by its name without `SIG`.
+    pub async fn signal(&self, name: &str) -> Run<()> {
+        // The shell's own kill: a bare machine has no program of that name.
+        let text = format!("kill -{name} {}", self.pid()?);
+        let sent = Command::new("sh").args(["-c", &text]).status().await;
+        match sent {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(format!("{text}: {other:?}")),
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> Run<ExitStatus> {
+        let ended = timeout(START_MAX, self.child.wait()).await;
+        let ended = ended.map_err(|_| "the service does not end".to_owned())?;
+        ended.map_err(|error| format!("wait: {error}"))
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The sum of a metric over its labels that have `with` in them; zero while there is none.
+    pub async fn metric(&self, name: &str, with: &str) -> f64 {
+        let Ok(reply) = self.get("/metrics", None).await else { return 0.0 };
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(with));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// One question on a connection of its own.
+    pub async fn get(&self, path: &str, token: Option<&str>) -> Run<Reply> {
+        self.ask("GET", path, token, Bytes::new()).await
+    }
+
+    /// The same with a body.
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: Bytes,
+    ) -> Run<Reply> {
+        ask(self.addr, method, path, token, body).await
+    }
+
+    async fn answers(&mut self) -> Run<()> {
+        let until = Instant::now() + START_MAX;
+        loop {
+            if self.get("/healthz", None).await.is_ok_and(|reply| reply.status == 200) {
+                return Ok(());
+            }
+            if self.has_ended() {
+                return Err(format!("the service ended: {}", last_line(&self.setup.log)));
+            }
+            if Instant::now() >= until {
+                return Err("the service does not start".to_owned());
+            }
+            sleep(POLL).await;
+        }
+    }
+}
+
+fn spawn(setup: &Setup, addr: SocketAddr) -> Run<Child> {
+    let log = File::options().create(true).append(true).open(&setup.log);
+    let log = log.map_err(|error| format!("{}: {error}", setup.log.display()))?;
+    let mut command = match setup.files_max {
+        None => Command::new(&setup.program),
+        Some(files) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]);
+            shell.arg(&setup.program);
+            shell
+        }
+    };
+    command
+        .arg("serve")
+        .env_clear()
+        .envs(setup.variables.iter().map(|(name, value)| (name, value)))
+        .env("SECKILL_HTTP_ADDR", addr.to_string())
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(|error| error.to_string())?)
+        .stderr(log)
+        .kill_on_drop(true);
+    command.spawn().map_err(|error| format!("{}: {error}", setup.program.display()))
+}
+
+/// The end of a log.
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+/// One question to an instance on a connection of its own.
+pub async fn ask(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Bytes,
+) -> Run<Reply> {
+    let mut connection = Connection::open(addr).await.map_err(|error| error.to_string())?;
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+    match connection.exchange(request, ASK_MAX).await {
+        Exchange::Answered(reply) => Ok(reply),
+        other => Err(format!("{method} {path}: {other:?}")),
+    }
+}

@@ -1,0 +1,257 @@
+//! What all trials share: private servers, a database, and how a service is started on them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use seckill::config::{Config, Secret};
+use seckill::dev::{
+    AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
+    ZookeeperOptions, ZookeeperServer,
+};
+use seckill::domain::UserId;
+use seckill::session::{Role, Tokens};
+use seckill::store::mysql;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::{ConnectOptions, Connection};
+use time::OffsetDateTime;
+
+use crate::Run;
+use crate::options::Options;
+use crate::service::Setup;
+
+/// Signs the tokens of this run; the servers are thrown away after it.
+pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
+/// The database of the run.
+const DATABASE: &str = "seckill_faults";
+/// An account that may do everything, for what operators do to a server.
+const OPERATOR: &str = "fault_operator";
+/// Independent servers for Redlock.
+const REDLOCK_SERVERS: usize = 3;
+/// A side connection is made within this.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// The servers of the run; they end with the process.
+pub struct Stage {
+    /// The ledger's.
+    pub mysql: MysqlServer,
+    /// The gates', with an append-only file as the service's own dev server has it.
+    pub redis: RedisServer,
+    pub zookeeper: ZookeeperServer,
+    pub etcd: EtcdServer,
+    redlock: Vec<RedisServer>,
+    /// How long a trial sells at least.
+    pub sells: Duration,
+    program: PathBuf,
+    tokens: Tokens,
+    password: String,
+    folder: PathBuf,
+    /// Where the services' log goes: beside the report, if there is one.
+    log: PathBuf,
+}
+
+impl Stage {
+    /// Starts the servers and makes the schema.
+    pub async fn set(options: &Options) -> Run<Self> {
+        let password = format!("{:032x}", rand::random::<u128>());
+        let mut mysql_options = MysqlOptions::temporary();
+        for host in ["localhost", "127.0.0.1"] {
+            let account = format!("'{OPERATOR}'@'{host}'");
+            mysql_options.extra_statements.extend([
+                format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'"),
+                format!("ALTER USER {account} IDENTIFIED BY '{password}'"),
+                format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"),
+            ]);
+        }
+        let redlock = (0..REDLOCK_SERVERS).map(|_| RedisServer::start(RedisOptions::temporary()));
+        let (mysql, redis, zookeeper, etcd, redlock) = tokio::try_join!(
+            MysqlServer::start(mysql_options),
+            RedisServer::start(RedisOptions::temporary()),
+            ZookeeperServer::start(ZookeeperOptions::temporary()),
+            EtcdServer::start(EtcdOptions::temporary()),
+            futures::future::try_join_all(redlock),
+        )
+        .map_err(|error| error.to_string())?;
+        let mut config = Config::defaults();
+        config.database_url = Secret::new(mysql.url_of(DATABASE));
+        let pool = mysql::pool(&config)?;
+        mysql::migrate(&config, &pool).await?;
+        pool.close().await;
+        let folder = std::env::temp_dir().join(format!("seckill-faults-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let beside_report = options.out.as_ref().unwrap_or(&folder);
+        std::fs::create_dir_all(beside_report).map_err(|error| error.to_string())?;
+        Ok(Self {
+            log: beside_report.join("services.log"),
+            mysql,
+            redis,
+            zookeeper,
+            etcd,
+            redlock,
+            sells: options.sells,
+            program: options.program.clone(),
+            tokens: Tokens::new(&Secret::new(SECRET), &Secret::new("")),
+            password,
+            folder,
+        })
+    }
+
+    /// How a service is started on all the servers.
+    pub fn setup(&self) -> Setup {
+        let redlock: Vec<String> = self.redlock.iter().map(RedisServer::url).collect();
+        let variables = [
+            ("DATABASE_URL", self.ledger_url()),
+            ("REDIS_URL", self.redis.url()),
+            ("SECKILL_SECRET", SECRET.to_owned()),
+            ("SECKILL_REDIS_PREFIX", "faults:".to_owned()),
+            ("SECKILL_MYSQL_POOL_MAX", "12".to_owned()),
+            ("SECKILL_LOCK_ZOOKEEPER_HOSTS", self.zookeeper.hosts()),
+            ("SECKILL_LOCK_ETCD_ENDPOINTS", self.etcd.url()),
+            ("SECKILL_LOCK_REDLOCK_URLS", redlock.join(",")),
+            // A trial is short; what waits for a lease or for an idle consumer should be too.
+            ("SECKILL_LOCK_LEASE_MS", "2500".to_owned()),
+            ("SECKILL_REDIS_COMMAND_TIMEOUT_MS", "500".to_owned()),
+            ("SECKILL_QUEUE_CLAIM_IDLE_MS", "1000".to_owned()),
+            ("SECKILL_QUEUE_POLL_MS", "100".to_owned()),
+            ("SECKILL_JOB_RECONCILE_PERIOD_MS", "200".to_owned()),
+            ("SECKILL_MYSQL_ACQUIRE_TIMEOUT_MS", "2000".to_owned()),
+            ("SECKILL_PURCHASE_DEADLINE_MS", "4000".to_owned()),
+            ("SECKILL_LOG_FILTER", "warn".to_owned()),
+            ("SECKILL_DATA_DIR", "/nonexistent".to_owned()),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value));
+        Setup {
+            program: self.program.clone(),
+            variables: variables.into(),
+            files_max: None,
+            log: self.log.clone(),
+        }
+    }
+
+    /// The ledger's address, on the shortest way.
+    pub fn ledger_url(&self) -> String {
+        self.mysql.url_of(DATABASE)
+    }
+
+    /// The same by way of a port of this machine.
+    pub fn ledger_url_by(&self, port: u16) -> String {
+        let (here, there) = (format!(":{}/", self.mysql.port()), format!(":{port}/"));
+        self.mysql.tcp_url_of(DATABASE).replace(&here, &there)
+    }
+
+    /// The address of a Redis by way of a port of this machine.
+    pub fn redis_url_by(server: &RedisServer, port: u16) -> String {
+        server.tcp_url().replace(&format!(":{}", server.port()), &format!(":{port}"))
+    }
+
+    /// A connection to the database with all privileges.
+    pub async fn operator(&self) -> Run<MySqlConnection> {
+        let options = MySqlConnectOptions::new()
+            .host("127.0.0.1")
+            .port(self.mysql.port())
+            .username(OPERATOR)
+            .password(&self.password)
+            .database(DATABASE)
+            .ssl_mode(MySqlSslMode::Preferred)
+            .disable_statement_logging();
+        let connecting = MySqlConnection::connect_with(&options);
+        let connected = tokio::time::timeout(CONNECT_MAX, connecting).await;
+        let connected = connected.map_err(|_| "the database does not answer".to_owned())?;
+        connected.map_err(|error| format!("an operator's connection: {error}"))
+    }
+
+    /// A token of a buyer, or of an operator.
+    pub fn token(&self, user: i64, role: Role) -> String {
+        let user = UserId::new(user).expect("a positive id");
+        self.tokens.sign(user, role, OffsetDateTime::now_utc() + time::Duration::days(3))
+    }
+
+    /// A Redis of a trial's own, in a new folder whose path is known.
+    pub async fn own_redis(&self, fsync: AppendFsync, lines: &[&str]) -> Run<OwnRedis> {
+        self.own_redis_as(None, fsync, lines).await
+    }
+
+    /// The same, run by another program.
+    pub async fn own_redis_as(
+        &self,
+        program: Option<PathBuf>,
+        append_fsync: AppendFsync,
+        lines: &[&str],
+    ) -> Run<OwnRedis> {
+        let folder = self.folder.join(format!("redis-{:016x}", rand::random::<u64>()));
+        let mut options = RedisOptions::new(&folder);
+        options.append_fsync = append_fsync;
+        options.extra_lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        if program.is_some() {
+            options.program = program;
+        }
+        let server = RedisServer::start(options).await.map_err(|error| error.to_string())?;
+        Ok(OwnRedis { server, folder })
+    }
+
+    /// A folder that goes with the run.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// Brings back what a failed trial may have left broken.
+    pub async fn mend(&mut self) -> Run<()> {
+        let said = |error: seckill::dev::StartError| error.to_string();
+        if !self.mysql.resume() {
+            self.mysql.restart().await.map_err(said)?;
+        }
+        if !self.redis.resume() {
+            self.redis.restart().await.map_err(said)?;
+        }
+        if !self.zookeeper.resume() {
+            self.zookeeper.restart().await.map_err(said)?;
+        }
+        if !self.etcd.resume() {
+            self.etcd.restart().await.map_err(said)?;
+        }
+        Ok(())
+    }
+
+    /// Stops everything.
+    pub async fn close(self) {
+        tokio::join!(
+            self.mysql.stop(),
+            self.redis.stop(),
+            self.zookeeper.stop(),
+            self.etcd.stop(),
+            futures::future::join_all(self.redlock.iter().map(RedisServer::stop)),
+        );
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A Redis of one trial.
+pub struct OwnRedis {
+    pub server: RedisServer,
+    /// Its folder; its data are below `data`.
+    pub folder: PathBuf,
+}
+
+/// A connection to a Redis.
+pub async fn redis_at(server: &RedisServer) -> Run<MultiplexedConnection> {
+    let client = redis::Client::open(server.url()).map_err(|error| error.to_string())?;
+    client.get_multiplexed_async_connection().await.map_err(|error| format!("redis: {error}"))
+}
+
+/// Waits until `look` answers something; says `what` when it takes too long.
+pub async fn until<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    bound: Duration,
+    look: impl Fn() -> F,
+) -> Run<T> {
+    let end = tokio::time::Instant::now() + bound;
+    loop {
+        if let Some(seen) = look().await {
+            return Ok(seen);
+        }
+        if tokio::time::Instant::now() >= end {
+            return Err(format!("waited {} s in vain for {what}", bound.as_secs()));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

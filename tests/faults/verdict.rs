@@ -1,0 +1,262 @@
+//! The judgement of a trial: the ledger against the record, and the service's own audit.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seckill::session::Role;
+use serde_json::Value;
+
+use crate::Run;
+use crate::audit::judge::{Evidence, judge as judge_item};
+use crate::audit::purchase::purchases;
+use crate::audit::read::Reader;
+use crate::audit::{EXAMPLES_MAX, Judgement, Ledger};
+use crate::crowd::Good;
+use crate::record::{Answer, Outcome};
+use crate::service::Service;
+use crate::stage::{Stage, until};
+
+/// How long queued orders may take until they are decided, and counters until they are right.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+
+/// What one trial came to.
+#[derive(Debug, Default)]
+pub struct Trial {
+    /// How often the fault was injected.
+    pub injections: u32,
+    /// Requests of purchases that were sent.
+    pub attempts: u64,
+    /// How it is known that the fault bit.
+    pub proof: String,
+    /// Units sold beyond the stock, over the safe strategies.
+    pub oversold: i64,
+    /// Orders beyond one a key, or given to two.
+    pub duplicated: i64,
+    /// Accepted and not in the ledger.
+    pub lost: i64,
+    /// Purchases that no retry with their key has answered for good.
+    pub unresolved: i64,
+    /// Purchases whose answer was unknown once and that a retry with their key has answered.
+    pub resolved: i64,
+    /// Orders that were answered 202 and lost, where that answer promised no more.
+    pub queued_lost: i64,
+    /// How long each strategy took to sell again after the fault was over.
+    pub recovery: Vec<(String, Duration)>,
+    /// Known-bad strategies that the audit caught, and how many there were.
+    pub controls: (u32, u32),
+    /// The slowest answer to a purchase.
+    pub slowest: Duration,
+    /// What else was broken, in words; empty when all is well.
+    pub broken: Vec<String>,
+}
+
+impl Trial {
+    /// A trial of which the fault is known.
+    pub fn new(injections: u32, proof: String, recovered: Vec<(String, Option<Duration>)>) -> Self {
+        let mut trial = Self { injections, proof, ..Self::default() };
+        for (strategy, after) in recovered {
+            match after {
+                Some(after) => trial.recovery.push((strategy, after)),
+                None => trial.broken.push(format!("{strategy}: sold nothing after the mending")),
+            }
+        }
+        trial
+    }
+
+    /// Adds another trial of the same row.
+    pub fn add(&mut self, other: Self, name: &str) {
+        self.injections += other.injections;
+        self.attempts += other.attempts;
+        self.oversold += other.oversold;
+        self.duplicated += other.duplicated;
+        self.lost += other.lost;
+        self.unresolved += other.unresolved;
+        self.resolved += other.resolved;
+        self.queued_lost += other.queued_lost;
+        self.recovery.extend(other.recovery);
+        self.controls.0 += other.controls.0;
+        self.controls.1 += other.controls.1;
+        self.slowest = self.slowest.max(other.slowest);
+        self.broken.extend(other.broken.into_iter().map(|what| format!("{name}: {what}")));
+    }
+
+    /// Whether nothing that was promised is broken. A missed control is judged over the whole run.
+    pub fn is_clean(&self) -> bool {
+        let counts = [self.oversold, self.duplicated, self.lost, self.unresolved];
+        counts.iter().all(|count| *count == 0) && self.broken.is_empty()
+    }
+
+    /// The longest recovery.
+    pub fn recovered_after(&self) -> Option<Duration> {
+        self.recovery.iter().map(|(_, after)| *after).max()
+    }
+
+    /// The same in words, with the strategy that took so long.
+    pub fn slowest_recovery(&self) -> String {
+        let slowest = self.recovery.iter().max_by_key(|(_, after)| *after);
+        slowest.map_or("-".to_owned(), |(strategy, after)| {
+            format!("{:.2} s ({strategy})", after.as_secs_f64())
+        })
+    }
+}
+
+/// Judges every item of a trial.
+pub async fn judge(
+    stage: &Stage,
+    service: &Service,
+    records: Vec<(Arc<Good>, Vec<Answer>)>,
+    mut trial: Trial,
+    queue_may_be_lost: bool,
+) -> Run<Trial> {
+    let judged = records.into_iter().map(|(good, answers)| async move {
+        let judgement = item(stage, service, &good, answers, queue_may_be_lost).await;
+        (good, judgement)
+    });
+    for (good, judged) in futures::future::join_all(judged).await {
+        trial.attempts += good.attempts();
+        let Judged { judgement, queued_lost, broken } = judged?;
+        if good.control {
+            let caught = !judgement.is_clean();
+            trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
+            continue;
+        }
+        trial.slowest = trial.slowest.max(good.slowest());
+        trial.oversold += judgement.oversold.count;
+        trial.duplicated += judgement.duplicates.count;
+        trial.lost += judgement.lost.count;
+        trial.unresolved += judgement.unknown.purchases;
+        trial.resolved += judgement.unknown.settled_by_retry;
+        trial.queued_lost += queued_lost;
+        let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
+        trial.broken.extend(findings.map(|finding| {
+            format!("{}: {} {}", good.strategy, finding.invariant, finding.examples.join("; "))
+        }));
+        trial.broken.extend(broken.into_iter().map(|what| format!("{}: {what}", good.strategy)));
+    }
+    Ok(trial)
+}
+
+/// The first purchases that were never answered for good.
+fn open(answers: &[Answer]) -> Vec<String> {
+    let purchases = purchases(answers);
+    let open = purchases.iter().filter(|purchase| purchase.is_open());
+    let words = open.map(|purchase| {
+        let answers = purchase.answers.iter().map(|answer| answer.code.as_str());
+        format!("{} is open: {}", purchase.name(), answers.collect::<Vec<_>>().join(", "))
+    });
+    words.take(EXAMPLES_MAX).collect()
+}
+
+struct Judged {
+    judgement: Judgement,
+    queued_lost: i64,
+    broken: Vec<String>,
+}
+
+async fn item(
+    stage: &Stage,
+    service: &Service,
+    good: &Good,
+    mut answers: Vec<Answer>,
+    queue_may_be_lost: bool,
+) -> Run<Judged> {
+    let mut reader = Reader::of(&stage.ledger_url()).map_err(|error| error.0)?;
+    let mut settled = settled(&mut reader, good, &answers, queue_may_be_lost).await?;
+    let mut queued_lost = 0;
+    if queue_may_be_lost {
+        queued_lost = forget_lost_promises(&mut answers, &mut settled);
+    }
+    let evidence = Evidence {
+        stock: good.stock,
+        per_buyer_limit: 1,
+        quantity: 1,
+        arbiter_on: !good.control,
+        keyed: true,
+        before: &Ledger::default(),
+        after: &settled,
+        answers: &answers,
+    };
+    let judgement = judge_item(&evidence).map_err(|error| format!("{}: {error}", good.strategy))?;
+    let mut broken = Vec::new();
+    if !good.control {
+        broken.extend(open(&answers));
+        broken.extend(taken_back(&answers));
+        if let Err(why) = clean(stage, service, good.item).await {
+            broken.push(why);
+        }
+    }
+    Ok(Judged { judgement, queued_lost, broken })
+}
+
+/// The ledger once nothing is under way: every purchase was answered for good before.
+async fn settled(
+    reader: &mut Reader,
+    good: &Good,
+    answers: &[Answer],
+    queue_may_be_lost: bool,
+) -> Run<Ledger> {
+    let last: Vec<Answer> = answers
+        .iter()
+        .filter(|answer| answer.last && !(queue_may_be_lost && answer.status == 202))
+        .cloned()
+        .collect();
+    let settled = reader.settled_ledger(good.item, &last, SETTLE_MAX).await;
+    settled.map_err(|error| error.0)
+}
+
+/// Takes 202 answers out of the record whose orders the ledger has not, or has as rejected because
+/// their key became another order while Redis forgot this one; answers how many orders.
+fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
+    let before = ledger.orders.len();
+    ledger.orders.retain(|order| {
+        let is_superseded = order.key.as_deref() == Some(order.id.as_str());
+        !(order.status == "rejected" && is_superseded)
+    });
+    let superseded = before - ledger.orders.len();
+    let there: HashSet<&str> = ledger.orders.iter().map(|order| order.id.as_str()).collect();
+    let mut gone = HashSet::new();
+    answers.retain(|answer| {
+        let id = answer.order_id.as_deref().unwrap_or_default();
+        let lost = answer.status == 202 && !there.contains(id);
+        if lost {
+            gone.insert(id.to_owned());
+        }
+        !lost
+    });
+    i64::try_from(gone.len().max(superseded)).unwrap_or(i64::MAX)
+}
+
+/// Purchases that were accepted and then refused: the same key must give the same answer.
+fn taken_back(answers: &[Answer]) -> Option<String> {
+    let accepted: HashSet<u32> = answers
+        .iter()
+        .filter(|answer| answer.outcome == Outcome::Accepted && answer.status != 202)
+        .map(|answer| answer.request)
+        .collect();
+    let refused = answers.iter().find(|answer| {
+        answer.outcome == Outcome::Refused && answer.last && accepted.contains(&answer.request)
+    });
+    refused.map(|answer| format!("purchase {} was sold, then {}", answer.request, answer.code))
+}
+
+/// Waits until the service's own audit is clean, the counters in Redis included.
+async fn clean(stage: &Stage, service: &Service, item: i64) -> Run<()> {
+    let token = stage.token(1, Role::Admin);
+    let path = format!("/api/admin/items/{item}/audit");
+    let audit = || async {
+        let reply = service.get(&path, Some(&token)).await.ok()?;
+        serde_json::from_slice::<Value>(&reply.body).ok()
+    };
+    let clean = until("a clean audit", SETTLE_MAX, || async {
+        audit().await.filter(|audit| audit["clean"] == true).map(drop)
+    });
+    if clean.await.is_ok() {
+        return Ok(());
+    }
+    let audit = audit().await.unwrap_or_default();
+    let findings = audit["findings"].as_array().cloned().unwrap_or_default();
+    let broken = findings.iter().filter(|finding| finding["holds"] == false);
+    let words = broken.map(|finding| format!("{} {}", finding["invariant"], finding["detail"]));
+    Err(format!("the audit stays unclean: {}", words.collect::<Vec<_>>().join("; ")))
+}
