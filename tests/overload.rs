@@ -2,7 +2,7 @@
 //! not grow.
 //!
 //! The figures of docs/security.md come from `SECKILL_TEST_DRIBBLERS=2000` and
-//! `SECKILL_TEST_OVERLOAD_SECONDS=20`.
+//! `SECKILL_TEST_OVERLOAD_SECONDS=15`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
