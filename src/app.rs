@@ -129,7 +129,11 @@ impl App {
             metrics: metrics.clone(),
             clock: clock.clone(),
             tasks: lifecycle.purchases().clone(),
-            admission: Admission::new(config.purchase.in_flight_max, metrics.clone()),
+            admission: Admission::new(
+                config.purchase.in_flight_max,
+                Duration::from_millis(config.purchase.wait_ms_max),
+                metrics.clone(),
+            ),
             room: room(&config),
             deadline: config.purchase_deadline(),
         });

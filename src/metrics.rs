@@ -111,6 +111,8 @@ pub struct Metrics {
     pub batch_size: Histogram,
     /// Purchases that run or wait now.
     pub purchases_in_flight: Gauge,
+    /// Purchases refused at once because too many are in, or would wait too long.
+    pub purchases_shed: Counter,
     /// Purchases refused from the sold-out flag, without Redis or MySQL.
     pub sold_out_from_memory: Counter,
     /// Open connections.
@@ -158,6 +160,7 @@ impl Metrics {
             arbiter_commits_lost: Counter::default(),
             batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
             purchases_in_flight: Gauge::default(),
+            purchases_shed: Counter::default(),
             sold_out_from_memory: Counter::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
@@ -196,6 +199,8 @@ impl Metrics {
         r.register("batch_orders", "Orders per batch of a lane", self.batch_size.clone());
         let in_flight = self.purchases_in_flight.clone();
         r.register("purchases_in_flight", "Purchases that run or wait now", in_flight);
+        let shed = "Purchases refused at once, to keep the wait of the others short";
+        r.register("purchases_shed", shed, self.purchases_shed.clone());
         let memory = self.sold_out_from_memory.clone();
         r.register("sold_out_from_memory", "Refusals that asked neither Redis nor MySQL", memory);
         r.register("http_requests", "Requests by method and status", self.requests.clone());

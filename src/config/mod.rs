@@ -154,6 +154,7 @@ sections! {
     }
     Purchase {
         in_flight_max: usize,
+        wait_ms_max: u64,
         deadline_ms: u64,
         item_age_ms_max: u64,
         sold_out_ms: u64,

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::pace::{Paces, Running};
 use crate::domain::{ItemId, Outcome, Purchase, Refusal, Unavailable, UserId};
 use crate::metrics::Metrics;
 
@@ -22,6 +24,7 @@ struct Room {
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
     running: Mutex<HashSet<Request>>,
+    paces: Paces,
     metrics: Metrics,
 }
 
@@ -29,15 +32,23 @@ struct Room {
 pub struct Admitted {
     room: Arc<Room>,
     request: Option<Request>,
-    _place: OwnedSemaphorePermit,
+    _place: (OwnedSemaphorePermit, Running),
 }
 
 impl Admission {
-    /// Lets `in_flight_max` purchases in at once.
+    /// Lets `in_flight_max` purchases in at once, and of each item no more than go through in
+    /// `wait_max`.
     #[must_use]
-    pub fn new(in_flight_max: usize, metrics: Metrics) -> Self {
+    pub fn new(in_flight_max: usize, wait_max: Duration, metrics: Metrics) -> Self {
         let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
-        Self { room: Arc::new(Room { places, running: Mutex::default(), metrics }) }
+        Self {
+            room: Arc::new(Room {
+                places,
+                running: Mutex::default(),
+                paces: Paces::new(wait_max),
+                metrics,
+            }),
+        }
     }
 
     /// Lets a purchase in without waiting.
@@ -46,7 +57,11 @@ impl Admission {
     /// The outcome when there is no place, or when the same request is in already.
     pub fn enter(&self, purchase: &Purchase) -> Result<Admitted, Outcome> {
         let place = Arc::clone(&self.room.places).try_acquire_owned();
-        let place = place.map_err(|_| Outcome::Unavailable(Unavailable::Overloaded))?;
+        let place = place.ok().zip(self.room.paces.enter(purchase.item.id));
+        let place = place.ok_or_else(|| {
+            self.room.metrics.purchases_shed.inc();
+            Outcome::Unavailable(Unavailable::Overloaded)
+        })?;
         let request = purchase
             .key
             .is_from_caller()

@@ -12,6 +12,7 @@ mod admission;
 mod calls;
 mod items;
 mod keys;
+mod pace;
 pub mod room;
 mod sold_out;
 mod standing;
