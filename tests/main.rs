@@ -17,6 +17,7 @@ mod ledger;
 mod lock;
 mod logs;
 mod pages;
+mod parked;
 mod process;
 mod redis_lua;
 mod stopping;
