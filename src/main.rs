@@ -36,6 +36,8 @@ enum Command {
     Token(command::token::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(command::audit::Arguments),
+    /// Queued orders that were put aside: list them, try one again, or drop it.
+    Parked(command::parked::Arguments),
 }
 
 #[tokio::main]
@@ -49,6 +51,7 @@ async fn main() -> ExitCode {
         Command::Seed => command::seed::run(file).await,
         Command::Token(arguments) => command::token::run(file, &arguments),
         Command::Audit(arguments) => command::audit::run(file, &arguments).await,
+        Command::Parked(arguments) => command::parked::run(file, &arguments).await,
     };
     ended.unwrap_or_else(|sentence| {
         eprintln!("seckill: {sentence}");

@@ -19,6 +19,7 @@ mod logs;
 mod model;
 mod overload;
 mod pages;
+mod parked;
 mod process;
 mod redis_lua;
 mod stopping;

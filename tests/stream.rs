@@ -218,6 +218,41 @@ async fn the_queue_is_bounded_and_refuses_rather_than_forgets() {
     assert_eq!(assert_clean(&instance, item).await["held"], 4);
 }
 
+/// The same key by another way, while the first order waits: it is one order, whichever is decided
+/// first, and the other one takes no units.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_queued_and_sent_again_elsewhere_is_one_order() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let holder = hold_up(&shop, item).await;
+    let buyer = instance.buyer(1);
+    let queued = buyer.buy_with_key(STREAM, item, "twice").await;
+    assert_eq!((queued.status, &queued.json["status"]), (202, &json!("queued")));
+    let again =
+        tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "twice").await });
+    holder.rollback().await.expect("released");
+    let again = again.await.expect("no panic");
+    assert!(again.status < 300 || again.json["retryable"] == true, "{}", again.text);
+    let id = queued.json["id"].as_str().expect("an id");
+    eventually("the queued order to be decided", || async {
+        let seen = order(&instance.buyer(1), id).await.json["status"].clone();
+        (seen == "pending" || seen == "rejected").then_some(())
+    })
+    .await;
+    let last = eventually("the key to be answered", || async {
+        let last = instance.buyer(1).buy_with_key("mysql-atomic", item, "twice").await;
+        (last.status < 300).then_some(last)
+    })
+    .await;
+    assert_eq!(in_ledger(&shop, item).await, [last.json["id"].as_str().expect("an id")]);
+    eventually("the books to be clean", || async {
+        (instance.audit(item).await["clean"] == true).then_some(())
+    })
+    .await;
+    assert_eq!(assert_clean(&instance, item).await["held"], 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_decided_is_put_aside_and_holds_nobody_up() {
     let mut shop = shop().await;

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod dev;
 pub mod guard;
 pub mod migrate;
+pub mod parked;
 pub mod seed;
 pub mod serve;
 pub mod token;

@@ -156,24 +156,23 @@ mod tests {
         assert_eq!(pace.running.load(Ordering::Relaxed), 1_000 - 101);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_item_refuses_and_recovers_and_others_do_not_notice() {
+    #[test]
+    fn an_item_recovers_when_nobody_waits_long_any_more() {
+        let pace = pace(1_000, 50, 2 * SECOND_US);
+        assert!(pace.is_too_slow(SECOND_US));
+        pace.ended(9 * SECOND_US, 9 * SECOND_US + 1_000);
+        assert!(!pace.is_too_slow(SECOND_US));
+    }
+
+    #[tokio::test]
+    async fn what_ended_is_not_in_any_more() {
         let paces = Paces::new(Duration::from_secs(1));
-        let (slow, other) = (ItemId::new(1).expect("positive"), ItemId::new(2).expect("positive"));
-        let mut running: Vec<Running> = (0..1_000).filter_map(|_| paces.enter(slow)).collect();
-        assert_eq!(running.len(), 1_000, "nothing is known of it yet");
-        // Fifty a second go through.
-        for _ in 0..100 {
-            tokio::time::advance(Duration::from_millis(20)).await;
-            running.pop();
-        }
-        assert!(paces.enter(slow).is_none());
-        assert!(paces.enter(other).is_some());
-        // Nobody left in line: they wait no longer.
-        running.truncate(10);
-        let again = paces.enter(slow).expect("few are in");
-        tokio::time::advance(Duration::from_millis(20)).await;
-        drop(again);
-        assert!(paces.enter(slow).is_some());
+        let item = ItemId::new(1).expect("positive");
+        let running: Vec<Running> = (0..100).filter_map(|_| paces.enter(item)).collect();
+        let count =
+            |paces: &Paces| paces.items.get(&item).map(|pace| pace.running.load(Ordering::Relaxed));
+        assert_eq!((running.len(), count(&paces)), (100, Some(100)));
+        drop(running);
+        assert_eq!(count(&paces), Some(0));
     }
 }

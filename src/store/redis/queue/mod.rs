@@ -8,6 +8,7 @@
 //! (`redis_queues`), since an emptied Redis could not tell.
 
 mod intention;
+mod parked;
 mod reader;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Order, OrderId, Purchase, UserId};
 
 pub use intention::Intention;
+pub use parked::{Parked, Unpark};
 pub use reader::{Entry, Reader};
 
 /// Queues that are looked through: the newest.

@@ -13,7 +13,9 @@ use crate::domain::ItemId;
 /// The consumer group, of which every instance is a member.
 const GROUP: &str = "arbiter";
 /// Entries that are put aside per item; one more stays in the queue.
-const PARKED_MAX: usize = 1_000;
+pub(super) const PARKED_MAX: usize = 1_000;
+/// The id of no entry: those of Redis begin with the time.
+const NO_ENTRY: &str = "0-1";
 /// How long a sale must be over before its empty queue is taken off the list.
 const SWEEP_AFTER_SECONDS: u32 = 60;
 
@@ -128,6 +130,19 @@ impl Reader {
         call.arg(order.quantity.units()).arg(u8::from(refused));
         let was_queued: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
         Ok(was_queued == 1)
+    }
+
+    /// The same for an order that was put aside and so is in the queue no more.
+    ///
+    /// # Errors
+    /// Redis'; doing it again is fine.
+    pub async fn settle_parked(
+        &self,
+        item: ItemId,
+        order: &Intention,
+        refused: bool,
+    ) -> RedisResult<bool> {
+        self.settle(item, NO_ENTRY, order, refused).await
     }
 
     /// Puts an entry aside; whether there was room.

@@ -1,0 +1,180 @@
+//! `seckill parked`: queued orders that could not be decided, for somebody to look at.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use seckill::arbiter::Arbiter;
+use seckill::domain::{Clock, ItemId, OrderStatus, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::actions::{self, Actor};
+use seckill::store::mysql::{self, items};
+use seckill::store::redis::queue::{Intention, Parked, Reader, Unpark};
+use seckill::store::redis::{Counters, Queue, RedisClient};
+use seckill::strategy::redis_stream;
+use serde_json::json;
+use sqlx::MySqlPool;
+
+use super::Ended;
+
+/// Which orders, and what to do with them.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// One item; all that have a queue if it is left out.
+    #[arg(long, value_parser = parse_item)]
+    item: Option<ItemId>,
+    /// Put this entry of the item back into its queue.
+    #[arg(long, value_name = "ENTRY", requires_all = ["item", "operator"], conflicts_with = "drop")]
+    retry: Option<String>,
+    /// Reject the order of this entry of the item, and give its units back.
+    #[arg(long, value_name = "ENTRY", requires_all = ["item", "operator", "reason"])]
+    drop: Option<String>,
+    /// Why, for the log of what operators did.
+    #[arg(long, requires = "drop")]
+    reason: Option<String>,
+    /// Who does it, for the same log.
+    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    operator: Option<UserId>,
+}
+
+/// Lists what was put aside, or does something with one entry. Exit 1 when it is not there.
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+    let config = super::settings(file)?;
+    let pool = mysql::pool(&config)?;
+    let redis = RedisClient::new(&config)?;
+    let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
+    let backlog_max = config.queue.backlog_max;
+    let (queue, _) = Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max);
+    let desk = Desk { pool, queue };
+    match arguments {
+        Arguments { item: Some(item), operator: Some(operator), retry: Some(entry), .. } => {
+            desk.retry(*item, entry, *operator).await
+        }
+        Arguments {
+            item: Some(item),
+            operator: Some(operator),
+            drop: Some(entry),
+            reason: Some(reason),
+            ..
+        } => desk.reject(*item, entry, *operator, reason).await,
+        _ => desk.list(arguments.item).await,
+    }
+}
+
+struct Desk {
+    pool: MySqlPool,
+    queue: Queue,
+}
+
+impl Desk {
+    async fn list(&self, item: Option<ItemId>) -> Ended {
+        let items = match item {
+            Some(item) => [item].into(),
+            None => self.queue.refresh().await.map_err(|error| no_ledger(&error))?,
+        };
+        let mut count = 0;
+        for item in items {
+            for parked in self.parked(item).await? {
+                count += 1;
+                println!("item {item} entry {}: {}; {}", parked.id, said(&parked), parked.why);
+            }
+        }
+        println!("{count} orders were put aside");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> Ended {
+        let there = self.queue.unpark(item, entry, Unpark::Retry).await;
+        if !there.map_err(|error| no_redis(&error))? {
+            return not_there(item, entry);
+        }
+        self.record(operator, "parked_retried", item, &json!({ "entry": entry })).await?;
+        println!("item {item} entry {entry}: back in the queue");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// In an order that can be gone through again after any of its steps failed.
+    async fn reject(&self, item: ItemId, entry: &str, operator: UserId, reason: &str) -> Ended {
+        let parked = self.parked(item).await?;
+        let Some(parked) = parked.into_iter().find(|parked| parked.id == entry) else {
+            return not_there(item, entry);
+        };
+        let said = said(&parked);
+        let status = match &parked.order {
+            Ok(order) => self.settle(item, order).await?,
+            // Nobody was told of an order that nobody can read.
+            Err(_) => OrderStatus::Rejected,
+        };
+        let detail = json!({ "entry": entry, "order": said, "reason": reason });
+        self.record(operator, "parked_dropped", item, &detail).await?;
+        let gone = self.queue.unpark(item, entry, Unpark::Forget).await;
+        gone.map_err(|error| no_redis(&error))?;
+        println!("item {item} entry {entry}: {said}; now {}", status.word());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Has the order rejected, unless the ledger has it already; how it stands.
+    async fn settle(&self, item: ItemId, order: &Intention) -> Result<OrderStatus, String> {
+        let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;
+        let found = found.ok_or_else(|| format!("there is no item {item}"))?;
+        let purchase = order.clone().purchase(found.item, redis_stream::NAME);
+        let arbiter = Arbiter::new(self.pool.clone(), Metrics::new());
+        let decided = arbiter.reject(&purchase).await.map_err(|error| no_ledger(&error))?;
+        let refused = decided.status == OrderStatus::Rejected;
+        let reader = Reader::new(self.queue.clone());
+        let settled = reader.settle_parked(item, order, refused).await;
+        settled.map_err(|error| no_redis(&error))?;
+        Ok(decided.status)
+    }
+
+    async fn parked(&self, item: ItemId) -> Result<Vec<Parked>, String> {
+        self.queue.parked(item).await.map_err(|error| no_redis(&error))
+    }
+
+    async fn record(
+        &self,
+        operator: UserId,
+        action: &'static str,
+        item: ItemId,
+        detail: &serde_json::Value,
+    ) -> Result<(), String> {
+        let actor = Actor { user: operator, address: None, now: Clock::default().now() };
+        let write = async {
+            let mut connection = self.pool.acquire().await?;
+            actions::record(&mut connection, &actor, action, Some(item), detail).await
+        };
+        write.await.map_err(|error| no_ledger(&error))
+    }
+}
+
+fn said(parked: &Parked) -> String {
+    match &parked.order {
+        Ok(order) => format!(
+            "order {} of buyer {}, {} units",
+            order.order,
+            order.buyer,
+            order.quantity.units()
+        ),
+        Err(text) => format!("not an order: {text:?}"),
+    }
+}
+
+fn not_there(item: ItemId, entry: &str) -> Ended {
+    eprintln!("seckill: item {item} has no entry {entry} that was put aside");
+    Ok(ExitCode::from(1))
+}
+
+fn no_ledger(error: &sqlx::Error) -> String {
+    format!("the ledger does not answer: {error}")
+}
+
+fn no_redis(error: &redis::RedisError) -> String {
+    format!("Redis does not answer: {error}")
+}
+
+fn parse_item(text: &str) -> Result<ItemId, String> {
+    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
+}
+
+fn parse_user(text: &str) -> Result<UserId, String> {
+    UserId::parse(text).ok_or_else(|| "a user's id is a positive number".to_owned())
+}
