@@ -1,6 +1,6 @@
 //! The fault matrix: what breaks in a shop, made to happen to real servers, and judged.
 //!
-//! `make faults` runs it; `make test` runs each row once. A row ([`list`]) is one kind of fault. A
+//! `make faults` runs it; `make test` runs a short selection once. A row ([`list`]) is one kind of fault. A
 //! trial of it sells with several strategies at once ([`crowd`]) while the fault is injected into
 //! servers and service processes that the run owns ([`stage`], [`service`], [`wire`]), shows that
 //! the fault bit, and ends in an audit of the ledger against the buyers' own record ([`verdict`]).

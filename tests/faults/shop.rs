@@ -31,7 +31,7 @@ pub const RUSH: Pace = Pace { workers: 32, per_second: 1e6 };
 /// Strategies that one trial sells with at once; the next seed goes on with the next ones.
 const AT_ONCE: usize = 6;
 /// Strategies that are caught by an audit, one in each trial.
-const CONTROLS: [&str; 2] = ["mysql-naive", "redis-naive"];
+const CONTROLS: [&str; 2] = ["mysql-naive", "mysql-mutex-per-request"];
 /// How long a crowd may take until it sells again.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// How long the first sales may take.

@@ -65,8 +65,9 @@ struct Counts {
 impl Wire {
     /// A whole link to a port of this machine.
     pub async fn to(server: u16) -> Run<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(said)?;
-        let port = listener.local_addr().map_err(said)?.port();
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| said(&error))?;
+        let port = listener.local_addr().map_err(|error| said(&error))?.port();
         let (link, server) = (watch::channel(Link::Works).0, watch::channel(server).0);
         let counts = Arc::new(Counts::default());
         let end = CancellationToken::new();
@@ -92,7 +93,7 @@ impl Wire {
     }
 }
 
-fn said(error: std::io::Error) -> String {
+fn said(error: &std::io::Error) -> String {
     format!("a link: {error}")
 }
 

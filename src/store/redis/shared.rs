@@ -1,9 +1,8 @@
 //! A connection that many share, made when it is first used and again after every loss.
 //!
 //! redis-rs has one of that kind, `ConnectionManager`, but it keeps the error of an attempt to
-//! connect for ever unless it is one of input or output: a server that has no room for a client just
-//! then, or a handshake that is cut in the middle, would leave a process without Redis until it is
-//! started again. Here an attempt that failed, in whatever way, is followed by the next one.
+//! connect for ever unless it is one of input or output: a handshake that is cut in the middle of an
+//! answer would leave a process without Redis until it is started again. Here an attempt that failed, in whatever way, is followed by the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

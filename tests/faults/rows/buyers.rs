@@ -130,10 +130,10 @@ async fn dribble(addr: std::net::SocketAddr) -> bool {
             return true;
         }
         let mut answer = [0; 64];
-        match timeout(Duration::from_millis(100), stream.read(&mut answer)).await {
-            Ok(Ok(0) | Err(_)) => return true,
-            // A last word before the end.
-            Ok(Ok(_)) | Err(_) => {}
+        let read = timeout(Duration::from_millis(100), stream.read(&mut answer)).await;
+        // What else comes is a last word before the end.
+        if let Ok(Ok(0) | Err(_)) = read {
+            return true;
         }
     }
     false
