@@ -83,6 +83,8 @@ fn buy() -> impl Strategy<Value = Buy> {
 /// The strategies that may sell, but for those whose locks outlive a crash.
 fn strategy() -> impl Strategy<Value = &'static str> {
     let cards = LIST.iter().map(|entry| entry.card);
-    let names = cards.filter(|card| card.safe && !card.name.starts_with("lock-redis-setnx"));
+    // `redis-lua` judges the window by Redis' own clock too, which a plan cannot move.
+    let left_out = |name: &str| name == "redis-lua" || name.starts_with("lock-redis-setnx");
+    let names = cards.filter(|card| card.safe && !left_out(card.name));
     proptest::sample::select(names.map(|card| card.name).collect::<Vec<_>>())
 }
