@@ -51,16 +51,25 @@ pub async fn frozen(stage: &mut Stage, seed: u64) -> Tried {
     .await
 }
 
+/// How often it is looked whether what was under way has ended.
+const UNDER_WAY_LOOKS_MAX: usize = 5;
+
 pub async fn read_only(stage: &mut Stage, seed: u64) -> Tried {
     let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
     sell_through(stage, plan, async |stage, shop| {
         let mut operator = stage.operator().await?;
         execute(&mut operator, "SET GLOBAL read_only = 1").await?;
         shop.injections += 1;
-        // What is under way when it comes is carried out.
-        sleep(Duration::from_millis(200)).await;
-        let then = shop.sold();
-        sleep(FAULT - Duration::from_millis(200)).await;
+        // What is under way when it comes is carried out, which takes a while on a busy machine.
+        let mut then = shop.sold();
+        for _ in 0..UNDER_WAY_LOOKS_MAX {
+            sleep(Duration::from_millis(300)).await;
+            let before = std::mem::replace(&mut then, shop.sold());
+            if then == before {
+                break;
+            }
+        }
+        sleep(FAULT).await;
         let sold = shop.sold() - then;
         execute(&mut operator, "SET GLOBAL read_only = 0").await?;
         shop.mended();
