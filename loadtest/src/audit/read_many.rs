@@ -7,8 +7,8 @@ use sqlx::Row;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use tokio::time::timeout;
 
-use super::read::{Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable};
 use super::Ledger;
+use super::read::{Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable};
 use crate::failure::CannotJudge;
 
 impl Reader {
@@ -50,7 +50,8 @@ async fn read(
         sqlx::query(statement).bind(first).bind(last).fetch_all(&mut *connection).await
     };
     let mut ledgers: HashMap<i64, Ledger> = HashMap::new();
-    for row in rows("SELECT CAST(id AS SIGNED) AS item FROM items WHERE id BETWEEN ? AND ?").await? {
+    for row in rows("SELECT CAST(id AS SIGNED) AS item FROM items WHERE id BETWEEN ? AND ?").await?
+    {
         ledgers.entry(item(&row)?).or_default().item_exists = true;
     }
     let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(total AS SIGNED) AS total, \

@@ -128,9 +128,9 @@ pub async fn execute(
     options.check()?;
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
     let circumstances = Circumstances::gather(environment, options).await?;
-    let rounds = if options.rounds == 0 { Vec::new() } else { rounds(options, environment).await? };
-    let growth =
-        if options.growth { Some(curves(options, environment).await?) } else { None };
+    let rounds =
+        if options.rounds == 0 { Vec::new() } else { rounds(options, environment).await? };
+    let growth = if options.growth { Some(curves(options, environment).await?) } else { None };
     let void_because: Vec<String> = rounds
         .iter()
         .flat_map(|round| &round.broken)

@@ -44,8 +44,8 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "# Bench of {}\n", facts.started_at)?;
     writeln!(
         out,
-        "{} rounds of {} s a load on {} cores ({}), Linux {}, shared by generator, service and databases.",
-        facts.rounds, facts.seconds, facts.cores, facts.processor, facts.kernel
+        "{} cores ({}), Linux {}, shared by generator, service and databases.",
+        facts.cores, facts.processor, facts.kernel
     )?;
     writeln!(out, "{}; Redis {}.", facts.database, facts.redis)?;
     let durability: Vec<String> =
@@ -77,6 +77,8 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
 }
 
 fn write_ratios(out: &mut String, report: &Report) -> std::fmt::Result {
+    let facts = &report.circumstances;
+    writeln!(out, "{} rounds of {} s a load.\n", facts.rounds, facts.seconds)?;
     writeln!(out, "| id | ratio | goal | median | lowest to highest | |")?;
     writeln!(out, "|---|---|---|---|---|---|")?;
     for ratio in &report.figures.ratios {

@@ -205,8 +205,9 @@ mod tests {
     #[test]
     fn every_curve_has_its_panels_in_colours_that_suit_both_pages() {
         let points = Curve::ALL.into_iter().flat_map(|curve| curve.points(10));
-        let figures: Vec<Figure> =
-            points.map(|point| Figure::of(point, &[load(900.0, 50.0), load(1_000.0, 50.0)])).collect();
+        let figures: Vec<Figure> = points
+            .map(|point| Figure::of(point, &[load(900.0, 50.0), load(1_000.0, 50.0)]))
+            .collect();
         let svg = render(&figures).expect("drawn");
         for words in ["orders/s by connections", "latency in ms by items", "p99 skewed"] {
             assert!(svg.contains(words), "{words}");

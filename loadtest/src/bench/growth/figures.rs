@@ -24,6 +24,8 @@ pub struct Figure {
     pub cpu_us: BTreeMap<&'static str, Spread>,
     /// How busy the whole machine was, 0 to 1.
     pub machine: Spread,
+    /// The part of it that other programs took, 0 to 1.
+    pub others: Spread,
     /// Answers that were no order as a share of all, 0 to 1.
     pub not_accepted: Spread,
     /// The same by code, all rounds together.
@@ -54,6 +56,7 @@ impl Figure {
             reads: spread(|load| load.work.reads),
             cpu_us: cpu_us.into_iter().map(|(name, used)| (name, Spread::of(used))).collect(),
             machine: spread(|load| load.machine),
+            others: spread(|load| load.others),
             not_accepted: spread(Load::not_accepted_share),
             codes,
         }
@@ -91,6 +94,7 @@ pub mod tests {
             work: Counters::default(),
             cpu_us: BTreeMap::from([("service", service_us)]),
             machine: 0.95,
+            others: 0.01,
             broken: Vec::new(),
         }
     }

@@ -1,8 +1,8 @@
-//! One load on one or many items, from the tokens to the audit of each item.
+//! One load on one or many items: tokens, plan, traffic, and what it cost.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -11,18 +11,17 @@ use uuid::Uuid;
 
 use super::super::processes::Meter;
 use super::super::work::Counters;
+use super::audit::audit;
 use super::demand::Draw;
 use super::points::Point;
-use crate::audit::Ledger;
-use crate::audit::judge::{self, Evidence};
 use crate::audit::read::{QUIET_AFTER_UNKNOWN, Reader};
 use crate::counters;
 use crate::drive::{self, Drive, Instance, Policy};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::plan::{Pace, Plan};
-use crate::process::ProcessorMeter;
-use crate::record::{Answer, Outcome};
+use crate::process::{self, ProcessorMeter};
+use crate::record::Outcome;
 use crate::report::TrafficSummary;
 use crate::service;
 use crate::tokens::Mint;
@@ -30,11 +29,9 @@ use crate::tokens::Mint;
 /// The strategy of all curves.
 pub const STRATEGY: &str = "mysql-batch";
 /// Units of one purchase, and what one buyer may have.
-const QUANTITY: i64 = 1;
+pub const QUANTITY: i64 = 1;
 /// How long one answer may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// An invariant that a service which sheds load may leave open: stock that nobody got.
-const SOLD_OUT: &str = "I12";
 
 /// What one load found.
 #[derive(Debug, Clone, Serialize)]
@@ -53,6 +50,8 @@ pub struct Load {
     pub cpu_us: BTreeMap<&'static str, f64>,
     /// How busy the whole machine was, 0 to 1.
     pub machine: f64,
+    /// The part of it that other programs took, 0 to 1.
+    pub others: f64,
     /// What the audit found, with the item.
     pub broken: Vec<String>,
 }
@@ -86,9 +85,11 @@ impl Gun {
         let before = self.reader.ledgers(target.items).await?;
         let batches = counters::batches(target.instances).await;
         let work = self.work().await?;
-        let (meter, machine) = (Meter::start(), ProcessorMeter::start());
+        let (began, meter, machine) = (Instant::now(), Meter::start(), ProcessorMeter::start());
         let traffic = drive::fire(Arc::clone(&drive)).await;
-        let (seconds, machine) = (meter.seconds(), machine.stop());
+        let (seconds, machine) = (meter.seconds(), machine.stop().machine_share.unwrap_or(0.0));
+        let own = seconds.values().sum::<f64>()
+            / (began.elapsed().as_secs_f64() * process::cores() as f64);
         let work_after = self.work().await?;
         let batches_after = counters::batches(target.instances).await;
         if traffic.answers.iter().any(|answer| answer.outcome == Outcome::Unknown) {
@@ -101,7 +102,7 @@ impl Gun {
         for answer in traffic.answers.iter().filter(|one| one.outcome != Outcome::Accepted) {
             *not_accepted.entry(answer.code.clone()).or_default() += 1;
         }
-        let broken = audit(target, &before, &after, traffic.answers)?;
+        let broken = audit(target.items, target.stock, &before, &after, traffic.answers)?;
         let per_order = |seconds: f64| seconds * 1e6 / orders.max(1) as f64;
         Ok(Load {
             accepted: orders,
@@ -112,7 +113,8 @@ impl Gun {
             batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
             work: work_after.since(&work, orders),
             cpu_us: seconds.into_iter().map(|(name, used)| (name, per_order(used))).collect(),
-            machine: machine.machine_share.unwrap_or(0.0),
+            machine,
+            others: (machine - own).max(0.0),
             broken,
         })
     }
@@ -153,56 +155,4 @@ impl Gun {
 fn mean(after: (f64, f64), before: (f64, f64)) -> Option<f64> {
     let (batches, orders) = (after.0 - before.0, after.1 - before.1);
     (batches > 0.0).then(|| orders / batches)
-}
-
-/// Judges each item by the answers that were about it.
-fn audit(
-    target: &Target<'_>,
-    before: &[Ledger],
-    after: &[Ledger],
-    answers: Vec<Answer>,
-) -> Result<Vec<String>, CannotJudge> {
-    if answers.iter().all(|answer| answer.status == 0) {
-        let reason = format!("none of {} purchases got an answer", answers.len());
-        return Err(CannotJudge(reason));
-    }
-    let mut by_item: HashMap<usize, Vec<Answer>> = HashMap::new();
-    for answer in answers {
-        by_item.entry(answer.strategy as usize).or_default().push(answer);
-    }
-    let mut broken = Vec::new();
-    for (index, item) in target.items.iter().enumerate() {
-        let answers = by_item.remove(&index).unwrap_or_default();
-        let (before, after) = (&before[index], &after[index]);
-        if answers.iter().all(|answer| answer.status == 0) {
-            // Nobody was answered anything about it, so there may be what unknown answers did.
-            let open = answers.iter().filter(|one| one.outcome == Outcome::Unknown).count();
-            if after.orders.len() > before.orders.len() + open {
-                broken.push(format!("item {item}: orders that nobody asked for"));
-            }
-            continue;
-        }
-        let judgement = judge::judge(&Evidence {
-            stock: target.stock,
-            per_buyer_limit: QUANTITY,
-            quantity: QUANTITY,
-            arbiter_on: true,
-            keyed: true,
-            before,
-            after,
-            answers: &answers,
-        })?;
-        let faults = [
-            ("oversold", judgement.oversold.count),
-            ("lost", judgement.lost.count),
-            ("phantom", judgement.phantom.count),
-            ("duplicate", judgement.duplicates.count),
-            ("over the buyer's limit", judgement.over_limit.count),
-        ];
-        let counted = faults.into_iter().filter(|(_, count)| *count > 0);
-        broken.extend(counted.map(|(what, count)| format!("item {item}: {count} {what}")));
-        let rules = judgement.broken().into_iter().filter(|rule| *rule != SOLD_OUT);
-        broken.extend(rules.map(|rule| format!("item {item}: {rule} is broken")));
-    }
-    Ok(broken)
 }

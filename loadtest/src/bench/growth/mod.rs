@@ -6,9 +6,10 @@
 //! load is audited as `run` does it, with the answers that were about it.
 //!
 //! In reading order: [`points`] (what is measured), [`demand`] (who asks for which item), [`shelf`]
-//! (many items), [`load`] (one load), [`figures`] (rounds summed up), [`explain`] (where a curve is
+//! (many items), [`load`] (one load), [`audit`] (of each item), [`figures`] (rounds summed up), [`explain`] (where a curve is
 //! not flat), and the reports [`text`] and [`chart`].
 
+mod audit;
 pub mod chart;
 mod demand;
 mod explain;

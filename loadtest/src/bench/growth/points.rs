@@ -123,13 +123,9 @@ mod tests {
 
     #[test]
     fn curves_have_their_points_up_to_a_size() {
-        let sizes = |curve: Curve, max| -> Vec<u32> {
-            curve.points(max).iter().map(Point::size).collect()
-        };
-        assert_eq!(
-            sizes(Curve::Connections, 10_000),
-            [1, 4, 16, 64, 256, 1_024, 4_096, 10_000]
-        );
+        let sizes =
+            |curve: Curve, max| -> Vec<u32> { curve.points(max).iter().map(Point::size).collect() };
+        assert_eq!(sizes(Curve::Connections, 10_000), [1, 4, 16, 64, 256, 1_024, 4_096, 10_000]);
         assert_eq!(sizes(Curve::Items, 100), [1, 10, 100, 10, 100]);
         assert_eq!(sizes(Curve::Instances, 2), [1, 2]);
     }

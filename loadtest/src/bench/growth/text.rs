@@ -52,8 +52,8 @@ fn write_curve(out: &mut String, curve: Curve, growth: &Growth) -> std::fmt::Res
     writeln!(
         out,
         "\n| {} | orders/s | lowest to highest | p50 ms | p99 ms | orders a batch | commits an order \
-         | reads an order | us of processor an order | machine busy | no order |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|",
+         | reads an order | us of processor an order | machine busy | by others | no order |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|",
         curve.unit()
     )?;
     for figure in growth.figures.iter().filter(|figure| figure.point.curve == curve) {
@@ -71,7 +71,7 @@ fn write_row(out: &mut String, figure: &Figure) -> std::fmt::Result {
     writeln!(
         out,
         "| {}{skewed} | {:.0} | {:.0} to {:.0} | {:.1} | {:.1} | {:.1} | {:.3} | {:.3} | {} | \
-         {:.0} % | {:.1} % |",
+         {:.0} % | {:.0} % | {:.1} % |",
         grouped(u64::from(figure.point.size())),
         rate.median,
         rate.min,
@@ -83,6 +83,7 @@ fn write_row(out: &mut String, figure: &Figure) -> std::fmt::Result {
         figure.reads.median,
         programs.join(", "),
         figure.machine.median * 100.0,
+        figure.others.median * 100.0,
         figure.not_accepted.median * 100.0
     )
 }
