@@ -294,7 +294,7 @@ async fn the_bench_draws_and_audits_a_curve_of_items() {
     let (shop, instance) = Shop::open().await;
     let out = std::env::temp_dir().join(format!("seckill-growth-{}", std::process::id()));
     let output = Command::new(loadtest())
-        .args(["bench", "--rounds", "0", "--seconds", "0.3"])
+        .args(["bench", "--rounds", "0", "--seconds", "0.2"])
         .args(["--growth", "--curves", "items", "--growth-max", "10", "--out"])
         .arg(&out)
         .env("SECKILL_URL", format!("http://{}", instance.addr))
