@@ -41,7 +41,7 @@ pub fn audit(
             continue;
         }
         let judgement = judge::judge(&Evidence {
-            stock: stock,
+            stock,
             per_buyer_limit: QUANTITY,
             quantity: QUANTITY,
             arbiter_on: true,
