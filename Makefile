@@ -24,7 +24,7 @@ loadtest: ## fire the default load at the running shop, or at one started for it
 lab: ## compare all strategies side by side, report in target/lab; ARGS="break --times 20"
 	@exec scripts/lab $(ARGS)
 
-bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--rounds 5"
+bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--growth"
 	@exec scripts/bench $(ARGS)
 
 lint: ## format and lints only

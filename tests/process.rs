@@ -288,3 +288,28 @@ async fn the_load_test_judges_two_instances() {
     two.stop().await;
     assert_eq!(fire("lock-redis", "on", &[]).await.0, 2, "nobody answers");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bench_draws_and_audits_a_curve_of_items() {
+    let (shop, instance) = Shop::open().await;
+    let out = std::env::temp_dir().join(format!("seckill-growth-{}", std::process::id()));
+    let output = Command::new(loadtest())
+        .args(["bench", "--rounds", "0", "--seconds", "0.2"])
+        .args(["--growth", "--curves", "items", "--growth-max", "10", "--out"])
+        .arg(&out)
+        .env("SECKILL_URL", format!("http://{}", instance.addr))
+        .env("DATABASE_URL", shop.config.database_url.reveal())
+        .env("REDIS_URL", shop.config.redis_url.reveal())
+        .env("SECKILL_SECRET", shop.config.secret.reveal())
+        .stdin(Stdio::null())
+        .output();
+    let (code, text) = told(&output.await.expect("the load test runs"));
+    assert_eq!(code, 0, "{text}");
+    for row in ["| 1 | ", "| 10 | ", "| 10 skewed | "] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    for file in ["report.md", "report.json", "growth.svg"] {
+        assert!(out.join(file).is_file(), "{file}: {text}");
+    }
+    std::fs::remove_dir_all(out).expect("the folder of the report");
+}

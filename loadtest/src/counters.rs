@@ -62,13 +62,7 @@ impl Counters {
 
     fn parse(text: &str) -> Self {
         let series = series(text);
-        let sum = |name: &str, label: &str| -> f64 {
-            series
-                .iter()
-                .filter(|((found, labels), _)| *found == name && labels.contains(label))
-                .map(|(_, value)| value)
-                .sum()
-        };
+        let sum = |name: &str, label: &str| sum(&series, name, label);
         Self {
             lock_waits: sum("seckill_lock", "event=\"contended\""),
             lock_wait_ms: sum("seckill_lock", "event=\"wait_us\"") / 1e3,
@@ -77,6 +71,26 @@ impl Counters {
             fenced: sum("seckill_arbiter_refusals_by_reason_total", "reason=\"fenced\""),
         }
     }
+}
+
+/// Batches that lanes wrote, and the orders in them, over all instances; `None` when one of them
+/// does not answer.
+pub async fn batches(instances: &[Instance]) -> Option<(f64, f64)> {
+    let (mut batches, mut orders) = (0.0, 0.0);
+    for instance in instances {
+        let text = page(instance).await?;
+        let series = series(&text);
+        batches += sum(&series, "seckill_batch_orders_count", "");
+        orders += sum(&series, "seckill_batch_orders_sum", "");
+    }
+    Some((batches, orders))
+}
+
+/// Of all series of a name whose labels contain `label`.
+fn sum(series: &BTreeMap<(&str, &str), f64>, name: &str, label: &str) -> f64 {
+    let named =
+        series.iter().filter(|((found, labels), _)| *found == name && labels.contains(label));
+    named.map(|(_, value)| value).sum()
 }
 
 /// Value by name and labels.

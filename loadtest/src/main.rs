@@ -77,7 +77,7 @@ fn start(command: Command) -> Ended {
         Command::Compare(options) => (options.concurrency.max(800), options.ground.threads),
         Command::Sources(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
         Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
-        Command::Bench(_) => (bench::CLIENTS_MAX, None),
+        Command::Bench(options) => (options.connections_max(), None),
         Command::BareHttp => (bench::CLIENTS_MAX, Some(process::cores())),
     };
     process::allow_open_files(connections)?;

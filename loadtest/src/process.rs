@@ -97,6 +97,12 @@ pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
     Err(CannotJudge(format!("the limit of open files could not be raised: {error}")))
 }
 
+/// The most connections that [`allow_open_files`] can make room for.
+pub fn connections_max() -> u32 {
+    let hard = open_files_limits().map_or(u64::MAX, |(_, hard)| hard);
+    u32::try_from(hard.saturating_sub(FILES_BESIDE_CONNECTIONS)).unwrap_or(u32::MAX)
+}
+
 fn open_files_limits() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/limits").ok()?;
     let line = text.lines().find(|line| line.starts_with("Max open files"))?;

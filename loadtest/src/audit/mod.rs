@@ -1,6 +1,6 @@
 //! Was anything oversold or lost? Judged from the ledger and from the record of every answer.
 //!
-//! [`read`] reads the ledger with SQL of its own; [`judge`] compares, without I/O, so that
+//! [`read`] and [`read_many`] read the ledger with SQL of their own; [`judge`] compares, without I/O, so that
 //! planted faults can test it: [`ledger_rules`] are I1 to I7, [`record_rules`] are I8 to I12 with
 //! [`purchase`] (what is compared), [`attribution`] (where orders came from) and [`demand`].
 
@@ -10,6 +10,7 @@ pub mod judge;
 pub mod ledger_rules;
 pub mod purchase;
 pub mod read;
+pub mod read_many;
 pub mod record_rules;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{ConnectOptions, Row};
 use tokio::time::{sleep, timeout};
 
@@ -19,13 +19,13 @@ use crate::failure::CannotJudge;
 use crate::record::{Answer, Outcome};
 
 /// Connecting and each reading must end within this.
-const SQL_SECONDS_MAX: u64 = 60;
+pub const SQL_SECONDS_MAX: u64 = 60;
 /// Two equal readings this far apart: the ledger is at rest.
 const QUIET: Duration = Duration::from_millis(500);
 /// When every answer was a definite one nothing should be under way.
 const QUIET_AFTER_DEFINITE: Duration = Duration::from_millis(50);
 /// After unknown answers a purchase may still be at work in the service for a while.
-const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
+pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 
 /// A reader of the ledger.
 pub struct Reader {
@@ -134,7 +134,8 @@ impl Reader {
         }
     }
 
-    async fn connected(&mut self) -> Result<&mut MySqlConnection, CannotJudge> {
+    /// The connection, made anew after a failure.
+    pub async fn connected(&mut self) -> Result<&mut MySqlConnection, CannotJudge> {
         if self.connection.is_none() {
             let connecting = timeout(Duration::from_secs(SQL_SECONDS_MAX), self.options.connect());
             let connection = connecting
@@ -154,13 +155,19 @@ fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
     present == queued.len() && ledger.orders.iter().all(|order| order.status != "queued")
 }
 
-async fn snapshot(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, sqlx::Error> {
+/// What is read from here to the end of the transaction is of one moment.
+pub async fn begin_snapshot(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         .execute(&mut *connection)
         .await?;
     sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        .execute(&mut *connection)
-        .await?;
+        .execute(connection)
+        .await
+        .map(|_| ())
+}
+
+async fn snapshot(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, sqlx::Error> {
+    begin_snapshot(connection).await?;
     let ledger = read(connection, item_id).await;
     sqlx::raw_sql("ROLLBACK").execute(connection).await?;
     ledger
@@ -177,7 +184,7 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
     .bind(item_id)
     .fetch_optional(&mut *connection)
     .await?
-    .map(|row| Ok::<_, sqlx::Error>(Stock { total: row.try_get("total")?, available: row.try_get("available")? }))
+    .map(|row| stock(&row))
     .transpose()?;
     let orders = sqlx::query(
         "SELECT CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, CAST(quantity AS SIGNED) AS quantity, \
@@ -188,15 +195,7 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
     .fetch_all(&mut *connection)
     .await?
     .into_iter()
-    .map(|row| {
-        Ok(Order {
-            id: row.try_get("id")?,
-            buyer: row.try_get("buyer")?,
-            quantity: row.try_get("quantity")?,
-            status: row.try_get("status")?,
-            key: row.try_get("request_key")?,
-        })
-    })
+    .map(|row| order(&row))
     .collect::<Result<_, sqlx::Error>>()?;
     let movements = sqlx::query(
         "SELECT CAST(reason AS CHAR) AS reason, COUNT(*) AS movements, CAST(SUM(delta) AS SIGNED) AS units \
@@ -206,13 +205,37 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
     .fetch_all(connection)
     .await?
     .into_iter()
-    .map(|row| {
-        Ok(Movements { reason: row.try_get("reason")?, count: row.try_get("movements")?, units: row.try_get("units")? })
-    })
+    .map(|row| movements(&row))
     .collect::<Result<_, sqlx::Error>>()?;
     Ok(Ledger { item_exists: items > 0, stock, orders, movements })
 }
 
-fn unreadable(error: &sqlx::Error) -> CannotJudge {
+/// A row with `total` and `available`.
+pub fn stock(row: &MySqlRow) -> Result<Stock, sqlx::Error> {
+    Ok(Stock { total: row.try_get("total")?, available: row.try_get("available")? })
+}
+
+/// A row with `id`, `buyer`, `quantity`, `status` and `request_key`.
+pub fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
+    Ok(Order {
+        id: row.try_get("id")?,
+        buyer: row.try_get("buyer")?,
+        quantity: row.try_get("quantity")?,
+        status: row.try_get("status")?,
+        key: row.try_get("request_key")?,
+    })
+}
+
+/// A row with `reason`, `movements` and `units`.
+pub fn movements(row: &MySqlRow) -> Result<Movements, sqlx::Error> {
+    Ok(Movements {
+        reason: row.try_get("reason")?,
+        count: row.try_get("movements")?,
+        units: row.try_get("units")?,
+    })
+}
+
+/// Why nothing can be judged.
+pub fn unreadable(error: &sqlx::Error) -> CannotJudge {
     CannotJudge(format!("the ledger cannot be read: {error}"))
 }

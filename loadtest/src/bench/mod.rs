@@ -9,11 +9,13 @@
 //!
 //! A round measures everything once, in an order that turns from round to round; [`figures`] makes
 //! medians and ratios of the rounds. Each load on the service is audited, and a round with an
-//! oversold, lost or duplicate order makes the whole run void.
+//! oversold, lost or duplicate order makes the whole run void. [`growth`] measures curves instead of
+//! ratios.
 
 pub mod bare_http;
 mod circumstances;
 mod figures;
+pub mod growth;
 mod history;
 mod per_order;
 mod processes;
@@ -29,23 +31,40 @@ use serde::Serialize;
 
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use crate::process;
 use circumstances::Circumstances;
 use figures::Figures;
+use growth::points::Curve;
+use growth::{Growth, Wish};
 use round::{Bench, Round};
 
-/// The most connections that any load of the bench opens.
+/// The most connections that any load of the ratios opens.
 pub const CLIENTS_MAX: u32 = round::CLIENTS_MANY;
+/// The part of `--seconds` that a load of the curves lasts.
+const GROWTH_SHARE: f64 = 1.0 / 3.0;
 
 /// What to measure, and how long.
 #[derive(Debug, Clone, Args)]
 pub struct BenchOptions {
-    /// Rounds; each measures every figure once.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Rounds; each measures every figure once. With --growth there may be none.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
     rounds: u32,
-    /// Seconds that one load is meant to last.
+    /// Seconds that one load is meant to last; those of the curves last a third of it.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Where the report goes: report.md, report.json and report.svg.
+    /// Measure the curves of growth as well: by connections, items and instances.
+    #[arg(long)]
+    growth: bool,
+    /// Only these curves, comma separated.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Curve::ALL)]
+    curves: Vec<Curve>,
+    /// Rounds of the curves.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
+    growth_rounds: u32,
+    /// Leave out points with more connections, items or instances.
+    #[arg(long, default_value_t = growth::points::SIZE_MAX, value_parser = clap::value_parser!(u32).range(1..))]
+    growth_max: u32,
+    /// Where the report goes: report.md, report.json and report.svg, with --growth also growth.svg.
     #[arg(long, default_value = "target/bench")]
     out: std::path::PathBuf,
     /// A line with the medians is added to this file, and the last lines of the same machine are
@@ -75,6 +94,30 @@ pub struct Report {
     compared: Vec<String>,
     /// P6, by the lock library's own benchmark.
     locks: Option<serde_json::Value>,
+    /// The curves, where they were asked for.
+    growth: Option<Growth>,
+}
+
+impl BenchOptions {
+    /// The most connections that any load opens, as far as this system allows those of the curves.
+    pub fn connections_max(&self) -> u32 {
+        if self.growth {
+            growth::points::SIZE_MAX.min(process::connections_max()).max(CLIENTS_MAX)
+        } else {
+            CLIENTS_MAX
+        }
+    }
+
+    /// Refuses values that clap's ranges cannot.
+    fn check(&self) -> Result<(), CannotJudge> {
+        if !(0.2..=120.0).contains(&self.seconds) {
+            return Err(CannotJudge("--seconds must lie between 0.2 and 120".to_owned()));
+        }
+        if self.rounds == 0 && !self.growth {
+            return Err(CannotJudge("--rounds 0 without --growth measures nothing".to_owned()));
+        }
+        Ok(())
+    }
 }
 
 /// Runs the bench, writes the report and gives its text; broken when a load was.
@@ -82,27 +125,55 @@ pub async fn execute(
     options: &BenchOptions,
     environment: &Environment,
 ) -> Result<(String, u8), CannotJudge> {
-    if !(0.2..=120.0).contains(&options.seconds) {
-        return Err(CannotJudge("--seconds must lie between 0.2 and 120".to_owned()));
-    }
+    options.check()?;
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
+    let circumstances = Circumstances::gather(environment, options).await?;
+    let rounds =
+        if options.rounds == 0 { Vec::new() } else { rounds(options, environment).await? };
+    let growth = if options.growth { Some(curves(options, environment).await?) } else { None };
+    let void_because: Vec<String> = rounds
+        .iter()
+        .flat_map(|round| &round.broken)
+        .chain(growth.iter().flat_map(|growth| &growth.broken))
+        .cloned()
+        .collect();
+    let figures = Figures::of(&rounds, circumstances.fsync_p99_us);
+    let compared = if rounds.is_empty() {
+        Vec::new()
+    } else {
+        history::compare_and_add(&options.history, &circumstances, &figures)?
+    };
+    let report = Report { circumstances, figures, rounds, void_because, compared, locks, growth };
+    report::write(&options.out, &report)?;
+    let valid = report.void_because.is_empty();
+    let out = options.out.display();
+    let files = format!("\nthe report: {out}/report.md, report.json and charts (.svg)\n");
+    Ok((report::text(&report) + &files, if valid { EXIT_CLEAN } else { EXIT_BROKEN }))
+}
+
+/// The rounds of the ratios.
+async fn rounds(
+    options: &BenchOptions,
+    environment: &Environment,
+) -> Result<Vec<Round>, CannotJudge> {
     let span = Duration::from_secs_f64(options.seconds);
     let bench = Bench::prepare(options.url.clone(), span, environment).await?;
-    let circumstances = Circumstances::gather(environment, options).await?;
     let mut rounds = Vec::new();
     for number in 0..options.rounds {
         eprintln!("round {} of {}", number + 1, options.rounds);
         rounds.push(bench.round(number).await?);
     }
     bench.finish().await;
-    let void_because: Vec<String> =
-        rounds.iter().flat_map(|round| round.broken.iter().cloned()).collect();
-    let figures = Figures::of(&rounds, circumstances.fsync_p99_us);
-    let compared = history::compare_and_add(&options.history, &circumstances, &figures)?;
-    let report = Report { circumstances, figures, rounds, void_because, compared, locks };
-    report::write(&options.out, &report)?;
-    let valid = report.void_because.is_empty();
-    let out = options.out.display();
-    let files = format!("\nthe report: {out}/report.md, {out}/report.json, {out}/report.svg\n");
-    Ok((report::text(&report) + &files, if valid { EXIT_CLEAN } else { EXIT_BROKEN }))
+    Ok(rounds)
+}
+
+async fn curves(options: &BenchOptions, environment: &Environment) -> Result<Growth, CannotJudge> {
+    let wish = Wish {
+        curves: options.curves.clone(),
+        size_max: options.growth_max,
+        rounds: options.growth_rounds,
+        span: Duration::from_secs_f64(options.seconds * GROWTH_SHARE),
+    };
+    let url: Vec<String> = options.url.iter().cloned().collect();
+    growth::measure(&wish, &url, environment, &options.out.join("logs")).await
 }

@@ -34,10 +34,17 @@ impl Meter {
     /// Cores kept busy since the start, by program: 1.0 is one core all the time.
     pub fn stop(self) -> BTreeMap<&'static str, f64> {
         let elapsed = self.began.elapsed().as_secs_f64().max(0.001);
+        let mut cores = self.seconds();
+        cores.values_mut().for_each(|seconds| *seconds /= elapsed);
+        cores
+    }
+
+    /// Processor seconds since the start, by program.
+    pub fn seconds(&self) -> BTreeMap<&'static str, f64> {
         let mut now = seconds_by_program();
         for (program, seconds) in &mut now {
-            *seconds -= self.seconds.get(program).copied().unwrap_or(0.0);
-            *seconds = (*seconds / elapsed).max(0.0);
+            let before = self.seconds.get(program).copied().unwrap_or(0.0);
+            *seconds = (*seconds - before).max(0.0);
         }
         now
     }

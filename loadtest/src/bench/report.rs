@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Report;
 use super::figures::{Ratio, Spread};
+use super::growth;
 use super::round::Measure;
 use crate::failure::CannotJudge;
 
@@ -43,8 +44,8 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "# Bench of {}\n", facts.started_at)?;
     writeln!(
         out,
-        "{} rounds of {} s a load on {} cores ({}), Linux {}, shared by generator, service and databases.",
-        facts.rounds, facts.seconds, facts.cores, facts.processor, facts.kernel
+        "{} cores ({}), Linux {}, shared by generator, service and databases.",
+        facts.cores, facts.processor, facts.kernel
     )?;
     writeln!(out, "{}; Redis {}.", facts.database, facts.redis)?;
     let durability: Vec<String> =
@@ -55,6 +56,29 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         "4 KiB written and synced: p50 {:.0} us, p99 {:.0} us.\n",
         facts.fsync_p50_us, facts.fsync_p99_us
     )?;
+    if !report.rounds.is_empty() {
+        write_ratios(out, report)?;
+    }
+    if let Some(locks) = &report.locks {
+        let rendered = locks["text"].as_str().map_or_else(|| locks.to_string(), str::to_owned);
+        writeln!(out, "\n## P6: the lock library alone\n\n{rendered}")?;
+    }
+    if let Some(growth) = &report.growth {
+        growth::text::write(out, growth)?;
+    }
+    for line in &report.compared {
+        writeln!(out, "\n{line}")?;
+    }
+    if report.void_because.is_empty() {
+        writeln!(out, "\nEvery load was audited: nothing oversold, nothing lost, nothing twice.")
+    } else {
+        writeln!(out, "\nVOID: {}", report.void_because.join("; "))
+    }
+}
+
+fn write_ratios(out: &mut String, report: &Report) -> std::fmt::Result {
+    let facts = &report.circumstances;
+    writeln!(out, "{} rounds of {} s a load.\n", facts.rounds, facts.seconds)?;
     writeln!(out, "| id | ratio | goal | median | lowest to highest | |")?;
     writeln!(out, "|---|---|---|---|---|---|")?;
     for ratio in &report.figures.ratios {
@@ -77,19 +101,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         let Spread { min, median, max } = spread;
         writeln!(out, "| {what} | {median:.0} | {min:.0} to {max:.0} | {unit} |")?;
     }
-    write_work(out, report)?;
-    if let Some(locks) = &report.locks {
-        let rendered = locks["text"].as_str().map_or_else(|| locks.to_string(), str::to_owned);
-        writeln!(out, "\n## P6: the lock library alone\n\n{rendered}")?;
-    }
-    for line in &report.compared {
-        writeln!(out, "\n{line}")?;
-    }
-    if report.void_because.is_empty() {
-        writeln!(out, "\nEvery load was audited: nothing oversold, nothing lost, nothing twice.")
-    } else {
-        writeln!(out, "\nVOID: {}", report.void_because.join("; "))
-    }
+    write_work(out, report)
 }
 
 /// Where the time goes, per order: the median of the rounds.
@@ -141,14 +153,19 @@ fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-/// Writes report.md, report.json and report.svg into `folder`.
+/// Writes report.md, report.json and the charts of what was measured into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     let failed = |reason: String| CannotJudge(format!("{}: {reason}", folder.display()));
     fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
     let json = serde_json::to_string_pretty(report).map_err(|error| failed(error.to_string()))?;
-    let chart = chart(&report.figures.ratios);
-    for (name, text) in [("report.md", text(report)), ("report.json", json), ("report.svg", chart)]
-    {
+    let mut files = vec![("report.md", text(report)), ("report.json", json)];
+    if !report.rounds.is_empty() {
+        files.push(("report.svg", chart(&report.figures.ratios)));
+    }
+    if let Some(growth) = &report.growth {
+        files.push(("growth.svg", growth::chart::render(&growth.figures)?));
+    }
+    for (name, text) in files {
         fs::write(folder.join(name), text).map_err(|error| failed(error.to_string()))?;
     }
     Ok(())

@@ -13,6 +13,8 @@ use crate::failure::CannotJudge;
 pub struct Counters {
     /// COMMIT statements.
     pub commits: f64,
+    /// SELECT statements.
+    pub reads: f64,
     /// Times that InnoDB flushed a file to the disk.
     pub syncs: f64,
     /// Commands that Redis carried out, those inside scripts not counted.
@@ -29,7 +31,8 @@ impl Counters {
         let mut connection =
             options.disable_statement_logging().connect().await.map_err(unreadable)?;
         let rows = sqlx::query(
-            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Innodb_data_fsyncs')",
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Com_select', \
+             'Innodb_data_fsyncs')",
         )
         .fetch_all(&mut connection)
         .await
@@ -43,6 +46,7 @@ impl Counters {
             let value = value.parse().unwrap_or(0.0);
             match name.as_str() {
                 "Com_commit" => counters.commits = value,
+                "Com_select" => counters.reads = value,
                 _ => counters.syncs = value,
             }
         }
@@ -54,6 +58,7 @@ impl Counters {
         let orders = orders.max(1) as f64;
         Self {
             commits: (self.commits - before.commits) / orders,
+            reads: (self.reads - before.reads) / orders,
             syncs: (self.syncs - before.syncs) / orders,
             redis_commands: (self.redis_commands - before.redis_commands) / orders,
         }

@@ -1,0 +1,80 @@
+//! Reads the ledgers of many items at once, in one consistent snapshot.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sqlx::Row;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use tokio::time::timeout;
+
+use super::Ledger;
+use super::read::{Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable};
+use crate::failure::CannotJudge;
+
+impl Reader {
+    /// The ledgers of some items, in the same order. Their ids are best close together: all that
+    /// lies between the lowest and the highest is read.
+    pub async fn ledgers(&mut self, items: &[i64]) -> Result<Vec<Ledger>, CannotJudge> {
+        let (Some(first), Some(last)) = (items.iter().min(), items.iter().max()) else {
+            return Ok(Vec::new());
+        };
+        let connection = self.connected().await?;
+        let reading = snapshot(connection, *first, *last);
+        let mut found = timeout(Duration::from_secs(SQL_SECONDS_MAX), reading)
+            .await
+            .map_err(|_| {
+                CannotJudge(format!("reading the ledgers took more than {SQL_SECONDS_MAX} s"))
+            })?
+            .map_err(|error| unreadable(&error))?;
+        Ok(items.iter().map(|item| found.remove(item).unwrap_or_default()).collect())
+    }
+}
+
+async fn snapshot(
+    connection: &mut MySqlConnection,
+    first: i64,
+    last: i64,
+) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
+    begin_snapshot(connection).await?;
+    let ledgers = read(connection, first, last).await;
+    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+    ledgers
+}
+
+async fn read(
+    connection: &mut MySqlConnection,
+    first: i64,
+    last: i64,
+) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
+    let mut rows = async |statement: &'static str| {
+        sqlx::query(statement).bind(first).bind(last).fetch_all(&mut *connection).await
+    };
+    let mut ledgers: HashMap<i64, Ledger> = HashMap::new();
+    for row in rows("SELECT CAST(id AS SIGNED) AS item FROM items WHERE id BETWEEN ? AND ?").await?
+    {
+        ledgers.entry(item(&row)?).or_default().item_exists = true;
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(total AS SIGNED) AS total, \
+                     CAST(available AS SIGNED) AS available FROM stock WHERE item_id BETWEEN ? AND ?";
+    for row in rows(statement).await? {
+        ledgers.entry(item(&row)?).or_default().stock = Some(stock(&row)?);
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(id AS CHAR) AS id, \
+                     CAST(user_id AS SIGNED) AS buyer, CAST(quantity AS SIGNED) AS quantity, \
+                     CAST(status AS CHAR) AS status, CAST(request_key AS CHAR) AS request_key \
+                     FROM orders WHERE item_id BETWEEN ? AND ?";
+    for row in rows(statement).await? {
+        ledgers.entry(item(&row)?).or_default().orders.push(order(&row)?);
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(reason AS CHAR) AS reason, \
+                     COUNT(*) AS movements, CAST(SUM(delta) AS SIGNED) AS units \
+                     FROM stock_movements WHERE item_id BETWEEN ? AND ? GROUP BY item_id, reason";
+    for row in rows(statement).await? {
+        ledgers.entry(item(&row)?).or_default().movements.push(movements(&row)?);
+    }
+    Ok(ledgers)
+}
+
+fn item(row: &MySqlRow) -> Result<i64, sqlx::Error> {
+    row.try_get("item")
+}
