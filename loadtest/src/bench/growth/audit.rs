@@ -110,24 +110,24 @@ mod tests {
         }
     }
 
-    fn judged(after: [Ledger; 3]) -> String {
+    fn judged(after: &[Ledger; 3]) -> String {
         let before = [ledger(&[]), ledger(&[]), ledger(&[])];
         let answers = vec![sold(0, 0, "a"), sold(1, 1, "b")];
-        audit(&[7, 8, 9], STOCK, &before, &after, answers).expect("judged").join("; ")
+        audit(&[7, 8, 9], STOCK, &before, after, answers).expect("judged").join("; ")
     }
 
     #[test]
     fn each_item_is_judged_by_its_own_answers() {
-        assert_eq!(judged([ledger(&["a"]), ledger(&["b"]), ledger(&[])]), "");
+        assert_eq!(judged(&[ledger(&["a"]), ledger(&["b"]), ledger(&[])]), "");
         // The sums over all items are right, and yet an order is at another item.
-        let swapped = judged([ledger(&["a"]), ledger(&[]), ledger(&["b"])]);
+        let swapped = judged(&[ledger(&["a"]), ledger(&[]), ledger(&["b"])]);
         assert!(swapped.contains("item 8: 1 lost"), "{swapped}");
         assert!(swapped.contains("item 9: orders that nobody asked for"), "{swapped}");
-        let twice = judged([ledger(&["a"]), ledger(&["b", "c"]), ledger(&[])]);
+        let twice = judged(&[ledger(&["a"]), ledger(&["b", "c"]), ledger(&[])]);
         assert!(twice.contains("item 8: 1 phantom"), "{twice}");
         let mut taken = ledger(&["a"]);
         taken.stock = Some(Stock { total: STOCK, available: STOCK });
-        let forgotten = judged([taken, ledger(&["b"]), ledger(&[])]);
+        let forgotten = judged(&[taken, ledger(&["b"]), ledger(&[])]);
         assert!(forgotten.contains("item 7: I1 is broken"), "{forgotten}");
     }
 
