@@ -265,7 +265,7 @@ impl Purchases {
             Err(outcome) => return outcome,
         };
         let parts = Arc::clone(&self.parts);
-        let request = Request { purchase, options: wish.options.clone(), deadline };
+        let request = Request { purchase, options: wish.options, deadline };
         let task = self.parts.tasks.spawn(async move {
             let outcome = arbiter::by(deadline, gate(&parts, &request)).await;
             drop(admitted);
