@@ -17,6 +17,7 @@ use sqlx::{MySql, MySqlConnection, MySqlPool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::batch_sql::{Broken, Filled, choose, commit};
+use super::turns::{Turn, Turns};
 use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause};
 use crate::domain::Purchase;
 use crate::store::mysql::Fault;
@@ -49,10 +50,13 @@ struct Own {
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// Writes the batches of one lane, or of one holder of an item's lock.
+/// Writes batches of one item, one after the other: one of the writers of a lane, or the holder of
+/// an item's lock.
 pub struct Batches {
     arbiter: Arbiter,
     connections: LaneConnections,
+    /// Shared with those who write for the same lane.
+    turns: Turns,
     /// Kept from batch to batch, so that its statements are prepared once.
     own: Option<Own>,
     /// Whether batches are looked at before they are written.
@@ -61,16 +65,31 @@ pub struct Batches {
 
 impl Batches {
     /// For one item at a time; uncounted refusals, see [`Arbiter::count`].
-    pub(super) fn new(arbiter: Arbiter, connections: LaneConnections) -> Self {
-        Self { arbiter, connections, own: None, careful: false }
+    pub(super) fn new(arbiter: Arbiter, connections: LaneConnections, turns: Turns) -> Self {
+        Self { arbiter, connections, turns, own: None, careful: false }
     }
 
     /// Judges and writes the orders of one item, under the token of the item's lock if there is
     /// one; the verdicts are in the orders' order. Refusals are not counted.
     pub async fn write(&mut self, purchases: &[Purchase], fence: Option<Fence>) -> Vec<Verdict> {
+        let turn = self.turns.next().await;
+        self.write_at(turn, purchases, fence).await
+    }
+
+    /// The same, for who has waited for the turn already.
+    pub(super) async fn write_at(
+        &mut self,
+        mut turn: Turn,
+        purchases: &[Purchase],
+        fence: Option<Fence>,
+    ) -> Vec<Verdict> {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; purchases.len()];
+        let mut alone = None;
         if purchases.len() > 1 {
-            self.together(purchases, fence, &mut verdicts).await;
+            self.together(turn, purchases, fence, &mut verdicts).await;
+        } else {
+            turn.alone().await;
+            alone = Some(turn);
         }
         let mut judged = Vec::with_capacity(purchases.len());
         for (purchase, verdict) in purchases.iter().zip(verdicts) {
@@ -79,18 +98,20 @@ impl Batches {
                 None => self.arbiter.judge(&single(purchase, fence), &mut || ()).await,
             });
         }
+        drop(alone);
         judged
     }
 
     /// Writes what can be written together; what stays `None` is to be written singly.
     async fn together(
         &mut self,
+        turn: Turn,
         purchases: &[Purchase],
         fence: Option<Fence>,
         verdicts: &mut [Option<Verdict>],
     ) {
         let Ok(mut own) = self.connection().await else { return };
-        let kept = self.write_with(&mut own.connection, purchases, fence, verdicts).await;
+        let kept = self.write_with(turn, &mut own.connection, purchases, fence, verdicts).await;
         // Without a place it goes back to the common pool, and after an error to nobody.
         self.own = (kept && own.place.is_some()).then_some(own);
         if kept {
@@ -120,6 +141,7 @@ impl Batches {
     /// `Unknown` then.
     async fn write_with(
         &mut self,
+        mut turn: Turn,
         connection: &mut MySqlConnection,
         purchases: &[Purchase],
         fence: Option<Fence>,
@@ -129,9 +151,13 @@ impl Batches {
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
                 self.arbiter.metrics.arbiter_retries.inc();
+                // What it wrote is rolled back, so the one behind it may pass meanwhile.
+                drop(turn);
                 pause(attempt).await;
+                turn = self.turns.next().await;
             }
             let chosen = if self.careful {
+                turn.alone().await;
                 match choose(connection, purchases, &first_of_their_key, verdicts).await {
                     Ok(chosen) => chosen,
                     Err(error) => {
@@ -147,7 +173,7 @@ impl Batches {
                 return true;
             }
             let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
-            match commit(connection, &picked, fence).await {
+            match commit(connection, &picked, fence, &mut turn).await {
                 Ok(Filled::Whole) => {
                     let token = fence.map(|fence| fence.token);
                     for &index in &chosen {

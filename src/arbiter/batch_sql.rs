@@ -6,6 +6,7 @@ use sqlx::{Connection, MySqlConnection, Row};
 
 use super::batch::single;
 use super::transaction::{Fence, insert_orders, raise_fence};
+use super::turns::Turn;
 use super::{Verdict, Write, is_guarded, replay};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Purchase, Refusal, UserId};
@@ -131,9 +132,10 @@ pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     fence: Option<Fence>,
+    turn: &mut Turn,
 ) -> Result<Filled, Broken> {
     let mut transaction = connection.begin().await?;
-    match fill(&mut transaction, purchases, fence).await {
+    match fill(&mut transaction, purchases, fence, turn).await {
         Ok(Filled::Whole) => match transaction.commit().await {
             Ok(()) => {
                 failpoint!("batch-committed");
@@ -158,6 +160,7 @@ async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     fence: Option<Fence>,
+    turn: &mut Turn,
 ) -> sqlx::Result<Filled> {
     let guarded = is_guarded(purchases[0]);
     if let Some(fence) = fence
@@ -179,6 +182,7 @@ async fn fill(
         insert_movements(connection, chunk).await?;
     }
     failpoint!("batch-movements-inserted");
+    turn.rows_are_in().await;
     let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = version + 1 \

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::batch::{Batches, LaneConnections};
+use super::turns::Turns;
 use super::{Arbiter, Verdict};
 use crate::domain::{ItemId, Purchase, Unavailable};
 
@@ -22,6 +23,9 @@ use crate::domain::{ItemId, Purchase, Unavailable};
 pub const BATCH_MAX: usize = 256;
 /// Orders that wait in one lane; one more is answered "overloaded".
 const WAITING_MAX: usize = 16_384;
+/// Batches of one lane that are under way at once: one takes the stock and is committed while the
+/// next one's rows are written. More would only wait.
+const WRITERS: usize = 2;
 /// How long a lane waits for somebody before it ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);
 
@@ -29,6 +33,34 @@ const IDLE_MAX: Duration = Duration::from_millis(250);
 struct Waiting {
     purchase: Purchase,
     answer: oneshot::Sender<Verdict>,
+}
+
+/// Who waits in one lane.
+struct Line {
+    come: mpsc::Receiver<Waiting>,
+    /// Those who did not fit in the batch before, in order.
+    first: VecDeque<Waiting>,
+}
+
+impl Line {
+    /// Waits for somebody, for a while.
+    async fn has_somebody(&mut self) -> bool {
+        if !self.first.is_empty() {
+            return true;
+        }
+        let next = tokio::time::timeout(IDLE_MAX, self.come.recv()).await.ok().flatten();
+        self.first.extend(next);
+        !self.first.is_empty()
+    }
+
+    /// The next batch. A handful of sizes, so that each statement is prepared once and used for
+    /// ever; who does not fit is first in the next one.
+    fn batch(&mut self) -> Vec<Waiting> {
+        let room = BATCH_MAX.saturating_sub(self.first.len());
+        self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(room));
+        let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
+        self.first.drain(..size).collect()
+    }
 }
 
 type Entrances = HashMap<ItemId, mpsc::Sender<Waiting>>;
@@ -55,7 +87,7 @@ impl Lanes {
     /// Batches over the connections of the lanes, for who forms them otherwise.
     #[must_use]
     pub fn batches(&self) -> Batches {
-        Batches::new(self.arbiter.clone(), self.connections.clone())
+        Batches::new(self.arbiter.clone(), self.connections.clone(), Turns::default())
     }
 
     /// As [`Arbiter::write`], in the item's lane: for what a gate let through.
@@ -80,45 +112,53 @@ impl Lanes {
     fn queue(&self, waiting: Waiting) -> bool {
         let item = waiting.purchase.item.id;
         let mut entrances = self.entrances();
-        let entrance = entrances.entry(item).or_insert_with(|| {
-            let (entrance, line) = mpsc::channel(WAITING_MAX);
-            self.tasks.spawn(self.clone().serve(item, line));
-            entrance
-        });
+        let entrance = entrances.entry(item).or_insert_with(|| self.open(item));
         entrance.try_send(waiting).is_ok()
     }
 
-    /// One lane, until nobody has come for a while.
-    async fn serve(self, item: ItemId, mut line: mpsc::Receiver<Waiting>) {
-        let mut batches = Batches::new(self.arbiter.clone(), self.connections.clone());
-        let mut waiting = VecDeque::with_capacity(BATCH_MAX);
-        let mut come = Vec::with_capacity(BATCH_MAX);
+    /// A lane: some writers that take turns.
+    fn open(&self, item: ItemId) -> mpsc::Sender<Waiting> {
+        let (entrance, come) = mpsc::channel(WAITING_MAX);
+        let line = Arc::new(tokio::sync::Mutex::new(Line { come, first: VecDeque::new() }));
+        let turns = Turns::default();
+        for _ in 0..WRITERS {
+            let batches =
+                Batches::new(self.arbiter.clone(), self.connections.clone(), turns.clone());
+            self.tasks.spawn(self.clone().serve(item, Arc::clone(&line), batches, turns.clone()));
+        }
+        entrance
+    }
+
+    /// One writer of a lane, until nobody has come for a while.
+    async fn serve(
+        self,
+        item: ItemId,
+        line: Arc<tokio::sync::Mutex<Line>>,
+        mut batches: Batches,
+        turns: Turns,
+    ) {
         loop {
-            let room = BATCH_MAX - waiting.len();
-            if waiting.is_empty() {
-                let next = line.recv_many(&mut come, room);
-                if tokio::time::timeout(IDLE_MAX, next).await.is_err() {
+            let (turn, batch) = {
+                let mut line = line.lock().await;
+                while !line.has_somebody().await {
                     let mut entrances = self.entrances();
-                    if line.is_empty() {
+                    if line.come.is_closed() {
+                        return;
+                    }
+                    if line.come.is_empty() {
                         entrances.remove(&item);
                         return;
                     }
-                    continue;
                 }
-            } else {
-                come.extend(std::iter::from_fn(|| line.try_recv().ok()).take(room));
-            }
-            waiting.extend(come.drain(..));
-            // A handful of sizes, so that each statement is prepared once and used for ever; who
-            // does not fit is first in the next batch.
-            let Some(exponent) = waiting.len().checked_ilog2() else { continue };
+                // Who comes while the turn is awaited is in this batch.
+                (turns.next().await, line.batch())
+            };
             let (purchases, answers): (Vec<_>, Vec<_>) =
-                waiting.drain(..1 << exponent).map(|one| (one.purchase, one.answer)).unzip();
+                batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));
             // A panic spoils its own batch, whose orders the ledger then tells about, not the lane.
-            let written =
-                std::panic::AssertUnwindSafe(batches.write(&purchases, None)).catch_unwind();
-            let Ok(verdicts) = written.await else { continue };
+            let written = std::panic::AssertUnwindSafe(batches.write_at(turn, &purchases, None));
+            let Ok(verdicts) = written.catch_unwind().await else { continue };
             for (answer, verdict) in answers.into_iter().zip(verdicts) {
                 // A buyer who has gone is told by the key.
                 let _ = answer.send(verdict);

@@ -18,6 +18,7 @@ mod budget;
 mod lane;
 mod reject;
 mod transaction;
+mod turns;
 
 use std::time::Duration;
 
