@@ -217,6 +217,7 @@ impl App {
                 lock_redis,
                 locks.reentrant,
                 locks.fair,
+                locks.plain,
                 locks.setnx_expire,
                 locks.setnx,
                 locks.getset,

@@ -48,7 +48,7 @@ pub(super) fn locks(
     servers: &LockServers,
     clock: &Clock,
 ) -> Result<Locks, String> {
-    use lock::redis::{fair, getset, reentrant, setnx, setnx_expire};
+    use lock::redis::{fair, getset, plain, reentrant, setnx, setnx_expire};
     let (tasks, prefix) = (TaskTracker::new(), &*config.redis.prefix);
     let shared = || redis.shared();
     let unusable = |error| format!("redis.prefix cannot be used: {error}");
@@ -68,6 +68,7 @@ pub(super) fn locks(
             reentrant::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
         ),
         fair: Arc::new(fair::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?),
+        plain: Arc::new(plain::mutex(shared(), prefix, &tasks).map_err(unusable)?),
         setnx_expire: Arc::new(
             setnx_expire::mutex(shared(), prefix, repair, &tasks).map_err(unusable)?,
         ),

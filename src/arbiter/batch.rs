@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::batch_sql::{Broken, Filled, choose, commit};
 use super::turns::{Turn, Turns};
 use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause};
-use crate::domain::Purchase;
-use crate::store::mysql::Fault;
+use crate::domain::{ItemId, Purchase};
+use crate::store::mysql::{Fault, stock};
 
 /// The connections that lanes keep while they are busy. Clones share them.
 #[derive(Clone, Debug)]
@@ -67,6 +67,17 @@ impl Batches {
     /// For one item at a time; uncounted refusals, see [`Arbiter::count`].
     pub(super) fn new(arbiter: Arbiter, connections: LaneConnections, turns: Turns) -> Self {
         Self { arbiter, connections, turns, own: None, careful: false }
+    }
+
+    /// Units left of an item a moment ago, read on the connection that will write.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn available(&mut self, item: ItemId) -> sqlx::Result<i64> {
+        let mut own = self.connection().await?;
+        let row = stock::read(&mut *own.connection, item).await?;
+        self.own = own.place.is_some().then_some(own);
+        Ok(row.map_or(0, |row| row.available))
     }
 
     /// Judges and writes the orders of one item, under the token of the item's lock if there is

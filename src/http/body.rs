@@ -108,7 +108,7 @@ fn too_large(limits: BodyLimits) -> Problem {
 }
 
 fn malformed(detail: &str) -> Problem {
-    Problem::new(400, "malformed_json", "Not JSON", detail)
+    Problem::new(400, "malformed_json", "Not JSON", detail.to_owned())
 }
 
 /// Understands a body: first that it is JSON at all, then that it is a `T`.

@@ -1,5 +1,7 @@
 //! What handlers ask of a request: who it is, which item or order, which parameters.
 
+use std::borrow::Cow;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts, Path};
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
@@ -179,7 +181,7 @@ pub fn bad_path() -> Problem {
 
 /// 400 for a parameter of the query.
 #[must_use]
-pub fn bad_query(detail: impl Into<String>) -> Problem {
+pub fn bad_query(detail: impl Into<Cow<'static, str>>) -> Problem {
     Problem::new(400, "invalid_query_parameter", "Not a parameter", detail)
 }
 

@@ -7,8 +7,8 @@ use std::panic::AssertUnwindSafe;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST,
+    REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use axum::middleware::Next;
@@ -36,6 +36,9 @@ const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
      script-src 'self'; frame-ancestors 'none'",
 );
 
+/// Headers that a response is given here at most.
+const HEADERS_ADDED: usize = 10;
+
 /// Wraps a request.
 pub(super) async fn wrap(State(web): State<Web>, request: Request, next: Next) -> Response {
     let request_id = format!("{:016x}", rand::random::<u64>());
@@ -55,6 +58,8 @@ pub(super) async fn wrap(State(web): State<Web>, request: Request, next: Next) -
         tracing::debug!(%request_id, path, status = status.as_u16(), "answered with an error");
     }
     let headers = response.headers_mut();
+    // Room for all of them at once.
+    headers.reserve(HEADERS_ADDED);
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         headers.insert(REQUEST_ID, value);
     }
@@ -111,18 +116,24 @@ fn accepts_our_types(request: &Request) -> bool {
 /// Writes the body of a problem, and turns errors that axum made by itself into one.
 fn as_problem(mut response: Response, request_id: &str, is_api: bool) -> Response {
     let status = response.status();
-    let problem = match response.extensions_mut().remove::<Problem>() {
-        Some(problem) => problem,
-        None if needs_problem(&response, status, is_api) => Problem::of_status(status),
-        None => return response,
-    };
-    let (mut parts, _) = response.into_parts();
-    let made = problem.clone().into_response();
-    parts.status = made.status();
-    for (name, value) in made.headers() {
-        parts.headers.insert(name, value.clone());
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return with_body(response, &problem, request_id);
     }
-    parts.headers.remove(axum::http::header::CONTENT_LENGTH);
+    if !needs_problem(&response, status, is_api) {
+        return response;
+    }
+    let problem = Problem::of_status(status);
+    let made = problem.clone().into_response();
+    *response.status_mut() = made.status();
+    for (name, value) in made.headers() {
+        response.headers_mut().insert(name, value.clone());
+    }
+    with_body(response, &problem, request_id)
+}
+
+fn with_body(response: Response, problem: &Problem, request_id: &str) -> Response {
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     Response::from_parts(parts, Body::from(problem.body(request_id)))
 }

@@ -3,11 +3,13 @@
 //! A [`Problem`] travels in the response's extensions; the outermost layer writes the body, since
 //! only there the request's id is known. Errors that axum makes by itself get the same shape there.
 
+use std::borrow::Cow;
+
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
@@ -23,7 +25,7 @@ pub struct Problem {
     status: StatusCode,
     code: &'static str,
     title: &'static str,
-    detail: String,
+    detail: Cow<'static, str>,
     unknown: bool,
     retry_after_seconds: Option<u32>,
     more: Map<String, Value>,
@@ -31,27 +33,41 @@ pub struct Problem {
     close: bool,
 }
 
-/// The body of an error, for the document.
+/// The body of an error.
 #[derive(Serialize, ToSchema)]
-pub struct ProblemBody {
+pub struct ProblemBody<'a> {
     /// Names the kind of problem; `/docs` explains it.
     #[schema(example = "/problems/sold_out")]
-    r#type: String,
+    #[schema(value_type = String)]
+    r#type: TypeOf,
     /// The kind of problem in words.
-    title: String,
+    title: &'static str,
     /// The status code again.
     status: u16,
     /// What went wrong this time.
-    detail: String,
+    detail: &'a str,
     /// The kind of problem for programs.
     #[schema(example = "sold_out")]
-    code: String,
+    code: &'static str,
     /// Whether anything may have changed: `none`, or `unknown` (ask again with the same key).
-    outcome: String,
+    outcome: &'static str,
     /// Whether the same request may succeed later.
     retryable: bool,
     /// Quote this when you ask for help.
-    request_id: String,
+    request_id: &'a str,
+    /// What this kind of problem adds.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    more: &'a Map<String, Value>,
+}
+
+/// The address of a code's explanation.
+struct TypeOf(&'static str);
+
+impl Serialize for TypeOf {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("/problems/{}", self.0))
+    }
 }
 
 impl Problem {
@@ -61,7 +77,7 @@ impl Problem {
         status: u16,
         code: &'static str,
         title: &'static str,
-        detail: impl Into<String>,
+        detail: impl Into<Cow<'static, str>>,
     ) -> Self {
         Self {
             status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
@@ -120,16 +136,19 @@ impl Problem {
     /// The body for the request `request_id`.
     #[must_use]
     pub fn body(&self, request_id: &str) -> Vec<u8> {
-        let mut body = self.more.clone();
-        body.insert("type".into(), json!(format!("/problems/{}", self.code)));
-        body.insert("title".into(), json!(self.title));
-        body.insert("status".into(), json!(self.status.as_u16()));
-        body.insert("detail".into(), json!(self.detail));
-        body.insert("code".into(), json!(self.code));
-        body.insert("outcome".into(), json!(if self.unknown { "unknown" } else { "none" }));
-        body.insert("retryable".into(), json!(self.is_retryable()));
-        body.insert("request_id".into(), json!(request_id));
-        Value::Object(body).to_string().into_bytes()
+        let body = ProblemBody {
+            r#type: TypeOf(self.code),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: self.code,
+            outcome: if self.unknown { "unknown" } else { "none" },
+            retryable: self.is_retryable(),
+            request_id,
+            more: &self.more,
+        };
+        // Strings and numbers: nothing that could not be written.
+        serde_json::to_vec(&body).unwrap_or_default()
     }
 
     fn is_retryable(&self) -> bool {

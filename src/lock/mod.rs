@@ -21,6 +21,7 @@
 //!   LeaseStore (trait) lease.rs              what a backend must be able to do: four operations
 //!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
 //!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
+//!     redis/plain.rs                         the same without fence and queue: to be tried
 //!     redis/spin.rs, redis/redlock.rs        a key that is only polled; a majority of servers
 //!     redis/read_write.rs, redis/multi.rs    readers and a writer; several names in one script
 //!     redis/semaphore.rs, expiring_semaphore.rs    so many holders; a lease for each
@@ -88,6 +89,7 @@ pub static KINDS: &[&Capabilities] = &[
     &redis::token::CAPABILITIES,
     &redis::reentrant::CAPABILITIES,
     &redis::fair::CAPABILITIES,
+    &redis::plain::CAPABILITIES,
     &redis::spin::CAPABILITIES,
     &redis::redlock::CAPABILITIES,
     &mysql::table::CAPABILITIES,

@@ -52,6 +52,7 @@ pub(super) const ENTRY: Entry = Entry {
         Some(Arc::new(LockBody {
             gear: gear.clone(),
             mutex: Arc::clone(&gear.lock_redis),
+            buyers: Arc::clone(&gear.locks.plain),
             fences: Some(("redis", "redis/market")),
             scope: Scope::ItemUser,
             combined: Some(Combined::new(gear, &gear.lock_redis, "redis")),

@@ -88,6 +88,7 @@ impl Ground {
             ("redis", "token") => redis_locks::token::notified(redis, told, prefix, tasks),
             ("redis", "reentrant") => redis_locks::reentrant::notified(redis, told, prefix, tasks),
             ("redis", "fair") => redis_locks::fair::notified(redis, told, prefix, tasks),
+            ("redis", "plain") => redis_locks::plain::mutex(redis, prefix, tasks),
             ("redis", "spin") => redis_locks::spin::mutex(redis, prefix, tasks),
             ("redis", "redlock") => {
                 let servers = crate::support::independent_redis().await;

@@ -22,6 +22,7 @@ pub mod fair;
 pub mod getset;
 mod keys;
 pub mod multi;
+pub mod plain;
 pub mod read_write;
 pub mod redlock;
 pub mod reentrant;

@@ -1,6 +1,6 @@
 //! The stock row, read only: taking stock is the arbiter's alone.
 
-use sqlx::{MySqlPool, Row};
+use sqlx::{MySqlExecutor, Row};
 use time::OffsetDateTime;
 
 use crate::domain::ItemId;
@@ -20,10 +20,10 @@ pub struct StockRow {
 ///
 /// # Errors
 /// The database's.
-pub async fn read(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<StockRow>> {
+pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Option<StockRow>> {
     let row = sqlx::query("SELECT available, version, changed_at FROM stock WHERE item_id = ?")
         .bind(id.get())
-        .fetch_optional(pool)
+        .fetch_optional(from)
         .await?;
     row.map(|row| {
         Ok(StockRow {

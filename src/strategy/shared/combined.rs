@@ -20,7 +20,6 @@ use crate::arbiter::{BATCH_MAX, Batches, Fence, Verdict};
 use crate::domain::{ItemId, Purchase, Refusal, Unavailable};
 use crate::lock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
 use crate::lock::{self, Fence as Token, LockName};
-use crate::store::mysql::stock;
 use crate::strategy::{Gear, Request};
 
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
@@ -99,9 +98,8 @@ impl Shared {
         let mut purchases: Vec<Purchase> =
             operations.iter_mut().filter_map(Operation::take_input).collect();
         let Some(first) = purchases.first() else { return };
-        let mut left = match stock::read(&self.gear.pool, first.item.id).await {
-            Ok(Some(row)) => row.available,
-            Ok(None) => 0,
+        let mut left = match batches.available(first.item.id).await {
+            Ok(left) => left,
             Err(error) => {
                 let verdict = Verdict::Unavailable(ledger_view::unreadable(&error));
                 return operations.into_iter().for_each(|one| one.answer(verdict.clone()));

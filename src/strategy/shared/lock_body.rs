@@ -23,6 +23,8 @@ pub struct LockBody {
     pub gear: Gear,
     /// The lock.
     pub mutex: Arc<dyn lock::Mutex>,
+    /// The lock that a buyer's clicks exclude each other with; nobody waits for it.
+    pub buyers: Arc<dyn lock::Mutex>,
     /// The counters that its fences come from, as the ledger names them: of an item's lock, and of
     /// the one lock for the whole market. They cannot be compared with each other. `None` where
     /// the lock has no fences that mean anything to another instance.
@@ -45,7 +47,16 @@ impl LockBody {
         dependency: Dependency,
     ) -> Arc<dyn Strategy> {
         let (gear, mutex) = (gear.clone(), Arc::clone(mutex));
-        Arc::new(Self { gear, mutex, fences, scope: Scope::Item, combined: None, dependency })
+        let buyers = Arc::clone(&mutex);
+        Arc::new(Self {
+            gear,
+            mutex,
+            buyers,
+            fences,
+            scope: Scope::Item,
+            combined: None,
+            dependency,
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::lock;
 pub struct Locks {
     pub reentrant: Arc<dyn lock::Mutex>,
     pub fair: Arc<dyn lock::Mutex>,
+    pub plain: Arc<dyn lock::Mutex>,
     pub setnx_expire: Arc<dyn lock::Mutex>,
     pub setnx: Arc<dyn lock::Mutex>,
     pub getset: Arc<dyn lock::Mutex>,

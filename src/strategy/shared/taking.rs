@@ -1,10 +1,12 @@
 //! The locks of one purchase: what they are called, how they are taken, and what it means to the
 //! buyer when one is not to be had.
 
+use std::sync::Arc;
+
 use super::lock_body::LockBody;
 use crate::domain::{Outcome, Refusal, Unavailable};
 use crate::lock::combine::SubmitError;
-use crate::lock::{AcquireError, AcquireOptions, Guard, LockName, Wait};
+use crate::lock::{AcquireError, AcquireOptions, Guard, LockName, Mutex, Wait};
 use crate::strategy::Request;
 
 impl LockBody {
@@ -12,7 +14,7 @@ impl LockBody {
     pub(super) async fn try_buyer(&self, request: &Request) -> Result<Guard, Outcome> {
         let name = name_of(&format!("user:{}", request.purchase.buyer));
         let in_progress = Outcome::Refused(Refusal::RequestInProgress);
-        self.acquire(&name, Wait::Never, in_progress).await
+        self.acquire(&self.buyers, &name, Wait::Never, in_progress).await
     }
 
     /// A shared lock, waiting as the request says.
@@ -22,12 +24,19 @@ impl LockBody {
         name: &LockName,
     ) -> Result<Guard, Outcome> {
         let contended = Outcome::Unavailable(Unavailable::Contended);
-        self.acquire(name, request.options.wait.until(request.deadline), contended).await
+        let wait = request.options.wait.until(request.deadline);
+        self.acquire(&self.mutex, name, wait, contended).await
     }
 
-    async fn acquire(&self, name: &LockName, wait: Wait, taken: Outcome) -> Result<Guard, Outcome> {
+    async fn acquire(
+        &self,
+        mutex: &Arc<dyn Mutex>,
+        name: &LockName,
+        wait: Wait,
+        taken: Outcome,
+    ) -> Result<Guard, Outcome> {
         let options = AcquireOptions { lease: self.gear.lease, wait };
-        self.mutex.acquire(name, options).await.map_err(|error| self.not_acquired(&error, taken))
+        mutex.acquire(name, options).await.map_err(|error| self.not_acquired(&error, taken))
     }
 
     fn not_acquired(&self, error: &AcquireError, taken: Outcome) -> Outcome {

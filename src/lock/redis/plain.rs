@@ -1,0 +1,126 @@
+//! `plain` on `redis`: one SET NX PX to take it, a compare-and-delete to give it back, and no more.
+//!
+//! **How it works.** `SET key owner NX PX lease`: the key and its expiry come into being together or
+//! not at all. Renewal and release compare the random owner first, by scripts. An acquire that is
+//! repeated because its answer was lost looks whether the key is its own.
+//!
+//! **What can go wrong.** There is no fence against a holder that is paused beyond its lease, and no
+//! queue: a waiter looks again and again. A failover of Redis may forget the lock.
+//!
+//! **When to use it.** To be tried without waiting, where it only spares work and something else
+//! decides: a second click of the same buyer, a job that one instance is enough for. It is the lock
+//! with the fewest commands, two of them and one script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{AsyncCommands, ExistenceCheck, Script, SetExpiry, SetOptions};
+use tokio_util::task::TaskTracker;
+
+use super::{Connection, Keys, renew_together, run, unanswered};
+use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
+use crate::lock::leased::LeasedMutex;
+use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "plain",
+    backend: "redis",
+    summary: "SET NX PX and compare-and-delete, renewed; no fence and no queue",
+    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let store = PlainStore {
+        connection,
+        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
+        renew: Script::new(include_str!("value_renew.lua")),
+        release: Script::new(include_str!("value_release.lua")),
+    };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+struct PlainStore<C> {
+    connection: C,
+    keys: Keys,
+    renew: Script,
+    release: Script,
+}
+
+impl<C: Connection> LeaseStore for PlainStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let key = self.keys.lock(name);
+            let mut redis = self.connection.clone();
+            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            let options = SetOptions::default()
+                .conditional_set(ExistenceCheck::NX)
+                .with_expiration(SetExpiry::PX(lease_ms));
+            let set: Option<String> =
+                redis.set_options(&key, token.as_str(), options).await.map_err(unanswered)?;
+            if set.is_some() {
+                return Ok(Some(Grant::UNFENCED));
+            }
+            if !token.looks_again {
+                return Ok(None);
+            }
+            // Ours already, if the answer to an earlier try was lost: with a lease from now on.
+            let arguments = [token.as_str(), &lease_ms.to_string()];
+            let ours: bool =
+                run(&self.connection, &self.renew, &[key.as_str()], &arguments).await?;
+            Ok(ours.then_some(Grant::UNFENCED))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let arguments = [token.as_str(), &lease.as_millis().to_string()];
+            run(&self.connection, &self.renew, &[&*self.keys.lock(name)], &arguments).await
+        })
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let keys = [&*self.keys.lock(name)];
+            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
+        })
+    }
+}
