@@ -28,6 +28,8 @@ fn name(measure: Measure) -> (&'static str, &'static str) {
         Measure::Overload => ("mysql-batch, 5 x its peak offered", "orders/s"),
         Measure::ComfortP99 => ("mysql-batch at 70 % of its peak, p99 from plan", "us"),
         Measure::BareP99 => ("H at the same rate, p99 from plan", "us"),
+        Measure::LoneBatch => ("mysql-batch, one client, p50", "us"),
+        Measure::LoneDirect => ("mysql-atomic, one client, p50", "us"),
     }
 }
 

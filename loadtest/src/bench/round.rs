@@ -35,6 +35,8 @@ pub const OVERLOAD: f64 = 5.0;
 pub const COMFORT: f64 = 0.7;
 /// Buyers who ask for what is sold out.
 const REFUSED_BUYERS: u32 = 1_000;
+/// Purchases of the one client of the lone ones.
+const LONE_REQUESTS: u32 = 1_000;
 /// Requests of one load at least and at most.
 const REQUESTS: (f64, f64) = (500.0, 2_000_000.0);
 /// How long one request may take.
@@ -66,10 +68,14 @@ pub enum Measure {
     ComfortP99,
     /// The same of baseline H, at the same rate.
     BareP99,
+    /// p50 in microseconds of one client alone, through `mysql-batch`.
+    LoneBatch,
+    /// The same with a transaction for each order, through `mysql-atomic`.
+    LoneDirect,
 }
 
 /// In the order of the first round.
-const MEASURES: [Measure; 11] = [
+const MEASURES: [Measure; 13] = [
     Measure::BareHttp,
     Measure::Refusals,
     Measure::Batch,
@@ -81,6 +87,8 @@ const MEASURES: [Measure; 11] = [
     Measure::Overload,
     Measure::BareP99,
     Measure::ComfortP99,
+    Measure::LoneDirect,
+    Measure::LoneBatch,
 ];
 
 /// What one round found.
@@ -225,6 +233,14 @@ impl Bench {
                 let sizes = sizes(requests, requests, requests, clients);
                 let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
                 Ok((traffic.accepted.per_second, traffic.accepted.purchases))
+            }
+            Measure::LoneBatch | Measure::LoneDirect => {
+                let direct = measure == Measure::LoneDirect;
+                let strategy = if direct { "mysql-atomic" } else { "mysql-batch" };
+                let load = [format!("--strategy={strategy}")];
+                let sizes = sizes(LONE_REQUESTS, LONE_REQUESTS, LONE_REQUESTS, 1);
+                let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
+                Ok((traffic.accepted.from_plan.p50_us as f64, traffic.accepted.purchases))
             }
             Measure::Overload => {
                 let rate = self.last(Measure::Batch) * OVERLOAD;
