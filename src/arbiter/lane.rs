@@ -1,9 +1,10 @@
 //! Lanes: one line per hot item, written in batches.
 //!
-//! A lane has no timer. Its next batch is whoever came while the last one was being committed, up
-//! to a cap: with one buyer at a time a batch is a single order and costs what a direct transaction
-//! costs; with a crowd hundreds of orders share one commit. A lane that nobody uses ends by itself.
-//! It is a task of its own, so an order in it is finished whether or not its buyer still waits.
+//! A lane has no timer. Its next batch is whoever came while the last one wrote its rows, up to a
+//! cap, and it writes its own while that one is committed (`turns.rs`): with one buyer at a time a
+//! batch is a single order and costs what a direct transaction costs; with a crowd hundreds of
+//! orders share one commit. A lane that nobody uses ends by itself. Its writers are tasks of their
+//! own, so an order in it is finished whether or not its buyer still waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

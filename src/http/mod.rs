@@ -1,11 +1,14 @@
 //! The only folder that knows axum, status codes and problem details.
 //!
 //! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
-//! requests; `address`, `rates` and `crowd` keep anybody from asking too much; `route/` has one file a resource; `problem` is the one table from outcomes to answers.
+//! requests; `address`, `rates` and `crowd` keep anybody from asking too much; `route/` has one
+//! file a resource; `problem` is the shape of an error, and `error` the one table from outcomes to
+//! answers.
 
 pub mod address;
 pub mod body;
 pub mod crowd;
+mod error;
 pub mod extract;
 pub mod hosts;
 mod layers;

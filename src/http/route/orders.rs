@@ -9,8 +9,9 @@ use utoipa::ToSchema;
 use crate::domain::{Order, OrderId};
 use crate::http::Web;
 use crate::http::body::OptionalJsonBody;
+use crate::http::error::order_not_found;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs, bad_query};
-use crate::http::problem::{Problem, ProblemBody, order_not_found};
+use crate::http::problem::{Problem, ProblemBody};
 use crate::order::StepError;
 
 /// Orders of one page, unless asked otherwise.

@@ -12,10 +12,11 @@ use super::orders::OrderBody;
 use crate::domain::{ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
+use crate::http::error::outcome_unknown;
 use crate::http::extract::{
     Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
 };
-use crate::http::problem::{Problem, outcome_unknown};
+use crate::http::problem::Problem;
 use crate::purchase::Wish;
 use crate::strategy::Options;
 
