@@ -3,7 +3,7 @@
 use futures::future::LocalBoxFuture;
 
 use crate::Tried;
-use crate::rows::{buyers, clock, crash, locks, mysql, network, orders, redis, service};
+use crate::rows::{batch, buyers, clock, crash, locks, mysql, network, orders, redis, service};
 use crate::stage::Stage;
 
 /// One kind of fault.
@@ -48,6 +48,9 @@ pub const LIST: &[Row] = rows! {
     "service-killed": service::killed,
         "kill -9 of both instances under load; started again",
         "nothing accepted is lost; every open key is answered after the restart";
+    "batch-killed": batch::killed,
+        "kill -9 of both instances and the database in the middle of batches; started again",
+        "nothing accepted is lost; a batch is there as a whole or not at all";
     "service-stopped": service::stopped,
         "SIGTERM to one instance under load; started again",
         "exit 0 within the drain; the other instance goes on";

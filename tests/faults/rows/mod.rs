@@ -1,5 +1,6 @@
 //! The trials, a file for each part of the shop that breaks.
 
+pub mod batch;
 pub mod buyers;
 pub mod clock;
 pub mod crash;
