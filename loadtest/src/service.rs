@@ -9,6 +9,7 @@ use hyper::{Method, Request, Uri};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::{Instant, sleep};
 
 use crate::drive::Instance;
 use crate::drive::connection::{Connection, Exchange};
@@ -18,6 +19,10 @@ use crate::options::RunOptions;
 
 /// An admin request or the service's own audit may take this long.
 const ADMIN_SECONDS_MAX: u64 = 30;
+/// A service that was overwhelmed by the load before answers "nothing changed, try again" to an
+/// admin, too. It is asked again for so long, with such pauses.
+const RECOVERY_MAX: Duration = Duration::from_secs(60);
+const RECOVERY_PAUSE: Duration = Duration::from_millis(500);
 /// The lab item's price; nobody pays it.
 const LAB_PRICE_CENTS: i64 = 100;
 /// The lab item opened this long ago, so that clocks which differ a little do no harm.
@@ -133,25 +138,48 @@ impl Admin {
         self.call(Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
     }
 
-    /// Asks the first instance that answers.
+    /// Asks until the service is not too busy to answer.
     async fn call(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CannotJudge> {
-        let mut failure = CannotJudge("no instance of the service is known".to_owned());
+        let end = Instant::now() + RECOVERY_MAX;
+        loop {
+            match self.call_once(method.clone(), path, body).await {
+                Err(Trouble::Busy(_)) if Instant::now() < end => {
+                    sleep(RECOVERY_PAUSE).await;
+                    // The service finds out by reading that a server answers again, never by a
+                    // change; where nobody else reads, we do.
+                    let _ = self.call_once(Method::GET, "/api/items", None).await;
+                }
+                Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
+                    return Err(CannotJudge(reason));
+                }
+                Ok(answer) => return Ok(answer),
+            }
+        }
+    }
+
+    /// Asks the first instance that answers.
+    async fn call_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Trouble> {
+        let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
             match self.call_instance(instance, method.clone(), path, body).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {
-                    failure =
-                        CannotJudge(format!("{} did not answer {method} {path}", instance.url));
+                    failure = format!("{} did not answer {method} {path}", instance.url);
                 }
-                Err(refusal) => return Err(refusal),
+                Err(trouble) => return Err(trouble),
             }
         }
-        Err(failure)
+        Err(Trouble::Refused(failure))
     }
 
     /// `None` when the instance cannot be reached.
@@ -161,7 +189,7 @@ impl Admin {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Option<Value>, CannotJudge> {
+    ) -> Result<Option<Value>, Trouble> {
         let Ok(mut connection) = Connection::open(instance.address).await else {
             return Ok(None);
         };
@@ -173,7 +201,7 @@ impl Admin {
             .header(AUTHORIZATION, self.authorization.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))
-            .map_err(|error| CannotJudge(format!("{method} {path}: {error}")))?;
+            .map_err(|error| Trouble::Refused(format!("{method} {path}: {error}")))?;
         let Exchange::Answered(reply) =
             connection.exchange(request, Duration::from_secs(ADMIN_SECONDS_MAX)).await
         else {
@@ -187,14 +215,30 @@ impl Admin {
                 reply.status,
                 text.trim()
             );
-            return Err(CannotJudge(reason));
+            return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(
+                reason,
+            ));
         }
         serde_json::from_slice(&reply.body).map(Some).map_err(|error| {
-            CannotJudge(format!(
+            Trouble::Refused(format!(
                 "{method} {path} was answered with something else than JSON: {error}"
             ))
         })
     }
+}
+
+/// Why an admin's request failed.
+enum Trouble {
+    /// Nothing has changed and it may be asked again.
+    Busy(String),
+    /// Anything else.
+    Refused(String),
+}
+
+/// Whether an answer says that nothing has changed and that the same may be asked again.
+fn is_busy(body: &[u8]) -> bool {
+    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    problem["retryable"] == true && problem["outcome"] == "none"
 }
 
 fn rfc3339(moment: OffsetDateTime) -> Result<String, CannotJudge> {
@@ -211,6 +255,14 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_changed_nothing_is_asked_again() {
+        assert!(is_busy(br#"{"status":503,"retryable":true,"outcome":"none"}"#));
+        assert!(!is_busy(br#"{"status":504,"retryable":true,"outcome":"unknown"}"#));
+        assert!(!is_busy(br#"{"status":409,"retryable":false,"outcome":"none"}"#));
+        assert!(!is_busy(b"<html>"));
+    }
 
     #[test]
     fn parameters_of_a_strategy_become_the_query() {

@@ -60,6 +60,9 @@ pub const LIST: &[Row] = rows! {
     "service-few-files": service::few_files,
         "one instance may open 64 files and gets 200 connections",
         "accepting pauses; it does not crash and sells again";
+    "queue-consumer-killed": service::consumer_killed,
+        "kill -9 of one instance and then the other at random moments while redis-stream queues orders; 50 times in a trial of two seconds or more",
+        "every order that was answered 202 is made exactly once; another consumer takes over what the dead one had";
     "redis-frozen": redis::frozen,
         "SIGSTOP of Redis for 1.5 s",
         "strategies on Redis: 503; the others go on";

@@ -20,7 +20,7 @@ use crate::verdict::{self, Trial};
 
 /// Its lock stays for ever when its holder dies: that is what it is there to show.
 const WITHOUT_EXPIRY: &str = "lock-redis-setnx";
-/// Units of each item.
+/// Units of each item, unless the plan says otherwise.
 const STOCK: i64 = 160;
 /// Purchases beyond the stock.
 const TOO_MANY: i64 = 40;
@@ -77,6 +77,8 @@ pub struct Plan {
     pub control: bool,
     /// Orders that were answered 202 may be lost: the queue's Redis promises no more.
     pub queue_may_be_lost: bool,
+    /// Units of each item.
+    pub stock: i64,
     /// How many buy, and how fast.
     pub pace: Pace,
     /// What the request that makes an item has beside the usual.
@@ -92,6 +94,7 @@ impl Plan {
             setups: vec![setup.clone(), setup.clone()],
             control: true,
             queue_may_be_lost: false,
+            stock: STOCK,
             pace: EVEN,
             item: json!({}),
         }
@@ -146,14 +149,16 @@ pub async fn sell_through(
     let services = plan.setups.iter().map(Service::start);
     let services = futures::future::try_join_all(services).await?;
     let mut goods = Vec::new();
+    let mut more = plan.item;
+    more["stock"] = plan.stock.into();
     let controls = plan.control.then(|| CONTROLS[usize::try_from(plan.seed).unwrap_or(0) % 2]);
     for (index, &strategy) in plan.strategies.iter().chain(&controls).enumerate() {
         let control = index >= plan.strategies.len();
-        let item = make_item(stage, &services[0], control, &plan.item).await?;
+        let item = make_item(stage, &services[0], control, &more).await?;
         let first = i64::try_from(index).unwrap_or(0) * 100_000 + 1;
-        let buyers = first..first + STOCK + TOO_MANY;
+        let buyers = first..first + plan.stock + TOO_MANY;
         let tokens = buyers.map(|id| (id, stage.token(id, Role::Buyer))).collect();
-        goods.push(Arc::new(Good::new(strategy, item, STOCK, control, tokens)));
+        goods.push(Arc::new(Good::new(strategy, item, plan.stock, control, tokens)));
     }
     let addresses: Vec<_> = services.iter().map(|service| service.addr).collect();
     let begin = Instant::now();

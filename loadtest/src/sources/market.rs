@@ -1,7 +1,7 @@
 //! S0's marketplace on plain Redis: sellers list items, buyers buy the ones on offer.
 //!
 //! As in the article a seller moves an item from an inventory to the market, and a buyer pays for
-//! it and takes it from the market to an inventory of his own. The three ways of keeping them apart
+//! it from a purse and takes it from the market to an inventory of his own. The three ways of keeping them apart
 //! are the article's: WATCH, MULTI, EXEC and again; one lock for the whole market; a lock per item.
 
 use std::sync::Arc;
@@ -32,17 +32,20 @@ pub struct Figures {
     pub bought: u64,
     pub retries: u64,
     pub wait_ms_mean: f64,
-    /// Items that are at two places or at none: must be zero.
+    /// Items that are at two places or at none, and money that was made or lost: must be zero.
     pub faults: i64,
 }
 
-/// A lock as in the article: tried for up to 10 s, a lease of 10 s.
+/// A lock as in the article: tried for up to 10 s, a lease of 20 s.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-const LEASE_MS: u64 = 10_000;
+const LEASE_MS: u64 = 20_000;
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
-/// A seller who is this far ahead of the buyers waits, so that memory stays bounded.
-const ON_OFFER_MAX: i64 = 20_000;
+/// A seller who is this far ahead of the buyers waits, so that memory stays bounded. More than the
+/// article's sellers listed: sellers who wait no longer come between, and WATCH would not collapse.
+const ON_OFFER_MAX: i64 = 500_000;
 const PAUSE: Duration = Duration::from_millis(1);
+/// What a buyer has to spend: enough for any time.
+const PURSE: i64 = 1_000_000_000_000;
 /// What a buyer sees of the market.
 const WINDOW: isize = 20;
 /// Everything of one market is gone after this, if the program is killed.
@@ -142,6 +145,8 @@ async fn buy(
     number: usize,
 ) -> redis::RedisResult<()> {
     let inventory = format!("{}:buyer:{number}", market.prefix);
+    let purse = format!("{inventory}:purse");
+    let _: () = redis::cmd("SET").arg(&purse).arg(PURSE).query_async(&mut redis).await?;
     while Instant::now() < market.until {
         let offers: Vec<String> = redis::cmd("ZRANGE")
             .arg(&market.offers)
@@ -156,7 +161,7 @@ async fn buy(
         let item = offers[rand::rng().random_range(0..offers.len())].clone();
         let begin = Instant::now();
         loop {
-            match market.take(&mut redis, &inventory, &item).await? {
+            match market.take(&mut redis, &inventory, &purse, &item).await? {
                 Some(true) => {
                     market.bought.fetch_add(1, Ordering::Relaxed);
                     let waited = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -209,23 +214,27 @@ impl Market {
         &self,
         redis: &mut MultiplexedConnection,
         inventory: &str,
+        purse: &str,
         item: &str,
     ) -> redis::RedisResult<Option<bool>> {
         let mut lock = None;
         if self.way == Way::Watch {
-            // And the buyer the whole market, as the article's does.
-            watch(redis, &[&self.offers, inventory]).await?;
+            // And the buyer the whole market and the purse, as the article's does.
+            watch(redis, &[&self.offers, purse]).await?;
         } else {
             lock = self.lock(redis, item).await?;
             if lock.is_none() {
                 return Ok(None);
             }
         }
-        let price: Option<f64> =
-            redis::cmd("ZSCORE").arg(&self.offers).arg(item).query_async(redis).await?;
-        let done = if price.is_some() {
+        let mut look = redis::pipe();
+        look.cmd("ZSCORE").arg(&self.offers).arg(item).cmd("GET").arg(purse);
+        let (price, money): (Option<i64>, i64) = look.query_async(redis).await?;
+        let done = if let Some(price) = price.filter(|price| *price <= money) {
             let mut exchange = redis::pipe();
             exchange.atomic();
+            exchange.cmd("DECRBY").arg(purse).arg(price).ignore();
+            exchange.cmd("INCRBY").arg(self.purse_of_seller(item)).arg(price).ignore();
             exchange.cmd("ZREM").arg(&self.offers).arg(item).ignore();
             exchange.cmd("RPUSH").arg(inventory).arg(item).ignore();
             exec(redis, &exchange).await?.then_some(true)
@@ -239,6 +248,12 @@ impl Market {
             unlock(redis, &lock).await?;
         }
         Ok(done)
+    }
+
+    /// An item's name begins with its seller's number.
+    fn purse_of_seller(&self, item: &str) -> String {
+        let number = item.split('-').next().unwrap_or_default();
+        format!("{}:seller:{number}:purse", self.prefix)
     }
 
     async fn lock(
@@ -280,20 +295,24 @@ impl Market {
         let (listed, bought) =
             (self.listed.load(Ordering::Relaxed), self.bought.load(Ordering::Relaxed));
         let on_offer: i64 = redis::cmd("ZCARD").arg(&self.offers).query_async(redis).await?;
-        let mut owned = 0;
+        let (mut owned, mut money) = (0, 0);
         for number in 0..buyers {
             let inventory = format!("{}:buyer:{number}", self.prefix);
+            money += take_out(redis, &format!("{inventory}:purse")).await? - PURSE;
             owned += redis::cmd("LLEN").arg(&inventory).query_async::<i64>(redis).await?;
-            let _: i64 = redis::cmd("DEL").arg(&inventory).query_async(redis).await?;
+            let _: i64 = redis::cmd("UNLINK").arg(&inventory).query_async(redis).await?;
         }
-        let _: i64 = redis::cmd("DEL").arg(&self.offers).query_async(redis).await?;
+        let _: i64 = redis::cmd("UNLINK").arg(&self.offers).query_async(redis).await?;
         for number in 0..8 {
             let inventory = format!("{}:seller:{number}", self.prefix);
+            money += take_out(redis, &format!("{inventory}:purse")).await?;
             let key = redis::cmd("EXPIRE").arg(&inventory).arg(KEYS_SECONDS_MAX).to_owned();
             let _: i64 = key.query_async(redis).await?;
         }
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let faults = (signed(listed) - on_offer - owned).abs() + (signed(bought) - owned).abs();
+        let faults = (signed(listed) - on_offer - owned).abs()
+            + (signed(bought) - owned).abs()
+            + money.abs();
         let wait_us = self.wait_us.load(Ordering::Relaxed);
         Ok(Figures {
             listed,
@@ -303,6 +322,12 @@ impl Market {
             faults,
         })
     }
+}
+
+/// What is in a purse, which is gone then.
+async fn take_out(redis: &mut MultiplexedConnection, purse: &str) -> redis::RedisResult<i64> {
+    let money: Option<i64> = redis::cmd("GETDEL").arg(purse).query_async(redis).await?;
+    Ok(money.unwrap_or(0))
 }
 
 async fn watch(redis: &mut MultiplexedConnection, keys: &[&str]) -> redis::RedisResult<()> {

@@ -6,9 +6,11 @@
 //! [`market`] on plain Redis; the others go through the service.
 
 mod market;
+mod shape;
 mod tables;
 
 use std::fmt::Write;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -48,7 +50,7 @@ const NAMES: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
 
 #[derive(Serialize)]
 struct Report<'a> {
-    circumstances: Circumstances,
+    circumstances: &'a Circumstances,
     tables: &'a [Table],
 }
 
@@ -67,30 +69,51 @@ pub async fn run(options: &SourcesOptions) -> Ended {
     ];
     let instances = services.iter().map(|service| service.instance.clone()).collect();
     let place = Place { options, ground: &ground, instances, seed };
-    let mut tables = Vec::new();
+    let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
     for name in NAMES {
         if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
             continue;
         }
         eprintln!("{name} ...");
-        tables.push(match name {
-            "S0" => tables::marketplace(&place).await?,
-            "S1" => tables::three_tasks(&place).await?,
-            "S2" => tables::waiting(&place).await?,
-            "S3" => tables::one_each(&place).await?,
-            _ => tables::every_way(&place).await?,
-        });
+        let table = match name {
+            "S0" => tables::marketplace(&place).await,
+            "S1" => tables::three_tasks(&place).await,
+            "S2" => tables::waiting(&place).await,
+            "S3" => tables::one_each(&place).await,
+            _ => tables::every_way(&place).await,
+        };
+        match table {
+            Ok(table) => tables.push(table),
+            Err(error) => {
+                failure = Some(CannotJudge(format!("{name}: {}", error.0)));
+                break;
+            }
+        }
+        // Some of them take minutes; those that are done stay if a later one cannot be judged.
+        report = write(&options.out, &circumstances, &tables)?;
     }
     for service in services {
         service.stop().await;
     }
-    let text = render(&tables, &circumstances);
-    json::write(&options.out.join("sources.json"), &Report { circumstances, tables: &tables })?;
-    let path = options.out.join("sources.md");
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let broken = tables.iter().any(|table| !table.broken.is_empty());
+    Ok((report, if broken { EXIT_BROKEN } else { EXIT_CLEAN }))
+}
+
+/// Writes what is known so far, and answers the page.
+fn write(
+    out: &Path,
+    circumstances: &Circumstances,
+    tables: &[Table],
+) -> Result<String, CannotJudge> {
+    let text = render(tables, circumstances);
+    json::write(&out.join("sources.json"), &Report { circumstances, tables })?;
+    let path = out.join("sources.md");
     std::fs::write(&path, &text)
         .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
-    let broken = tables.iter().any(|table| !table.broken.is_empty());
-    Ok((text, if broken { EXIT_BROKEN } else { EXIT_CLEAN }))
+    Ok(text)
 }
 
 fn render(tables: &[Table], circumstances: &Circumstances) -> String {

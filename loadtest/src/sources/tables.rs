@@ -2,7 +2,8 @@
 
 use sqlx::Row;
 
-use super::market::{self, Figures, Way};
+use super::market::{self, Way};
+use super::shape::{self, Market, Sold, Waited};
 use super::{Place, Table};
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::options::{RunOptions, Switch};
@@ -87,7 +88,7 @@ impl Place<'_> {
 pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
     let seconds = place.options.seconds;
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
-    let mut all: Vec<(Way, usize, usize, Figures)> = Vec::new();
+    let mut all = Vec::new();
     for (way, sellers, buyers, theirs) in MARKETS {
         let figures = market::run(place.ground, way, sellers, buyers, seconds).await?;
         let name = match way {
@@ -110,7 +111,7 @@ pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
                 figures.faults
             ));
         }
-        all.push((way, sellers, buyers, figures));
+        all.push(Market { way, sellers, buyers, figures });
     }
     Ok(Table {
         name: "S0",
@@ -120,39 +121,9 @@ pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
         ),
         head: vec!["market", "listed", "bought", "retries", "mean wait of a purchase, ms"],
         rows,
-        remarks: shape_of_markets(&all),
+        remarks: shape::of_markets(&all),
         broken,
     })
-}
-
-fn shape_of_markets(all: &[(Way, usize, usize, Figures)]) -> Vec<String> {
-    let find = |way, sellers, buyers| {
-        all.iter()
-            .find(|(found, s, b, _)| (*found, *s, *b) == (way, sellers, buyers))
-            .map(|(.., figures)| figures)
-    };
-    let mut remarks = Vec::new();
-    if let (Some(few), Some(many)) = (find(Way::Watch, 1, 1), find(Way::Watch, 5, 5)) {
-        let per_purchase =
-            |figures: &Figures| figures.retries as f64 / figures.bought.max(1) as f64;
-        remarks.push(format!(
-            "WATCH: {:.2} retries a purchase at 1x1, {:.2} at 5x5 (the article's: 0.3 and more than 268). It collapses as people come, since every change of the market undoes every purchase under way.",
-            per_purchase(few),
-            per_purchase(many)
-        ));
-    }
-    if let (Some(watch), Some(lock), Some(fine)) =
-        (find(Way::Watch, 5, 5), find(Way::OneLock, 5, 5), find(Way::LockPerItem, 5, 5))
-    {
-        remarks.push(format!(
-            "5x5: {} bought under WATCH, {} under one lock, {} under a lock per item.",
-            grouped(watch.bought),
-            grouped(lock.bought),
-            grouped(fine.bought)
-        ));
-    }
-    remarks.push("Our shape differs where the article's sellers are not slowed down: ours wait when 20,000 items are on offer, so that a market of any length keeps its memory. Ours share one thread of a generator, and Redis is on the same cores.".to_owned());
-    remarks
 }
 
 /// S1.
@@ -160,7 +131,7 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
     const TASKS: u32 = 3;
     const UNITS: i64 = 30;
     let run = place
-        .fire("lock-redis?scope=item", 1, |options| {
+        .fire("lock-redis-token?wait=backoff", 1, |options| {
             options.stock = Some(UNITS);
             options.requests = 36;
             options.buyers = 36;
@@ -190,7 +161,7 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
     Ok(Table {
         name: "S1",
         title: "three tasks take turns under one lock",
-        setting: "Three clients at once buy until nothing is left (`lock-redis?scope=item`). The article shows it by printing each task's turn; we count the holds of the lock.".to_owned(),
+        setting: "Three clients at once buy until nothing is left, under the article's lock (`lock-redis-token?wait=backoff`: SET NX PX, compare-and-delete, look again). The article prints each task's turn; we count the holds of the lock.".to_owned(),
         head: vec!["what", "ours", "the article's"],
         rows: vec![
             vec!["units sold".to_owned(), format!("{sold} of {UNITS}"), "all, one after the other".to_owned()],
@@ -205,7 +176,7 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
 /// S2.
 pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
     let requests = place.share(f64::from(WAITS_REQUESTS));
-    let (mut rows, mut broken) = (Vec::new(), Vec::new());
+    let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
     let ours = [("", "(ours) in line, only the first asks", "-")];
     for (wait, what, theirs) in WAITS.into_iter().chain(ours) {
         let parameter = if wait.is_empty() { String::new() } else { format!("&wait={wait}") };
@@ -231,10 +202,21 @@ pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
             ms(latency.max_us),
             theirs.to_owned(),
         ]);
+        all.push(Waited {
+            way: wait,
+            served: traffic.accepted.purchases,
+            requests: u64::from(requests),
+            seconds: traffic.seconds,
+            p90_us: latency.p90_us,
+            max_us: latency.max_us,
+        });
         if report.audit.oversold.count + report.audit.lost.count > 0 {
             broken.push(format!("{wait}: {}", report.verdict.sentence));
         }
     }
+    let mut remarks = shape::of_waits(&all);
+    remarks.push("A request of ours waits as long as the service's deadline (8 s), and under the lock each of them ends in a transaction on the disk, so the share that fails differs with the disk and with the load of the machine; the order of the ways is what compares.".to_owned());
+    remarks.push("The last row is what the service does by itself: losers stand in line inside the process, only the first of them asks Redis, and one hold writes the orders of all who wait.".to_owned());
     Ok(Table {
         name: "S2",
         title: "five ways to wait for a lock",
@@ -242,12 +224,18 @@ pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
             "{requests} requests, {} at once, one lock on the item (`lock-redis?scope=item&wait=...`); whoever does not get the lock in time has failed.",
             WAITS_CONCURRENCY.min(requests)
         ),
-        head: vec!["how a loser waits", "served", "seconds", "served/s", "p50 ms", "p90 ms", "max ms", "the article's"],
-        rows,
-        remarks: vec![
-            "Our requests may wait as long as the service's deadline (8 s), and each of them ends in a transaction on the disk, so the share that fails differs with the disk; the order of the ways is what compares.".to_owned(),
-            "The last row is what the service does by itself: losers stand in line inside the process and only the first of them asks Redis, so the crowd costs Redis nothing.".to_owned(),
+        head: vec![
+            "how a loser waits",
+            "served",
+            "seconds",
+            "served/s",
+            "p50 ms",
+            "p90 ms",
+            "max ms",
+            "the article's",
         ],
+        rows,
+        remarks,
         broken,
     })
 }
@@ -262,7 +250,7 @@ pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
             options.stock = Some(COUPONS);
             options.buyers = BUYERS;
             options.requests = BUYERS * CLICKS;
-            options.concurrency = 400;
+            options.concurrency = 100;
             options.retry = 20;
             options.arbiter = Switch::On;
         })
@@ -286,7 +274,7 @@ pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
             vec!["clicks answered \"you have one\"".to_owned(), count("limit_reached").to_string(), "\"one per buyer\"".to_owned()],
             vec!["clicks answered \"sold out\"".to_owned(), count("sold_out").to_string(), "\"no stock\"".to_owned()],
         ],
-        remarks: vec!["The article gives no figures. Its one-per-buyer check is a query in the transaction; ours is a row with a CHECK, which holds without the lock, too.".to_owned()],
+        remarks: vec!["The article gives no figures. Its one-per-buyer check is a query in the transaction; ours is a row with a CHECK, which holds without the lock, too.".to_owned(), "Clicks come in rounds, each buyer once a round, so the coupons may be gone before anybody's second click; then nobody is told \"you have one\".".to_owned()],
         broken,
     })
 }
@@ -294,7 +282,7 @@ pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
 /// S4.
 pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
     let units = place.share(WAYS_UNITS);
-    let (mut rows, mut broken) = (Vec::new(), Vec::new());
+    let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (what, strategy, instances, theirs, oversells) in WAYS {
         let run = place
             .fire(strategy, instances, |options| {
@@ -321,6 +309,8 @@ pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
             format!("{} ({} units)", word(found), audit.oversold.count),
             word(oversells).to_owned(),
         ]);
+        let oversold = audit.oversold.count;
+        all.push(Sold { strategy, instances, per_second, oversold, oversells });
         if found && !oversells {
             broken.push(format!("{strategy}: {}", run.report.verdict.sentence));
         }
@@ -328,12 +318,13 @@ pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
     Ok(Table {
         name: "S4",
         title: "overselling, and every way to stop it",
-        setting: format!("{units} units, {} requests at once, the gate alone (arbiter off). The article sends as many requests as units and compares the stock; we send half as many again, so that a unit too many is a sold unit.", WAYS_CONCURRENCY.min(units)),
+        setting: format!(
+            "{units} units, {} requests at once, the gate alone (arbiter off). The article sends as many requests as units and compares the stock; we send half as many again, so that a unit too many is a sold unit.",
+            WAYS_CONCURRENCY.min(units)
+        ),
         head: vec!["what", "strategy", "req/s", "the article's", "oversells", "the article's"],
         rows,
-        remarks: vec![
-            "Every request of ours that sells writes an order and a movement in a transaction that is on the disk before the answer, also where the counter is in memory or in Redis; the article's handlers only decrement. So our counters in memory and Redis are far slower than the article's, and nearer to the others.".to_owned(),
-        ],
+        remarks: shape::of_ways(&all),
         broken,
     })
 }

@@ -10,11 +10,24 @@ use tokio::time::sleep;
 use super::{FAULT, bit};
 use crate::Tried;
 use crate::service::Service;
-use crate::shop::{Plan, Wanted, sell_through};
-use crate::stage::Stage;
+use crate::shop::{Plan, RECOVERY_MAX, Wanted, sell_through};
+use crate::stage::{Stage, until};
 
 /// The longest random pause before a kill, in milliseconds.
 const KILL_AFTER_MS: u64 = 400;
+/// Kills of a trial that sells for at least so long, and of a shorter one.
+const MANY_KILLS_FROM: Duration = Duration::from_secs(2);
+const KILLS_MANY: u32 = 50;
+const KILLS_FEW: u32 = 5;
+/// A crowd that always has something in the queue.
+const QUEUING_WORKERS: usize = 24;
+/// Orders that are queued between two kills, at least, and the longest random pause then.
+const SOLD_BEFORE_KILL: u64 = 10;
+const KILL_SOON_MS: u64 = 150;
+/// Units for one kill; a quarter of them is left for afterwards.
+const STOCK_PER_KILL: i64 = 60;
+/// The metric that counts orders that a consumer took over.
+const TAKEN_OVER: &str = "seckill_queue_reclaimed_total";
 /// Connections to an instance that may open few files.
 const CONNECTIONS: usize = 200;
 /// Files that it may open.
@@ -34,6 +47,42 @@ pub async fn killed(stage: &mut Stage, seed: u64) -> Tried {
         let starts = shop.services.iter_mut().map(Service::restart);
         futures::future::try_join_all(starts).await?;
         bit(signals == [Some(9); 2], format!("after {after} ms both ended by signal {signals:?}"))
+    })
+    .await
+}
+
+/// The consumers of the queue live in the service. Each kill comes at a random moment after some more
+/// orders were queued, so that there is load at each.
+pub async fn consumer_killed(stage: &mut Stage, seed: u64) -> Tried {
+    let kills = if stage.sells >= MANY_KILLS_FROM { KILLS_MANY } else { KILLS_FEW };
+    let mut plan = Plan::new(seed, Wanted::These(&["redis-stream"]), &stage.setup());
+    plan.stock = i64::from(kills) * STOCK_PER_KILL;
+    plan.pace.workers = QUEUING_WORKERS;
+    sell_through(stage, plan, async |_, shop| {
+        let mut taken_over = 0.0;
+        for kill in 0..kills {
+            let queued = shop.crowd.goods[0].sold() + SOLD_BEFORE_KILL;
+            until("orders to be queued", RECOVERY_MAX, || {
+                std::future::ready((shop.crowd.goods[0].sold() >= queued).then_some(()))
+            })
+            .await?;
+            let victim = kill as usize % shop.services.len();
+            taken_over += shop.services[victim].metric(TAKEN_OVER, "").await;
+            let after = shop.dice.random_range(0..KILL_SOON_MS);
+            sleep(Duration::from_millis(after)).await;
+            shop.services[victim].kill().await?;
+            shop.injections += 1;
+            shop.services[victim].restart().await?;
+        }
+        shop.mended();
+        for service in &shop.services {
+            taken_over += service.metric(TAKEN_OVER, "").await;
+        }
+        let sold = shop.crowd.goods[0].sold();
+        bit(
+            taken_over > 0.0 && sold < shop.crowd.goods[0].stock as u64,
+            format!("{kills} kills while {sold} orders were queued; {taken_over} of them were seen to be taken over from the dead"),
+        )
     })
     .await
 }
