@@ -37,6 +37,10 @@ pub const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// How long the first sales may take.
 const FIRST_SALES_MAX: Duration = Duration::from_secs(20);
 
+/// How often it is looked whether anything is still sold, and the time from one look to the next.
+const LOOKS_MAX: usize = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
 /// Which strategies a fault concerns.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
@@ -133,6 +137,19 @@ impl Shop {
     /// Purchases accepted so far.
     pub fn sold(&self) -> u64 {
         self.crowd.goods.iter().map(|good| good.sold()).sum()
+    }
+
+    /// The same once a fault has stopped the sale, or after a while.
+    pub async fn sold_until_it_stops(&self) -> u64 {
+        let mut sold = self.sold();
+        for _ in 0..LOOKS_MAX {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let before = std::mem::replace(&mut sold, self.sold());
+            if sold == before {
+                break;
+            }
+        }
+        sold
     }
 }
 
