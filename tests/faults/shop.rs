@@ -138,19 +138,6 @@ impl Shop {
     pub fn sold(&self) -> u64 {
         self.crowd.goods.iter().map(|good| good.sold()).sum()
     }
-
-    /// The same once a fault has stopped the sale, or after a while.
-    pub async fn sold_until_it_stops(&self) -> u64 {
-        let mut sold = self.sold();
-        for _ in 0..LOOKS_MAX {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let before = std::mem::replace(&mut sold, self.sold());
-            if sold == before {
-                break;
-            }
-        }
-        sold
-    }
 }
 
 /// Sells while `fault` injects, shows that it bit, and mends; then audits. The fault's answer is the
@@ -206,6 +193,19 @@ async fn bite(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Box::pin(fault(stage, shop)).await
+}
+
+/// How many are sold once a fault has stopped the sale, or after a while.
+pub async fn when_it_stops(sold: impl Fn() -> u64) -> u64 {
+    let mut last = sold();
+    for _ in 0..LOOKS_MAX {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let before = std::mem::replace(&mut last, sold());
+        if last == before {
+            break;
+        }
+    }
+    last
 }
 
 /// Makes an item that is open now.

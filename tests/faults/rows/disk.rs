@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::mysql::execute;
 use super::{FAULT, bit};
 use crate::Tried;
-use crate::shop::{Plan, Wanted, sell_through};
+use crate::shop::{Plan, Wanted, sell_through, when_it_stops};
 use crate::stage::Stage;
 use crate::verdict::Trial;
 
@@ -43,7 +43,7 @@ pub async fn full(stage: &mut Stage, seed: u64) -> Tried {
         let error = disk.fill().map_err(said)?;
         shop.injections += 1;
         // Pages that the tables have already are still written.
-        let then = shop.sold_until_it_stops().await;
+        let then = when_it_stops(|| shop.sold()).await;
         sleep(FAULT).await;
         let sold = shop.sold() - then;
         let mut refused = String::new();

@@ -36,8 +36,8 @@ const LEFT: i64 = 3;
 /// The lease of these trials: another one gets the lock after it.
 const LEASE_MS: &str = "1500";
 const STRANGERS: i64 = 8_000_000;
-/// Longer than the sessions of the other trials, which have the usual lease, live.
-const SESSION: Duration = Duration::from_secs(4);
+/// Longer than the usual lease, and so than a session lives.
+const LEASE_OVER: Duration = Duration::from_secs(4);
 /// How long purchases may take to come to their writes, and others to get the locks.
 const HELD_MAX: Duration = Duration::from_secs(20);
 
@@ -127,6 +127,11 @@ async fn stop_holders(stage: &Stage, wire: &Wire, held: &Setup, other: &Service)
     let (statuses, rest) = tokio::join!(late, rest);
     wire.set(Link::Works);
     rest?;
+    // A client may have lost its patience before that.
+    until("the late writes to end", HELD_MAX, || async {
+        (frozen.metric("seckill_purchases_in_flight", "").await < 1.0).then_some(())
+    })
+    .await?;
     let mut stopped = Stopped { refused: 0, unguarded: 0, oversold: 0 };
     for (holder, status) in holders.iter().zip(statuses) {
         let units = units_sold(stage, other, holder).await?;
@@ -228,7 +233,8 @@ async fn quorum<M: Member>(stage: &mut Stage, plan: Plan, members: &mut [M]) -> 
         let lost = &mut members[1..];
         join_all(lost.iter().map(Member::kill)).await;
         shop.injections += 1;
-        sleep(Duration::from_millis(300)).await;
+        // Who holds the lock may still sell, as long as its lease lasts.
+        sleep(LEASE_OVER).await;
         let then = shop.crowd.goods[0].sold();
         sleep(FAULT).await;
         let sold = shop.crowd.goods[0].sold() - then;
@@ -258,7 +264,7 @@ pub async fn session(stage: &mut Stage, seed: u64) -> Tried {
         shop.injections += 1;
         let then = shop.crowd.goods[0].sold();
         // Sessions live for a lease; then the locks of the cut-off instance are free.
-        sleep(SESSION).await;
+        sleep(LEASE_OVER).await;
         let crowd = &shop.crowd;
         let sold = until("the other instance to get the lock", HELD_MAX, || async {
             Some(crowd.goods[0].sold() - then).filter(|sold| *sold > 0)

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::redis::process_state;
 use super::{FAULT, bit};
-use crate::shop::{Plan, Shop, Wanted, sell_through};
+use crate::shop::{Plan, Shop, Wanted, sell_through, when_it_stops};
 use crate::stage::Stage;
 use crate::wire::{Link, Wire};
 use crate::{Run, Tried};
@@ -58,7 +58,7 @@ pub async fn read_only(stage: &mut Stage, seed: u64) -> Tried {
         execute(&mut operator, "SET GLOBAL read_only = 1").await?;
         shop.injections += 1;
         // What is under way when it comes is carried out, which takes a while on a busy machine.
-        let then = shop.sold_until_it_stops().await;
+        let then = when_it_stops(|| shop.sold()).await;
         sleep(FAULT).await;
         let sold = shop.sold() - then;
         execute(&mut operator, "SET GLOBAL read_only = 0").await?;
