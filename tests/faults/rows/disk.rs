@@ -32,7 +32,7 @@ pub async fn full(stage: &mut Stage, seed: u64) -> Tried {
         return Ok(Trial { proof, ..Trial::default() });
     };
     let mut options = MysqlOptions::new(disk.0.join("mysql"));
-    options.program = Some(small_server(&folder, stage.mysql.pid()).map_err(said)?);
+    options.program = Some(small_server(&folder, stage.mysql.pid()).map_err(|error| said(&error))?);
     let small = stage.ledger(options).await?;
     // For this trial it is the ledger.
     let usual = std::mem::replace(&mut stage.mysql, small);
@@ -40,7 +40,7 @@ pub async fn full(stage: &mut Stage, seed: u64) -> Tried {
     let trial = sell_through(stage, plan, async |stage, shop| {
         let mut operator = stage.operator().await?;
         execute(&mut operator, "CREATE TABLE fault_room (piece CHAR(250))").await?;
-        let error = disk.fill().map_err(said)?;
+        let error = disk.fill().map_err(|error| said(&error))?;
         shop.injections += 1;
         // Pages that the tables have already are still written.
         let then = when_it_stops(|| shop.sold()).await;
@@ -54,7 +54,7 @@ pub async fn full(stage: &mut Stage, seed: u64) -> Tried {
                 break;
             }
         }
-        disk.empty().map_err(said)?;
+        disk.empty().map_err(|error| said(&error))?;
         if !stage.mysql.resume() {
             // It may give up; then somebody makes room and starts it again.
             stage.mysql.restart().await.map_err(|error| error.to_string())?;
@@ -125,6 +125,6 @@ fn small_server(folder: &Path, running: u32) -> io::Result<PathBuf> {
     Ok(wrapper)
 }
 
-fn said(error: io::Error) -> String {
+fn said(error: &io::Error) -> String {
     format!("the small disk: {error}")
 }
