@@ -20,8 +20,7 @@ impl Calls {
     /// The outcome when a server that it needs is known not to answer.
     pub fn begin(breakers: &Breakers, card: &Card) -> Result<Self, Outcome> {
         let refused = |dependency| Outcome::Unavailable(Unavailable::Dependency(dependency));
-        let mysql = (!breakers.mysql.is_open()).then(|| breakers.mysql.enter()).flatten();
-        let mysql = mysql.ok_or_else(|| refused(Dependency::Mysql))?;
+        let mysql = breakers.mysql.enter_closed().ok_or_else(|| refused(Dependency::Mysql))?;
         let needed = |dependency: &Dependency| card.needs.contains(&dependency.name());
         let gate = match Dependency::ALL.into_iter().find(needed) {
             Some(needed) => Some(breakers.of(needed).enter().ok_or_else(|| refused(needed))?),

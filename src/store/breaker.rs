@@ -118,6 +118,13 @@ impl Breaker {
         self.enter_at(Instant::now())
     }
 
+    /// The same for what is not to find out for the others whether the server answers again.
+    #[must_use]
+    pub fn enter_closed(&self) -> Option<Call> {
+        let is_closed = matches!(*self.state(), State::Closed(_));
+        is_closed.then(|| Call { breaker: self.clone(), is_probe: false })
+    }
+
     fn enter_at(&self, now: Instant) -> Option<Call> {
         let is_probe = match &mut *self.state() {
             State::Closed(_) => false,
@@ -236,6 +243,7 @@ mod tests {
             [(true, true), (false, true), (true, true), (true, true), (true, false)]
         {
             now += PROBE_PERIOD;
+            assert!(breaker.enter_closed().is_none(), "a probe is due, and this is none");
             let probe = breaker.enter_at(now).expect("a probe is due");
             assert!(breaker.enter_at(now).is_none(), "one a second");
             if answered {
@@ -245,7 +253,7 @@ mod tests {
             }
             assert_eq!(breaker.is_open(), still_open);
         }
-        assert!(breaker.enter().is_some());
+        assert!(breaker.enter().is_some() && breaker.enter_closed().is_some());
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::record::{Answer, Outcome};
 const PATIENCE: Duration = Duration::from_secs(6);
 /// The pause before something is asked again that was not answered for good, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 5..25;
+/// The status of an order that is in the queue and not yet in the ledger.
+const QUEUED: u16 = 202;
 /// How long the crowd may take at the end until every purchase is answered for good.
 const FINISH_MAX: Duration = Duration::from_secs(45);
 
@@ -247,12 +249,13 @@ impl Worker {
                 self.mine.push(pressed);
                 self.press(self.mine.len() - 1).await;
             } else if now == Phase::Finishes {
-                // Whoever was told "sold out" asks once more: units may have come back since.
+                // Whoever was told "sold out" asks once more: units may have come back since. So does who was
+                // told "queued": if that was lost, only the same key tells.
                 if swept == self.mine.len() {
                     break;
                 }
                 swept += 1;
-                if !self.is_accepted(swept - 1) {
+                if !self.is_sold(swept - 1) {
                     self.press(swept - 1).await;
                 }
             } else if self.mine.is_empty() {
@@ -284,9 +287,9 @@ impl Worker {
         }
     }
 
-    fn is_accepted(&self, place: usize) -> bool {
+    fn is_sold(&self, place: usize) -> bool {
         let last = self.mine[place].answers.last();
-        last.is_some_and(|last| last.outcome == Outcome::Accepted)
+        last.is_some_and(|last| last.outcome == Outcome::Accepted && last.status != QUEUED)
     }
 
     /// Sends one purchase once, writes the answer down if it is another one than before.

@@ -3,7 +3,9 @@
 use futures::future::LocalBoxFuture;
 
 use crate::Tried;
-use crate::rows::{batch, buyers, clock, crash, locks, mysql, network, orders, redis, service};
+use crate::rows::{
+    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, service,
+};
 use crate::stage::Stage;
 
 /// One kind of fault.
@@ -105,6 +107,9 @@ pub const LIST: &[Row] = rows! {
     "mysql-read-only": mysql::read_only,
         "SET GLOBAL read_only = 1 for a second",
         "writes are 503; it recovers by itself";
+    "mysql-full-disk": disk::full,
+        "a file takes all the room that is left on the database's disk, for a few seconds",
+        "writes are 503 or unknown; it recovers by itself";
     "mysql-deadlocks": mysql::deadlocks,
         "side transactions take the rows in the opposite order",
         "1213 is rolled back and tried again, a bounded number of times";
@@ -154,8 +159,8 @@ pub const LIST: &[Row] = rows! {
         "abort() at each step between a first write and its answer; started again",
         "nothing accepted is lost, nothing is sold twice";
     "lease-outlived": locks::outlived,
-        "SIGSTOP of a lock's holder right before its write, longer than its lease",
-        "the fence refuses the late write; without an arbiter it oversells";
+        "SIGSTOP of the holders of all eight fenced locks right before their writes, longer than their leases",
+        "every stale token is refused; without an arbiter it oversells";
     "etcd-quorum-lost": locks::etcd_quorum,
         "kill -9 of two of three members of etcd; started again",
         "lock-etcd: 503; the others go on";

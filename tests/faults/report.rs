@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::Tried;
 use crate::list::Row;
 use crate::options::Options;
+use crate::verdict::Trial;
 
 /// The least share of known-bad runs that must be caught, in percent.
 const CAUGHT_PERCENT_MIN: u32 = 95;
@@ -94,26 +95,15 @@ impl Report {
     }
 
     fn sum(&self, row: &'static Row) -> Sum {
-        let mut sum = Sum { row, ..Sum::of(row) };
+        let mut sum = Sum::of(row);
         for (_, seed, tried) in self.trials.iter().filter(|(other, _, _)| other.name == row.name) {
             sum.seeds.push(*seed);
             match tried {
-                Err(why) => sum.failures.push(format!("seed {seed}: {why}")),
+                Err(why) => sum.all.broken.push(format!("seed {seed}: {why}")),
                 Ok(trial) => {
-                    sum.injections += u64::from(trial.injections);
-                    sum.attempts += trial.attempts;
-                    sum.oversold += trial.oversold;
-                    sum.duplicated += trial.duplicated;
-                    sum.lost += trial.lost;
-                    sum.unresolved += trial.unresolved;
-                    sum.resolved += trial.resolved;
-                    sum.queued_lost += trial.queued_lost;
-                    sum.caught += trial.controls.0;
-                    sum.controls += trial.controls.1;
-                    sum.slowest = sum.slowest.max(trial.slowest);
+                    sum.all.add(trial, &format!("seed {seed}"));
+                    sum.all.proof.clone_from(&trial.proof);
                     sum.recoveries.extend(trial.recovered_after());
-                    sum.proof.clone_from(&trial.proof);
-                    sum.failures.extend(trial.broken.iter().map(|b| format!("seed {seed}: {b}")));
                 }
             }
         }
@@ -147,42 +137,15 @@ fn is_well(tried: &Tried) -> bool {
 struct Sum {
     row: &'static Row,
     seeds: Vec<u64>,
-    injections: u64,
-    attempts: u64,
-    oversold: i64,
-    duplicated: i64,
-    lost: i64,
-    unresolved: i64,
-    resolved: i64,
-    queued_lost: i64,
-    caught: u32,
-    controls: u32,
-    slowest: Duration,
+    /// Taken together, with the proof of the last one.
+    all: Trial,
+    /// Of the slowest strategy of each.
     recoveries: Vec<Duration>,
-    proof: String,
-    failures: Vec<String>,
 }
 
 impl Sum {
     fn of(row: &'static Row) -> Self {
-        Self {
-            row,
-            seeds: Vec::new(),
-            injections: 0,
-            attempts: 0,
-            oversold: 0,
-            duplicated: 0,
-            lost: 0,
-            unresolved: 0,
-            resolved: 0,
-            queued_lost: 0,
-            caught: 0,
-            controls: 0,
-            slowest: Duration::ZERO,
-            recoveries: Vec::new(),
-            proof: String::new(),
-            failures: Vec::new(),
-        }
+        Self { row, seeds: Vec::new(), all: Trial::default(), recoveries: Vec::new() }
     }
 
     fn median(&self) -> Option<Duration> {
@@ -196,21 +159,21 @@ impl Sum {
             "fault": self.row.fault,
             "expected": self.row.expected,
             "seeds": self.seeds,
-            "injections": self.injections,
-            "attempts": self.attempts,
-            "oversold": self.oversold,
-            "duplicated": self.duplicated,
-            "lost": self.lost,
-            "unresolved": self.unresolved,
-            "resolved_by_key": self.resolved,
-            "queued_lost_as_promised": self.queued_lost,
-            "controls_caught": self.caught,
-            "controls": self.controls,
+            "injections": self.all.injections,
+            "attempts": self.all.attempts,
+            "oversold": self.all.oversold,
+            "duplicated": self.all.duplicated,
+            "lost": self.all.lost,
+            "unresolved": self.all.unresolved,
+            "resolved_by_key": self.all.resolved,
+            "queued_lost_as_promised": self.all.queued_lost,
+            "controls_caught": self.all.controls.0,
+            "controls": self.all.controls.1,
             "recovery_ms_median": milliseconds(self.median()),
             "recovery_ms_worst": milliseconds(self.recoveries.last().copied()),
-            "slowest_answer_ms": self.slowest.as_millis(),
-            "proof": self.proof,
-            "failures": self.failures,
+            "slowest_answer_ms": self.all.slowest.as_millis(),
+            "proof": self.all.proof,
+            "failures": self.all.broken,
         })
     }
 }
@@ -227,14 +190,14 @@ struct Total {
 
 impl Total {
     fn of(sums: &[Sum]) -> Self {
-        let broken = |sum: &Sum| sum.oversold + sum.duplicated + sum.lost + sum.unresolved;
+        let broken = |all: &Trial| all.oversold + all.duplicated + all.lost + all.unresolved;
         Self {
-            injections: sums.iter().map(|sum| sum.injections).sum(),
-            attempts: sums.iter().map(|sum| sum.attempts).sum(),
-            broken: sums.iter().map(broken).sum(),
-            resolved: sums.iter().map(|sum| sum.resolved).sum(),
-            caught: sums.iter().map(|sum| sum.caught).sum(),
-            controls: sums.iter().map(|sum| sum.controls).sum(),
+            injections: sums.iter().map(|sum| u64::from(sum.all.injections)).sum(),
+            attempts: sums.iter().map(|sum| sum.all.attempts).sum(),
+            broken: sums.iter().map(|sum| broken(&sum.all)).sum(),
+            resolved: sums.iter().map(|sum| sum.all.resolved).sum(),
+            caught: sums.iter().map(|sum| sum.all.controls.0).sum(),
+            controls: sums.iter().map(|sum| sum.all.controls.1).sum(),
         }
     }
 
@@ -268,9 +231,10 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for sum in sums {
-        let lost = match sum.queued_lost {
-            0 => sum.lost.to_string(),
-            queued => format!("{} (and {queued} queued)", sum.lost),
+        let all = &sum.all;
+        let lost = match all.queued_lost {
+            0 => all.lost.to_string(),
+            queued => format!("{} (and {queued} queued)", all.lost),
         };
         let again = match (sum.median(), sum.recoveries.last()) {
             (Some(median), Some(worst)) => format!("{} / {}", seconds(median), seconds(*worst)),
@@ -279,13 +243,13 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
         page.push_str(&format!(
             "| `{}` | {} | {} | {} | {} | {lost} | {} | {} | {again} | {} |\n",
             sum.row.name,
-            sum.injections,
-            sum.attempts,
-            sum.oversold,
-            sum.duplicated,
-            sum.unresolved,
-            sum.resolved,
-            sum.proof.replace('|', "/"),
+            all.injections,
+            all.attempts,
+            all.oversold,
+            all.duplicated,
+            all.unresolved,
+            all.resolved,
+            all.proof.replace('|', "/"),
         ));
     }
     page

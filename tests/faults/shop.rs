@@ -37,6 +37,10 @@ pub const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// How long the first sales may take.
 const FIRST_SALES_MAX: Duration = Duration::from_secs(20);
 
+/// How often it is looked whether anything is still sold, and the time from one look to the next.
+const LOOKS_MAX: usize = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
 /// Which strategies a fault concerns.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
@@ -194,6 +198,19 @@ async fn bite(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Box::pin(fault(stage, shop)).await
+}
+
+/// How many are sold once a fault has stopped the sale, or after a while.
+pub async fn when_it_stops(sold: impl Fn() -> u64) -> u64 {
+    let mut last = sold();
+    for _ in 0..LOOKS_MAX {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let before = std::mem::replace(&mut last, sold());
+        if last == before {
+            break;
+        }
+    }
+    last
 }
 
 /// Makes an item that is open now.

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use seckill::config::{Config, Secret};
 use seckill::dev::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
-    ZookeeperOptions, ZookeeperServer,
+    StartError, ZookeeperOptions, ZookeeperServer,
 };
 use seckill::domain::UserId;
 use seckill::session::{Role, Tokens};
@@ -54,29 +54,16 @@ impl Stage {
     /// Starts the servers and makes the schema.
     pub async fn set(options: &Options) -> Run<Self> {
         let password = format!("{:032x}", rand::random::<u128>());
-        let mut mysql_options = MysqlOptions::temporary();
-        for host in ["localhost", "127.0.0.1"] {
-            let account = format!("'{OPERATOR}'@'{host}'");
-            mysql_options.extra_statements.extend([
-                format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'"),
-                format!("ALTER USER {account} IDENTIFIED BY '{password}'"),
-                format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"),
-            ]);
-        }
         let redlock = (0..REDLOCK_SERVERS).map(|_| RedisServer::start(RedisOptions::temporary()));
         let (mysql, redis, zookeeper, etcd, redlock) = tokio::try_join!(
-            MysqlServer::start(mysql_options),
+            ledger(&password, MysqlOptions::temporary()),
             RedisServer::start(RedisOptions::temporary()),
             ZookeeperServer::start(ZookeeperOptions::temporary()),
             EtcdServer::start(EtcdOptions::temporary()),
             futures::future::try_join_all(redlock),
         )
         .map_err(|error| error.to_string())?;
-        let mut config = Config::defaults();
-        config.database_url = Secret::new(mysql.url_of(DATABASE));
-        let pool = mysql::pool(&config)?;
-        mysql::migrate(&config, &pool).await?;
-        pool.close().await;
+        migrate(&mysql).await?;
         let folder = std::env::temp_dir().join(format!("seckill-faults-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let beside_report = options.out.as_ref().unwrap_or(&folder);
@@ -94,6 +81,13 @@ impl Stage {
             password,
             folder,
         })
+    }
+
+    /// Another database that can be the ledger's.
+    pub async fn ledger(&self, options: MysqlOptions) -> Run<MysqlServer> {
+        let server = ledger(&self.password, options).await.map_err(|error| error.to_string())?;
+        migrate(&server).await?;
+        Ok(server)
     }
 
     /// How a service is started on all the servers.
@@ -196,7 +190,7 @@ impl Stage {
 
     /// Brings back what a failed trial may have left broken.
     pub async fn mend(&mut self) -> Run<()> {
-        let said = |error: seckill::dev::StartError| error.to_string();
+        let said = |error: StartError| error.to_string();
         if !self.mysql.resume() {
             self.mysql.restart().await.map_err(said)?;
         }
@@ -223,6 +217,29 @@ impl Stage {
         );
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A database server with an operator's account.
+async fn ledger(password: &str, mut options: MysqlOptions) -> Result<MysqlServer, StartError> {
+    for host in ["localhost", "127.0.0.1"] {
+        let account = format!("'{OPERATOR}'@'{host}'");
+        options.extra_statements.extend([
+            format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'"),
+            format!("ALTER USER {account} IDENTIFIED BY '{password}'"),
+            format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"),
+        ]);
+    }
+    MysqlServer::start(options).await
+}
+
+/// Makes the schema.
+async fn migrate(server: &MysqlServer) -> Run<()> {
+    let mut config = Config::defaults();
+    config.database_url = Secret::new(server.url_of(DATABASE));
+    let pool = mysql::pool(&config)?;
+    mysql::migrate(&config, &pool).await?;
+    pool.close().await;
+    Ok(())
 }
 
 /// A Redis of one trial.

@@ -65,7 +65,7 @@ impl Trial {
     }
 
     /// Adds another trial of the same row.
-    pub fn add(&mut self, other: Self, name: &str) {
+    pub fn add(&mut self, other: &Self, name: &str) {
         self.injections += other.injections;
         self.attempts += other.attempts;
         self.oversold += other.oversold;
@@ -74,11 +74,11 @@ impl Trial {
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
         self.queued_lost += other.queued_lost;
-        self.recovery.extend(other.recovery);
+        self.recovery.extend(other.recovery.iter().cloned());
         self.controls.0 += other.controls.0;
         self.controls.1 += other.controls.1;
         self.slowest = self.slowest.max(other.slowest);
-        self.broken.extend(other.broken.into_iter().map(|what| format!("{name}: {what}")));
+        self.broken.extend(other.broken.iter().map(|what| format!("{name}: {what}")));
     }
 
     /// Whether nothing that was promised is broken. A missed control is judged over the whole run.

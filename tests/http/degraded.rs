@@ -3,10 +3,11 @@
 use futures::future::join_all;
 use reqwest::Method;
 use seckill::config::{Config, Secret};
+use seckill::dev::RedisServer;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Client, Cut, Instance, Shop, item_body, servers};
+use crate::support::{Client, Cut, Instance, Shop, independent_redis, item_body, servers};
 
 /// More than a breaker needs to see.
 const CALLS: i64 = 25;
@@ -237,20 +238,21 @@ async fn without_the_ledger_a_queued_order_can_still_be_seen() {
 async fn without_the_servers_of_a_lock(
     strategy: &str,
     dependency: &str,
-    server: &str,
-    reach_by: impl FnOnce(&mut Config, &Cut),
+    servers: &[String],
+    reach_by: impl FnOnce(&mut Config, &[Cut]),
 ) {
     let shop = Shop::new().await;
     let whole = shop.start().await;
-    let link = Cut::to(server).await;
+    let links = join_all(servers.iter().map(|server| Cut::to(server))).await;
+    let attempts = || links.iter().map(Cut::attempts).max().unwrap_or_default();
     let mut config: Config = shop.config.clone();
-    reach_by(&mut config, &link);
+    reach_by(&mut config, &links);
     let instance = Shop { config, pool: shop.pool.clone() }.start().await;
     let item = whole.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy(strategy, item).await.status, 201);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
-    link.stall();
+    links.iter().for_each(Cut::stall);
     let buyers: Vec<_> = (2..2 + CALLS).map(|id| instance.buyer(id)).collect();
     for answer in join_all(buyers.iter().map(|buyer| buyer.buy(strategy, item))).await {
         assert_problem(&answer, (503, "dependency_unavailable"), "while its servers are silent");
@@ -260,12 +262,12 @@ async fn without_the_servers_of_a_lock(
     }
     assert!(is_open(&instance, dependency).await);
     assert!(!is_open(&instance, "mysql").await && !is_open(&instance, "redis").await);
-    let before = link.attempts();
+    let before = attempts();
     for buyer in &buyers {
         let refused = buyer.buy(strategy, item).await;
         assert_problem(&refused, (503, "dependency_unavailable"), "while the breaker is open");
     }
-    let asked = link.attempts() - before;
+    let asked = attempts() - before;
     assert!(asked < buyers.len(), "{asked} connections for {} requests", buyers.len());
     for other in ["mysql-atomic", "lock-redis", "redis-lua"] {
         let buyer = instance.buyer(100);
@@ -275,7 +277,7 @@ async fn without_the_servers_of_a_lock(
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.status, 200, "{}", ready.text);
     assert_ne!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
-    link.mend();
+    links.iter().for_each(Cut::mend);
     let next = std::sync::atomic::AtomicI64::new(200);
     eventually(BOUND, || async {
         let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -290,14 +292,25 @@ async fn without_the_servers_of_a_lock(
 async fn without_etcd_its_lock_is_refused_and_the_rest_sells() {
     let server = crate::support::etcd_url().await;
     let reach_by =
-        |config: &mut Config, link: &Cut| config.lock.etcd_endpoints = link.url().to_owned();
-    without_the_servers_of_a_lock("lock-etcd", "etcd", &server, reach_by).await;
+        |config: &mut Config, links: &[Cut]| config.lock.etcd_endpoints = links[0].url().to_owned();
+    without_the_servers_of_a_lock("lock-etcd", "etcd", &[server], reach_by).await;
 }
 
 #[tokio::test]
 async fn without_zookeeper_its_lock_is_refused_and_the_rest_sells() {
     let server = format!("zookeeper://{}", crate::support::zookeeper_hosts().await);
-    let reach_by =
-        |config: &mut Config, link: &Cut| config.lock.zookeeper_hosts = link.host().to_owned();
-    without_the_servers_of_a_lock("lock-zookeeper", "zookeeper", &server, reach_by).await;
+    let reach_by = |config: &mut Config, links: &[Cut]| {
+        config.lock.zookeeper_hosts = links[0].host().to_owned();
+    };
+    without_the_servers_of_a_lock("lock-zookeeper", "zookeeper", &[server], reach_by).await;
+}
+
+#[tokio::test]
+async fn without_its_servers_redlock_is_refused_and_the_rest_sells() {
+    let servers: Vec<String> = independent_redis().await.iter().map(RedisServer::tcp_url).collect();
+    let reach_by = |config: &mut Config, links: &[Cut]| {
+        let urls: Vec<&str> = links.iter().map(Cut::url).collect();
+        config.lock.redlock_urls = Secret::new(urls.join(","));
+    };
+    without_the_servers_of_a_lock("lock-redlock", "redlock", &servers, reach_by).await;
 }

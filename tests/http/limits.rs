@@ -19,6 +19,8 @@ const BURST: u32 = 3;
 const DRIBBLERS: usize = 200;
 /// Their pause.
 const DRIBBLE: Duration = Duration::from_millis(100);
+/// How long a connection without a place is watched.
+const UNSERVED: Duration = Duration::from_millis(300);
 /// Those who buy meanwhile.
 const BUYERS: i64 = 50;
 
@@ -151,6 +153,24 @@ async fn one_address_cannot_take_all_connections() {
         when(status == 200, status)
     })
     .await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_wait_for_a_place() {
+    let shop = Shop::with(|config| config.http.connections_max = 2).await;
+    let instance = shop.start().await;
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", instance.addr);
+    let (mut one, mut two) = (Raw::connect(instance.addr).await, Raw::connect(instance.addr).await);
+    for raw in [&mut one, &mut two] {
+        raw.send(&request).await;
+        assert_eq!(raw.answer().await.status, 200);
+    }
+    let mut third = Raw::connect(instance.addr).await;
+    third.send(&request).await;
+    let early = tokio::time::timeout(UNSERVED, third.answer()).await;
+    assert!(early.is_err(), "a third connection is served");
+    drop(two);
+    assert_eq!(third.answer().await.status, 200, "its turn has come");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

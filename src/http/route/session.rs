@@ -187,3 +187,34 @@ fn set_cookie(web: &Web, token: &str, life: Duration) -> String {
     let secure = if web.cookie_secure { "; Secure" } else { "" };
     format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn hashings_wait_in_a_line_with_an_end() {
+        let door = Door::new(1);
+        let (release, released) = mpsc::channel::<()>();
+        let mut hashings = JoinSet::new();
+        let first = door.clone();
+        hashings.spawn(async move { first.compute(move || released.recv().is_ok()).await });
+        for _ in 0..HASHING_WAITING_MAX {
+            let next = door.clone();
+            hashings.spawn(async move { next.compute(|| true).await });
+        }
+        // One task after the other on this thread: each is in the line before it waits.
+        while door.waiting.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = door.compute(|| ()).await.map_err(|problem| problem.into_response().status());
+        assert_eq!(refused, Err(StatusCode::SERVICE_UNAVAILABLE));
+        release.send(()).expect("somebody hashes");
+        assert!(hashings.join_all().await.iter().all(Result::is_ok));
+        assert!(door.compute(|| ()).await.is_ok(), "it has places again");
+    }
+}

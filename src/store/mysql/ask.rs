@@ -24,10 +24,8 @@ pub async fn change<T>(
     breaker: &Breaker,
     work: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
-    if breaker.is_open() {
-        return Err(sqlx::Error::PoolTimedOut);
-    }
-    ask(breaker, work).await
+    let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
+    judge(call, work.await)
 }
 
 /// Whether an error says that nothing was sent: no connection could be had.

@@ -45,7 +45,7 @@ pub async fn points(stage: &mut Stage, seed: u64) -> Tried {
     for &point in POINTS.iter().cycle().skip(first % POINTS.len()).take(count) {
         let trial = one(stage, seed, point).await.map_err(|why| format!("{point}: {why}"))?;
         walked.push(point);
-        whole.add(trial, point);
+        whole.add(&trial, point);
     }
     whole.proof = format!("aborted at each of: {}", walked.join(", "));
     Ok(whole)

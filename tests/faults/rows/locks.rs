@@ -1,22 +1,22 @@
-//! Locks: a lease that runs out while its holder is frozen, quorums and sessions that are lost.
+//! Locks: leases that run out while their holders are frozen, quorums and sessions that are lost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::dev::{EtcdServer, ZookeeperEnsemble};
+use seckill::dev::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use seckill::session::Role;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{FAULT, bit};
-use crate::Tried;
-use crate::service::Service;
+use crate::service::{Service, Setup};
 use crate::shop::{Plan, Wanted, make_item, sell_through};
 use crate::stage::{Stage, until};
 use crate::wire::{Link, Wire};
+use crate::{Run, Tried};
 
-/// Locks with a lease and a fence, over one trial's choice.
+/// Locks with a lease and a fence that means something to every instance.
 const FENCED: &[&str] = &[
     "lock-redis",
     "lock-redis-token",
@@ -27,96 +27,184 @@ const FENCED: &[&str] = &[
     "lock-zookeeper-spin",
     "lock-etcd",
 ];
-/// Locks that one trial freezes, each once with the arbiter and once without.
-const FROZEN_AT_ONCE: usize = 2;
-/// Units, and buyers who come while the holder is frozen.
-const STOCK: i64 = 5;
-const BUYERS: i64 = 8;
+/// How often a trial stops the holders: 25 trials make a hundred.
+const STOPS: u32 = 4;
+/// Units that others buy while the holders are stopped, each under a lock of its own.
+const OTHERS: i64 = 2;
+/// Units that are left then where the ledger decides: the late write fails for its fence alone.
+const LEFT: i64 = 3;
 /// The lease of these trials: another one gets the lock after it.
 const LEASE_MS: &str = "1500";
 const STRANGERS: i64 = 8_000_000;
-/// How long a purchase may take to come to its write.
-const HELD_MAX: Duration = Duration::from_secs(10);
+/// Longer than the usual lease, and so than a session lives.
+const LEASE_OVER: Duration = Duration::from_secs(4);
+/// How long purchases may take to come to their writes, and others to get the locks.
+const HELD_MAX: Duration = Duration::from_secs(20);
 
-/// A holder is stopped right before its write, longer than its lease.
+/// A holder that is stopped.
+struct Holder {
+    lock: &'static str,
+    /// Without an arbiter nobody looks at fences.
+    arbiter: bool,
+    item: i64,
+}
+
+/// The holders of all fenced locks are stopped right before their writes, longer than their leases.
 pub async fn outlived(stage: &mut Stage, seed: u64) -> Tried {
     let wire = Wire::to(stage.mysql.port()).await?;
     let setup = stage.setup().with("SECKILL_LOCK_LEASE_MS", LEASE_MS);
+    // Nothing but the holders begins a transaction, each has a connection, and nobody hurries it.
     let held = setup.clone().with("DATABASE_URL", stage.ledger_url_by(wire.port));
+    let alone = [
+        ("SECKILL_MYSQL_POOL_MAX", "64"),
+        ("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000"),
+        ("SECKILL_JOB_RECONCILE_PERIOD_MS", "3600000"),
+        ("SECKILL_PURCHASE_DEADLINE_MS", "60000"),
+        ("SECKILL_LIFECYCLE_DRAIN_MS", "60000"),
+    ];
+    let held = alone.iter().fold(held, |setup, (name, value)| setup.with(name, *value));
     let mut plan = Plan::new(seed, Wanted::These(&["mysql-atomic"]), &setup);
     plan.control = false;
-    let first = usize::try_from(seed).unwrap_or_default() * FROZEN_AT_ONCE;
-    let chosen: Vec<_> = FENCED.iter().cycle().skip(first % 8).take(FROZEN_AT_ONCE).collect();
     let mut caught = (0, 0);
     let trial = sell_through(stage, plan, async |stage, shop| {
-        let (mut fenced, mut words) = (0.0, Vec::new());
-        for lock in chosen {
-            for arbiter in ["on", "off"] {
-                let frozen = Service::start(&held).await?;
-                let sold = freeze(stage, &wire, &frozen, &shop.services[1], lock, arbiter).await?;
-                shop.injections += 1;
-                if arbiter == "off" {
-                    caught = (caught.0 + u32::from(sold > STOCK), caught.1 + 1);
-                } else {
-                    let refused =
-                        frozen.metric("seckill_arbiter_refusals_by_reason_total", "fenced").await;
-                    fenced += refused;
-                    words.push(format!("{lock}: {refused}"));
-                    if sold != STOCK {
-                        return Err(format!("{lock}: {sold} sold of {STOCK}"));
-                    }
-                }
-            }
+        let mut refused = 0;
+        for _ in 0..STOPS {
+            let stopped = stop_holders(stage, &wire, &held, &shop.services[1]).await?;
+            shop.injections += 1;
+            refused += stopped.refused;
+            caught = (caught.0 + stopped.oversold, caught.1 + stopped.unguarded);
         }
         shop.mended();
-        bit(fenced > 0.0, format!("stale writes refused by the fence: {}", words.join(", ")))
+        let all = usize::try_from(STOPS).unwrap_or_default() * FENCED.len();
+        bit(
+            refused == all,
+            format!("{STOPS} stops of {} holders: {refused} stale tokens refused", FENCED.len()),
+        )
     });
     let mut trial = trial.await?;
     trial.controls = caught;
     Ok(trial)
 }
 
-/// Units sold in the end.
-async fn freeze(
-    stage: &Stage,
-    wire: &Wire,
-    frozen: &Service,
-    other: &Service,
-    lock: &str,
-    arbiter: &str,
-) -> crate::Run<i64> {
-    let more = json!({ "stock": STOCK, "arbiter": arbiter });
-    let item = make_item(stage, other, false, &more).await?;
-    let path = format!("/api/seckill/{lock}/{item}");
-    let press = async |service: &Service, buyer: i64| {
-        let token = stage.token(STRANGERS + buyer, Role::Buyer);
-        service.ask("POST", &path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
-    };
+/// What one stop of all holders came to.
+struct Stopped {
+    /// Stale tokens that the ledger refused.
+    refused: usize,
+    /// Items without an arbiter, and those of them that were oversold.
+    unguarded: u32,
+    oversold: u32,
+}
+
+/// Stops an instance that holds every lock, lets another one sell under the same locks, and lets the
+/// late writes come. The error names a stale write.
+async fn stop_holders(stage: &Stage, wire: &Wire, held: &Setup, other: &Service) -> Run<Stopped> {
+    let frozen = Service::start(held).await?;
+    let mut holders = Vec::new();
+    for (lock, arbiter) in FENCED.iter().flat_map(|lock| [(*lock, true), (*lock, false)]) {
+        let (mode, left) = if arbiter { ("on", LEFT) } else { ("off", 0) };
+        let more = json!({ "stock": OTHERS + left, "arbiter": mode });
+        let item = make_item(stage, other, false, &more).await?;
+        holders.push(Holder { lock, arbiter, item });
+    }
     // Whatever it needs at the first time is there before.
     let _ = frozen.get("/api/items", None).await;
-    let bites = wire.bites();
+    let awaited = wire.bites() + holders.len() as u64;
     wire.set(Link::HoldsBegins);
-    let late = press(frozen, 0);
+    let late = join_all(holders.iter().map(|holder| press(stage, &frozen, holder, 0)));
     let rest = async {
-        let held = until("a purchase at its write", HELD_MAX, || async {
-            (wire.bites() > bites).then_some(())
+        let begun = until("all holders at their writes", HELD_MAX, || async {
+            (wire.bites() >= awaited).then_some(())
         });
-        let held = held.await;
+        let begun = begun.await;
         frozen.signal("STOP").await?;
-        for _ in 0..5 {
-            join_all((1..=BUYERS).map(|buyer| press(other, buyer))).await;
-        }
+        let others = holders.iter().flat_map(|holder| (1..=OTHERS).map(move |id| (holder, id)));
+        let sold = join_all(others.map(|(holder, id)| sold(stage, other, holder, id))).await;
         wire.set(Link::Works);
         frozen.signal("CONT").await?;
-        held
+        begun?;
+        sold.into_iter().collect::<Run<()>>()
     };
-    let (_, rest) = tokio::join!(late, rest);
+    let (statuses, rest) = tokio::join!(late, rest);
     wire.set(Link::Works);
     rest?;
+    // A client may have lost its patience before that.
+    until("the late writes to end", HELD_MAX, || async {
+        (frozen.metric("seckill_purchases_in_flight", "").await < 1.0).then_some(())
+    })
+    .await?;
+    let mut stopped = Stopped { refused: 0, unguarded: 0, oversold: 0 };
+    for (holder, status) in holders.iter().zip(statuses) {
+        let units = units_sold(stage, other, holder).await?;
+        if !holder.arbiter {
+            stopped.unguarded += 1;
+            stopped.oversold += u32::from(units > OTHERS);
+            continue;
+        }
+        if units != OTHERS || status == 201 {
+            let lock = holder.lock;
+            return Err(format!("{lock}: {units} sold, not {OTHERS}; the late one had {status}"));
+        }
+        let labels = format!("strategy=\"{}\",reason=\"fenced\"", holder.lock);
+        let refused = frozen.metric("seckill_arbiter_refusals_by_reason_total", &labels).await;
+        stopped.refused += usize::from(refused > 0.0);
+    }
+    Ok(stopped)
+}
+
+/// A buyer's purchase; 0 when there was no answer.
+async fn press(stage: &Stage, service: &Service, holder: &Holder, buyer: i64) -> u16 {
+    let path = format!("/api/seckill/{}/{}", holder.lock, holder.item);
+    // One buyer has one lock, so each buys one item.
+    let token = stage.token(STRANGERS + holder.item * 10 + buyer, Role::Buyer);
+    service.ask("POST", &path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
+}
+
+/// A buyer who asks until the item is sold to them.
+async fn sold(stage: &Stage, service: &Service, holder: &Holder, buyer: i64) -> Run<()> {
+    let begin = Instant::now();
+    loop {
+        match press(stage, service, holder, buyer).await {
+            201 => return Ok(()),
+            status if begin.elapsed() >= HELD_MAX => {
+                return Err(format!("{}: never sold to another: {status}", holder.lock));
+            }
+            _ => sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+async fn units_sold(stage: &Stage, service: &Service, holder: &Holder) -> Run<i64> {
     let token = stage.token(1, Role::Admin);
-    let reply = other.get(&format!("/api/admin/items/{item}/audit"), Some(&token)).await?;
+    let path = format!("/api/admin/items/{}/audit", holder.item);
+    let reply = service.get(&path, Some(&token)).await?;
     let audit: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     audit["held"].as_i64().ok_or_else(|| format!("no audit: {audit}"))
+}
+
+/// One of several servers that agree with each other.
+trait Member {
+    async fn kill(&self);
+    async fn start_again(&mut self) -> Result<(), StartError>;
+}
+
+impl Member for EtcdServer {
+    async fn kill(&self) {
+        self.kill_hard().await;
+    }
+
+    async fn start_again(&mut self) -> Result<(), StartError> {
+        self.restart().await
+    }
+}
+
+impl Member for ZookeeperServer {
+    async fn kill(&self) {
+        self.kill_hard().await;
+    }
+
+    async fn start_again(&mut self) -> Result<(), StartError> {
+        self.restart().await
+    }
 }
 
 /// Two of three members of etcd are killed.
@@ -125,20 +213,7 @@ pub async fn etcd_quorum(stage: &mut Stage, seed: u64) -> Tried {
     let urls: Vec<String> = members.iter().map(EtcdServer::url).collect();
     let setup = stage.setup().with("SECKILL_LOCK_ETCD_ENDPOINTS", urls.join(","));
     let plan = Plan::new(seed, Wanted::These(&["lock-etcd", "mysql-atomic", "redis-lua"]), &setup);
-    sell_through(stage, plan, async |_, shop| {
-        let (first, second) = members.split_at_mut(1);
-        tokio::join!(first[0].kill_hard(), second[0].kill_hard());
-        shop.injections += 1;
-        sleep(Duration::from_millis(300)).await;
-        let then = shop.crowd.goods[0].sold();
-        sleep(FAULT).await;
-        let sold = shop.crowd.goods[0].sold() - then;
-        shop.mended();
-        let restarts = tokio::join!(first[0].restart(), second[0].restart());
-        restarts.0.and(restarts.1).map_err(|error| error.to_string())?;
-        bit(sold == 0, format!("{sold} sold by lock-etcd while two of three were gone"))
-    })
-    .await
+    quorum(stage, plan, &mut members).await
 }
 
 /// Two of three members of ZooKeeper are killed.
@@ -148,18 +223,26 @@ pub async fn zookeeper_quorum(stage: &mut Stage, seed: u64) -> Tried {
     let setup = stage.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", ensemble.hosts());
     let strategies = &["lock-zookeeper", "lock-zookeeper-spin", "mysql-atomic", "redis-lua"];
     let plan = Plan::new(seed, Wanted::These(strategies), &setup);
+    quorum(stage, plan, &mut ensemble.members).await
+}
+
+/// Kills all but one; the first strategy of the plan needs most of them.
+async fn quorum<M: Member>(stage: &mut Stage, plan: Plan, members: &mut [M]) -> Tried {
+    let strategy = plan.strategies[0];
     sell_through(stage, plan, async |_, shop| {
-        let (first, second) = ensemble.members.split_at_mut(1);
-        tokio::join!(first[0].kill_hard(), second[0].kill_hard());
+        let lost = &mut members[1..];
+        join_all(lost.iter().map(Member::kill)).await;
         shop.injections += 1;
-        sleep(Duration::from_millis(300)).await;
+        // Who holds the lock may still sell, as long as its lease lasts.
+        sleep(LEASE_OVER).await;
         let then = shop.crowd.goods[0].sold();
         sleep(FAULT).await;
         let sold = shop.crowd.goods[0].sold() - then;
         shop.mended();
-        let restarts = tokio::join!(first[0].restart(), second[0].restart());
-        restarts.0.and(restarts.1).map_err(|error| error.to_string())?;
-        bit(sold == 0, format!("{sold} sold by lock-zookeeper while two of three were gone"))
+        for restarted in join_all(lost.iter_mut().map(Member::start_again)).await {
+            restarted.map_err(|error| error.to_string())?;
+        }
+        bit(sold == 0, format!("{sold} sold by {strategy} while most members were gone"))
     })
     .await
 }
@@ -181,12 +264,17 @@ pub async fn session(stage: &mut Stage, seed: u64) -> Tried {
         shop.injections += 1;
         let then = shop.crowd.goods[0].sold();
         // Sessions live for a lease; then the locks of the cut-off instance are free.
-        sleep(Duration::from_secs(4)).await;
-        let sold = shop.crowd.goods[0].sold() - then;
+        sleep(LEASE_OVER).await;
+        let crowd = &shop.crowd;
+        let sold = until("the other instance to get the lock", HELD_MAX, || async {
+            Some(crowd.goods[0].sold() - then).filter(|sold| *sold > 0)
+        });
+        let sold = sold.await;
         wire.set(Link::Works);
         shop.mended();
         let bites = wire.bites() - before;
-        bit(bites > 0 && sold > 0, format!("{bites} pieces held back; the other sold {sold}"))
+        let sold = sold?;
+        bit(bites > 0, format!("{bites} pieces held back; the other sold {sold}"))
     })
     .await
 }

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod buyers;
 pub mod clock;
 pub mod crash;
+pub mod disk;
 pub mod locks;
 pub mod mysql;
 pub mod network;

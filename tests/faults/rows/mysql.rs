@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::redis::process_state;
 use super::{FAULT, bit};
-use crate::shop::{Plan, Shop, Wanted, sell_through};
+use crate::shop::{Plan, Shop, Wanted, sell_through, when_it_stops};
 use crate::stage::Stage;
 use crate::wire::{Link, Wire};
 use crate::{Run, Tried};
@@ -51,9 +51,6 @@ pub async fn frozen(stage: &mut Stage, seed: u64) -> Tried {
     .await
 }
 
-/// How often it is looked whether what was under way has ended.
-const UNDER_WAY_LOOKS_MAX: usize = 5;
-
 pub async fn read_only(stage: &mut Stage, seed: u64) -> Tried {
     let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
     sell_through(stage, plan, async |stage, shop| {
@@ -61,14 +58,7 @@ pub async fn read_only(stage: &mut Stage, seed: u64) -> Tried {
         execute(&mut operator, "SET GLOBAL read_only = 1").await?;
         shop.injections += 1;
         // What is under way when it comes is carried out, which takes a while on a busy machine.
-        let mut then = shop.sold();
-        for _ in 0..UNDER_WAY_LOOKS_MAX {
-            sleep(Duration::from_millis(300)).await;
-            let before = std::mem::replace(&mut then, shop.sold());
-            if then == before {
-                break;
-            }
-        }
+        let then = when_it_stops(|| shop.sold()).await;
         sleep(FAULT).await;
         let sold = shop.sold() - then;
         execute(&mut operator, "SET GLOBAL read_only = 0").await?;
@@ -240,7 +230,7 @@ async fn number(connection: &mut MySqlConnection, statement: &str) -> Run<i64> {
     row.try_get_unchecked(0).map_err(|error| format!("{statement}: {error}"))
 }
 
-async fn execute(connection: &mut MySqlConnection, statement: &str) -> Run<()> {
+pub(super) async fn execute(connection: &mut MySqlConnection, statement: &str) -> Run<()> {
     let done = connection.execute(sqlx::raw_sql(statement)).await;
     done.map(drop).map_err(|error| format!("{statement}: {error}"))
 }
