@@ -3,6 +3,8 @@
 //! Labels come from the lists of strategies, codes and reasons, never from a request, so that
 //! their number is bounded.
 
+mod times;
+
 use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,6 +13,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+use times::Times;
 
 /// The labels of a purchase.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,6 +58,24 @@ pub struct LockLabels {
     event: &'static str,
 }
 
+/// The labels of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct LockLabel {
+    kind: &'static str,
+    backend: &'static str,
+}
+
+/// What takes time with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockTime {
+    /// From the call to the grant.
+    Wait,
+    /// From the grant to the release.
+    Hold,
+    /// From the moment at which a renewal is due to its confirmation.
+    RenewalLag,
+}
+
 /// One label: how a queued order ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct DecisionLabels {
@@ -91,6 +113,9 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     job_runs: Family<JobLabels, Counter>,
     lock_events: Family<LockLabels, Gauge>,
+    lock_wait: Family<LockLabel, Times>,
+    lock_hold: Family<LockLabel, Times>,
+    lock_renewal_lag: Family<LockLabel, Times>,
     queue_decided: Family<DecisionLabels, Counter>,
     /// Orders in the queues, waiting or being decided, when they were last looked at.
     pub queue_waiting: Gauge,
@@ -148,6 +173,9 @@ impl Metrics {
             requests: Family::default(),
             job_runs: Family::default(),
             lock_events: Family::default(),
+            lock_wait: Family::default(),
+            lock_hold: Family::default(),
+            lock_renewal_lag: Family::default(),
             queue_decided: Family::default(),
             queue_waiting: Gauge::default(),
             queue_reclaimed: Counter::default(),
@@ -230,6 +258,13 @@ impl Metrics {
         let parked = self.queue_parked.clone();
         r.register("queue_parked", "Queued orders that were put aside", parked);
         r.register("lock", "What locks did since the start, by event", self.lock_events.clone());
+        for (name, help, times) in [
+            ("lock_wait", "Time from the call of a lock to its grant", &self.lock_wait),
+            ("lock_hold", "Time from the grant of a lock to its release", &self.lock_hold),
+            ("lock_renewal_lag", "How late locks were renewed", &self.lock_renewal_lag),
+        ] {
+            r.register_with_unit(name, help, Unit::Seconds, times.clone());
+        }
         root
     }
 
@@ -291,6 +326,24 @@ impl Metrics {
     ) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.lock_events.get_or_create(&LockLabels { kind, backend, event }).set(count);
+    }
+
+    /// Sets what took time with the locks of a kind so far: for each upper bound in microseconds how
+    /// many stayed below it, how many there were, and their sum.
+    pub fn lock_took(
+        &self,
+        kind: &'static str,
+        backend: &'static str,
+        what: LockTime,
+        below_us: impl Iterator<Item = (u64, u64)>,
+        (count, sum_us): (u64, u64),
+    ) {
+        let times = match what {
+            LockTime::Wait => &self.lock_wait,
+            LockTime::Hold => &self.lock_hold,
+            LockTime::RenewalLag => &self.lock_renewal_lag,
+        };
+        times.get_or_create(&LockLabel { kind, backend }).set(below_us, count, sum_us);
     }
 
     /// The text that Prometheus reads.

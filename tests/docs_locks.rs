@@ -17,6 +17,32 @@ fn the_page_of_locks_has_a_section_for_each() {
     assert_between("sections", &expected);
 }
 
+/// The table that says what shows each promise names tests that exist.
+#[test]
+fn the_page_of_locks_names_tests_that_exist() {
+    let page = read(Path::new("docs/locks.md"));
+    let (_, below) = page.split_once("<!-- shown -->\n").expect("the mark that begins");
+    let (table, _) = below.split_once("<!-- end of shown -->").expect("and its end");
+    let mut tests = String::new();
+    for folder in ["tests", "tests/lock"] {
+        for file in fs::read_dir(root().join(folder)).expect("a folder").flatten() {
+            if file.path().extension().is_some_and(|kind| kind == "rs") {
+                tests.push_str(&read(&file.path()));
+            }
+        }
+    }
+    // Whatever stands in backquotes in the last column.
+    let named: Vec<&str> = table
+        .lines()
+        .filter_map(|row| row.trim_end_matches('|').rsplit('|').next())
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(named.len() > 50, "{} tests are named", named.len());
+    for test in named {
+        assert!(tests.contains(&format!("fn {test}(")), "no test is called {test}");
+    }
+}
+
 fn assert_between(mark: &str, expected: &str) {
     let page = read(Path::new("docs/locks.md"));
     let (_, below) = page.split_once(&format!("<!-- {mark} -->\n")).expect("the mark that begins");

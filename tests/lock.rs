@@ -19,12 +19,15 @@ mod handing;
 mod kinds;
 mod links;
 mod losing;
+mod manners;
 mod polling;
 mod primitives;
 mod proxy;
+mod reading;
 mod redlock;
 mod safety;
 mod sharing;
+mod telling;
 mod waiting;
 mod zookeeper;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::hand_over::fences_for;
@@ -23,12 +23,6 @@ use super::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// How often an acquire is sent in a row without an answer before the backend counts as down.
 const UNANSWERED_MAX: u32 = 3;
-
-/// How long a contender that is told of changes waits for one before it looks by itself.
-const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// It looks at least so often in one lease.
-const LOOKS_PER_LEASE: u32 = 3;
 
 /// One acquire that has its turn and may ask the backend.
 pub(super) struct Request {
@@ -237,7 +231,7 @@ async fn ask_until_granted(
         tokio::select! {
             biased;
             _ = &mut caller_gone => break AcquireError::TimedOut,
-            () = pass(&mut pauses, &mut wakeups, request.lease) => {}
+            () = pauses.pass_or_be_told(&mut wakeups, request.lease) => {}
         }
         if let Some(grant) = wakeups.as_mut().and_then(|told| told.granted())
             && local_deadline(sent_at, request.lease) > Instant::now() + request.lease / 2
@@ -258,18 +252,6 @@ async fn ask_until_granted(
         });
     }
     Err(refusal)
-}
-
-/// Lets the time between two looks pass: until the backend says that it is worth it, or a pause.
-async fn pass(pauses: &mut Pauses, wakeups: &mut Option<Box<dyn Wakeups>>, lease: Duration) {
-    let Some(listening) = wakeups else { return pauses.pass().await };
-    // A message can be lost, so none is waited for without a bound. A look early in the lease also
-    // keeps what a message grants worth having.
-    let bound = LOOK_PAUSE_MAX.min(lease / LOOKS_PER_LEASE).mul_f64(rand::random_range(0.8..=1.0));
-    if timeout(bound, listening.next()).await == Ok(false) {
-        *wakeups = None;
-        pauses.pass().await;
-    }
 }
 
 /// Listens for the name, if its kind can and the backend answers.

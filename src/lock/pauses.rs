@@ -1,9 +1,11 @@
-//! What a contender does between two looks at a backend that does not tell it when to look.
+//! What a contender does between two looks at a backend.
 
 use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::lease::Wakeups;
 
 /// The first pause of the one contender that asks the backend again and again.
 const POLL_PAUSE_FIRST: Duration = Duration::from_millis(1);
@@ -13,6 +15,12 @@ const POLL_PAUSE_MAX: Duration = Duration::from_millis(25);
 
 /// The longest pause of [`Manner::Spin`].
 const SPIN_PAUSE_MAX: Duration = Duration::from_millis(128);
+
+/// How long a contender that is told of changes waits for one before it looks by itself.
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// It looks at least so often in one lease.
+const LOOKS_PER_LEASE: u32 = 3;
 
 /// What a contender does between two looks at the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +61,26 @@ impl Pauses {
         Self { manner, since: Instant::now(), backoff: PollPause::new() }
     }
 
-    /// Lets the time between two looks pass.
-    pub(super) async fn pass(&mut self) {
+    /// Lets the time between two looks pass, until the backend says that it is worth it, where it is
+    /// listened to. When it cannot tell any more, nobody listens afterwards.
+    pub(super) async fn pass_or_be_told(
+        &mut self,
+        wakeups: &mut Option<Box<dyn Wakeups>>,
+        lease: Duration,
+    ) {
+        let Some(listening) = wakeups else { return self.pass().await };
+        // A message can be lost, so none is waited for without a bound. A look early in the lease
+        // also keeps what a message grants worth having.
+        let bound = LOOK_PAUSE_MAX.min(lease / LOOKS_PER_LEASE);
+        let bound = bound.mul_f64(rand::random_range(0.8..=1.0));
+        if timeout(bound, listening.next()).await == Ok(false) {
+            *wakeups = None;
+            self.pass().await;
+        }
+    }
+
+    /// Lets the time between two looks pass without being told.
+    async fn pass(&mut self) {
         let in_first_phase = self.since.elapsed() < FIRST_PHASE;
         match self.manner {
             Manner::Notified | Manner::Backoff => sleep(self.backoff.next(POLL_PAUSE_MAX)).await,

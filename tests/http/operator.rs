@@ -71,6 +71,29 @@ async fn purchases_and_refusals_are_counted() {
     assert!(!answer.text.contains("no-such-strategy"));
 }
 
+/// As many waits as were granted, for the kind that was used.
+#[tokio::test]
+async fn the_times_of_locks_are_histograms_by_kind_and_backend() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("lock-redis-fair", item).await.status, 201);
+    let text = instance.stranger().get("/metrics").await.text;
+    let event = |event: &str| {
+        let series = format!(r#"seckill_lock{{kind="fair",backend="redis",event="{event}"}}"#);
+        value(&text, &series)
+    };
+    let count = |what: &str| {
+        let series = format!(r#"seckill_lock_{what}_seconds_count{{kind="fair",backend="redis"}}"#);
+        value(&text, &series)
+    };
+    assert!(event("acquired") > Some(0.0), "{text}");
+    assert_eq!(count("wait"), event("acquired"));
+    // Its release may still be on its way.
+    assert!(count("hold").is_some() && count("renewal_lag").is_some(), "{text}");
+    assert!(text.contains("seckill_lock_wait_seconds_bucket{"), "{text}");
+    assert!(text.contains(r#"le="+Inf""#), "{text}");
+}
+
 #[tokio::test]
 async fn secrets_do_not_show() {
     let (shop, instance) = Shop::open().await;

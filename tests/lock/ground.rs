@@ -124,14 +124,15 @@ impl Ground {
             ("zookeeper", "spin") => Ok(zookeeper::spin::mutex(&self.ensemble().await, tasks)),
             // Likewise, with keys and fences of their own beside those of `token`.
             ("redis", "read-write") => {
-                redis_locks::read_write::read_write(&redis, prefix, tasks).map(|lock| lock.write)
+                redis_locks::read_write::read_write(&redis, told, prefix, tasks)
+                    .map(|lock| lock.write)
             }
-            ("redis", "semaphore") => redis_locks::semaphore::mutex(redis, prefix, 1, tasks),
+            ("redis", "semaphore") => redis_locks::semaphore::mutex(redis, told, prefix, 1, tasks),
             ("redis", "expiring-semaphore") => {
-                redis_locks::expiring_semaphore::mutex(redis, prefix, 1, tasks)
+                redis_locks::expiring_semaphore::mutex(redis, told, prefix, 1, tasks)
             }
             ("redis", "multi") => {
-                redis_locks::multi::mutex(redis, &format!("{prefix}several:"), tasks)
+                redis_locks::multi::mutex(redis, told, &format!("{prefix}several:"), tasks)
                     .map(|lock| lock.mutex().clone())
             }
             ("local", "multi") => Ok(local::multi(&self.several, tasks).mutex().clone()),
@@ -140,14 +141,22 @@ impl Ground {
         made.expect("a prefix")
     }
 
+    /// Where one more process is told of changes on Redis.
+    pub async fn told(&self) -> Subscriber {
+        let client = redis::Client::open(crate::support::redis_url().await);
+        let client = client.expect("a Redis URL");
+        Subscriber::start(client, &self.prefix, &TaskTracker::new()).expect("a prefix")
+    }
+
     /// One more process with a read/write lock of this kind.
     pub async fn read_write(&self, kind: &Capabilities) -> ReadWrite {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let redis = connect(&crate::support::redis_url().await).await;
+        let told = &self.told().await;
         let etcd = etcd::Client::new(&crate::support::etcd_url().await).expect("an address");
         match (kind.backend, kind.kind) {
             ("redis", "read-write") => {
-                redis_locks::read_write::read_write(&redis, prefix, tasks).expect("a prefix")
+                redis_locks::read_write::read_write(&redis, told, prefix, tasks).expect("a prefix")
             }
             ("etcd", "read-write") => {
                 etcd::read_write::lock(&etcd, prefix, tasks).expect("a prefix")
@@ -163,12 +172,13 @@ impl Ground {
     pub async fn semaphore(&self, kind: &Capabilities, permits_max: u32) -> LeasedMutex {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let redis = connect(&crate::support::redis_url().await).await;
+        let told = &self.told().await;
         let made = match (kind.backend, kind.kind) {
             ("redis", "semaphore") => {
-                redis_locks::semaphore::mutex(redis, prefix, permits_max, tasks)
+                redis_locks::semaphore::mutex(redis, told, prefix, permits_max, tasks)
             }
             ("redis", "expiring-semaphore") => {
-                redis_locks::expiring_semaphore::mutex(redis, prefix, permits_max, tasks)
+                redis_locks::expiring_semaphore::mutex(redis, told, prefix, permits_max, tasks)
             }
             ("etcd", "semaphore") => {
                 let etcd = etcd::Client::new(&crate::support::etcd_url().await);
@@ -189,7 +199,8 @@ impl Ground {
         match (kind.backend, kind.kind) {
             ("redis", "multi") => {
                 let redis = connect(&crate::support::redis_url().await).await;
-                redis_locks::multi::mutex(redis, prefix, tasks).expect("a prefix")
+                let told = &self.told().await;
+                redis_locks::multi::mutex(redis, told, prefix, tasks).expect("a prefix")
             }
             ("local", "multi") => local::multi(&self.names, tasks),
             ("zookeeper", "multi") => zookeeper::multi::mutex(&self.ensemble().await, tasks),
@@ -202,7 +213,11 @@ impl Ground {
         let redis = connect(&crate::support::redis_url().await).await;
         match (kind.backend, kind.kind) {
             ("redis", "countdown-latch") => {
-                let latch = redis_locks::countdown_latch::RedisLatch::new(redis, &self.prefix);
+                let latch = redis_locks::countdown_latch::RedisLatch::new(
+                    redis,
+                    &self.told().await,
+                    &self.prefix,
+                );
                 Box::new(latch.expect("a prefix"))
             }
             other => unknown(other),

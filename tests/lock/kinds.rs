@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::poll;
 use seckill::lock::{
     AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, KINDS, LeasedMutex,
-    LockName, Manner, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
+    LockName, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -334,56 +334,6 @@ async fn only_a_reentrant_kind_lets_its_owner_in_again() {
             assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
         }
         hold_and_release(label, &other).await;
-    }
-}
-
-/// S2's ways of waiting: without a line in the process, the backend alone keeps its tasks apart.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_manner_of_waiting_gets_the_lock_in_turn() {
-    let ground = Ground::new().await;
-    let mut kinds = tokio::task::JoinSet::new();
-    for (label, process, _) in ground.pairs(fenced).await {
-        // Side by side, since most of it is sleeping.
-        kinds.spawn(every_manner_in_turn(label, process));
-    }
-    while let Some(kind) = kinds.join_next().await {
-        kind.expect("no kind fails");
-    }
-}
-
-async fn every_manner_in_turn(label: &'static str, process: LeasedMutex) {
-    use Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
-    for manner in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
-        let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let inside = Arc::new(AtomicU64::new(0));
-        let since = Instant::now();
-        let mut contenders = tokio::task::JoinSet::new();
-        for _ in 0..3 {
-            let (process, inside) = (process.clone(), inside.clone());
-            contenders.spawn(async move {
-                let until = Instant::now() + LONG_LEASE;
-                let wait = Wait::Contend { until, manner };
-                let options = AcquireOptions { lease: LONG_LEASE, wait };
-                let guard = process.acquire(&name(), options).await;
-                let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
-                sleep(Duration::from_millis(2)).await;
-                inside.fetch_sub(1, Ordering::SeqCst);
-                assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-            });
-        }
-        sleep(Duration::from_millis(30)).await;
-        assert_eq!(process.stats().snapshot().waiting_now, 0, "{label}: nobody is in line");
-        assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
-        while let Some(contender) = contenders.join_next().await {
-            contender.expect("no contender panics");
-        }
-        let shortest = match manner {
-            Sleep200 => Duration::from_millis(190),
-            Sleep2000 => Duration::from_millis(1_990),
-            _ => Duration::ZERO,
-        };
-        assert!(since.elapsed() >= shortest, "{label}: {manner:?}");
     }
 }
 

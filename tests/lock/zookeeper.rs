@@ -1,17 +1,14 @@
-//! What only ZooKeeper's kinds can show: sessions that end, lost answers, a lost leader; and the
-//! primitives beside the mutex.
+//! What only ZooKeeper's kinds can show: sessions that end, lost answers, a lost leader, and the order
+//! in which readers and permits are served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seckill::dev::ZookeeperEnsemble;
-use seckill::lock::zookeeper::{
-    Ensemble, counter, multi, read_write, reentrant, semaphore, sequential, spin,
-};
+use seckill::lock::zookeeper::{Ensemble, read_write, reentrant, semaphore, sequential, spin};
 use seckill::lock::{
-    AcquireError, AcquireOptions, CommandError, Guard, LeasedMutex, LockName, Mutex,
-    ReleaseOutcome, SharedCounter, Wait,
+    AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -301,108 +298,6 @@ async fn s1_permits_are_never_exceeded_and_come_back() {
     let guard = get(&first, patient(LONG_LEASE)).await;
     assert!(held.iter().all(Guard::is_lost), "more hold than there are permits");
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
-}
-
-/// X1: all or none, also when the holder dies; opposite orders do not block each other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn x1_several_names_are_held_all_or_none() {
-    let place = Place::new().await;
-    let tasks = TaskTracker::new();
-    let first = multi::mutex(&place.ensemble().await, &tasks);
-    let second = multi::mutex(&place.ensemble().await, &tasks);
-    let names = ["a", "{b}:1", "c/d"].map(|name| LockName::new(name).expect("a name"));
-    let [a, b, c] = names.clone();
-
-    let held = first.acquire_all(&names, at_once(LONG_LEASE)).await.expect("granted");
-    for wanted in [vec![c.clone()], vec![b.clone(), LockName::new("e").expect("a name")]] {
-        let refused = second.acquire_all(&wanted, at_once(LONG_LEASE)).await;
-        assert!(matches!(refused, Err(AcquireError::Busy)), "{wanted:?}: {refused:?}");
-    }
-    // The refused one holds nothing of what it asked for.
-    let rest = [LockName::new("e").expect("a name")];
-    let free = first.acquire_all(&rest, at_once(LONG_LEASE)).await.expect("granted");
-    assert!(free.fence(&rest[0]) > held.fence(&a));
-    assert_eq!(free.release().await, ReleaseOutcome::Released);
-    assert_eq!(held.release().await, ReleaseOutcome::Released);
-
-    let mut workers = tokio::task::JoinSet::new();
-    let inside = Arc::new(AtomicU64::new(0));
-    for (process, order) in
-        [(&first, vec![a.clone(), b.clone()]), (&second, vec![b.clone(), a.clone()])]
-    {
-        let (process, inside) = (process.clone(), inside.clone());
-        workers.spawn(async move {
-            for _ in 0..10 {
-                let guard =
-                    process.acquire_all(&order, patient(LONG_LEASE)).await.expect("granted");
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
-                sleep(Duration::from_millis(1)).await;
-                inside.fetch_sub(1, Ordering::SeqCst);
-                assert_eq!(guard.release().await, ReleaseOutcome::Released);
-            }
-        });
-    }
-    while let Some(worker) = workers.join_next().await {
-        worker.expect("no worker panics");
-    }
-
-    let (proxy, host) = proxied().await;
-    let dead = multi::mutex(&place.ensemble_at(&host), &tasks);
-    let held = dead.acquire_all(&names, waiting(BRIEF_LEASE)).await.expect("granted");
-    proxy.set(Link::Refuses);
-    let all = first.acquire_all(&names, patient(LONG_LEASE)).await.expect("granted");
-    assert!(held.is_lost(), "two hold");
-    assert_eq!(all.release().await, ReleaseOutcome::Released);
-}
-
-/// Many change one number, and no change is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_counter_loses_no_update() {
-    let place = Place::new().await;
-    let counters =
-        [counter::counter(&place.ensemble().await), counter::counter(&place.ensemble().await)];
-    let counters = counters.map(Arc::new);
-    assert_eq!(number(&counters[0]).await, 0);
-    let mut workers = tokio::task::JoinSet::new();
-    for worker in 0..4 {
-        let counter = Arc::clone(&counters[worker % 2]);
-        workers.spawn(async move {
-            let (mut added, mut unknown) = (0, 0);
-            for delta in 1..=5 {
-                match counter.add(&name(), delta).await {
-                    Ok(_) => added += delta,
-                    // Refused by contention: nothing was changed.
-                    Err(CommandError::Refused(_)) => {}
-                    Err(CommandError::Unanswered(_)) => unknown += delta,
-                }
-            }
-            (added, unknown)
-        });
-    }
-    let (added, unknown) = workers
-        .join_all()
-        .await
-        .into_iter()
-        .fold((0, 0), |sum, worker| (sum.0 + worker.0, sum.1 + worker.1));
-    assert!(added > 0);
-    let sum = number(&counters[1]).await;
-    assert!((added..=added + unknown).contains(&sum), "{sum} for {added}, perhaps {unknown} more");
-
-    assert_eq!(counters[0].compare_and_set(&name(), sum + 1, 7).await, Ok(false));
-    assert_eq!(counters[0].compare_and_set(&name(), sum, i64::MAX).await, Ok(true));
-    assert!(counters[1].add(&name(), 1).await.is_err(), "the sum does not fit");
-    assert_eq!(number(&counters[1]).await, i64::MAX);
-}
-
-/// What a counter says, once its session is open.
-async fn number(counter: &counter::Counter) -> i64 {
-    let since = Instant::now();
-    loop {
-        match counter.get(&name()).await {
-            Ok(number) => return number,
-            Err(error) => assert!(since.elapsed() < ELECTION_MAX, "{error}"),
-        }
-    }
 }
 
 /// The first hold may be given back before those that came after it.

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use crate::http::Web;
 use crate::http::problem::rfc3339;
+use crate::metrics::LockTime;
 use crate::store::mysql;
 
 /// How long a dependency may take to answer.
@@ -125,13 +126,16 @@ async fn look<T, E: std::fmt::Display>(
 pub async fn metrics(State(web): State<Web>) -> Response {
     for lock in &web.lock_stats {
         let (kind, stats) = (lock.capabilities(), lock.stats().snapshot());
-        let sums = [
-            ("wait_us", stats.wait.sum_us),
-            ("hold_us", stats.hold.sum_us),
-            ("renewal_lag_us", stats.renewal_lag.sum_us),
-        ];
-        for (event, count) in stats.counters().chain(sums) {
+        for (event, count) in stats.counters() {
             web.metrics.lock_counted(kind.kind, kind.backend, event, count);
+        }
+        for (what, times) in [
+            (LockTime::Wait, stats.wait),
+            (LockTime::Hold, stats.hold),
+            (LockTime::RenewalLag, stats.renewal_lag),
+        ] {
+            let all = (times.count(), times.sum_us);
+            web.metrics.lock_took(kind.kind, kind.backend, what, times.below_us(), all);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

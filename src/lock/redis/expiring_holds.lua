@@ -1,6 +1,11 @@
 -- The head of scripts that keep several holds of one name, each until a time by the server's clock.
 -- After clock.lua.
 
+-- Takes out the holds whose leases have ended.
+local function end_expired(holds)
+  redis.call('ZREMRANGEBYSCORE', holds, '-inf', text(now_us))
+end
+
 -- Writes a hold into the sorted set of holds by the end of their leases.
 local function hold(holds, token, lease_ms)
   redis.call('ZADD', holds, text(now_us + lease_ms * 1000), token)

@@ -2,7 +2,9 @@
 //!
 //! **How it works.** A sorted set of holders per name, each with the time at which its lease ends by
 //! the *server's* clock. Acquire takes out those that have ended and adds itself if fewer than
-//! `permits_max` are left, in one script. A guard renews its own lease and nobody else's.
+//! `permits_max` are left, in one script. A guard renews its own lease and nobody else's. Who is
+//! refused stands in a queue; a release gives each permit that is free to the next in it and tells
+//! its process. One whose holder died is found by the waiters' own looks.
 //!
 //! **What can go wrong.** A holder that is paused beyond its lease does not know that its permit was
 //! given to somebody else until it looks; Redis that loses its data forgets all holders. Both make
@@ -12,15 +14,15 @@
 //! no lasting harm.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, run, script};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use super::permit_store::PermitStore;
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, script};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -35,83 +37,35 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     renewed: true,
     lost_signal: true,
     fencing: Fencing::None,
-    waiting: Waiting::Polls,
+    waiting: Waiting::Notified,
     hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,
 };
 
-/// Makes the semaphore; the other arguments as for [`token::mutex`](super::token::mutex). Up to
+/// Makes the semaphore; the other arguments as for [`token::notified`](super::token::notified). Up to
 /// `permits_max` hold a name at the same time; everyone who uses it gives the same number.
 ///
 /// # Errors
 /// When the prefix is not one.
 pub fn mutex<C: Connection>(
     connection: C,
+    subscriber: &Subscriber,
     key_prefix: &str,
     permits_max: u32,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let with_heads =
-        |code| script(&[include_str!("clock.lua"), include_str!("expiring_holds.lua"), code]);
-    let store = ExpiringSemaphoreStore {
-        connection,
-        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-        permits_max: permits_max.to_string(),
-        acquire: with_heads(include_str!("expiring_semaphore_acquire.lua")),
-        renew: with_heads(include_str!("expiring_renew.lua")),
-        release: with_heads(include_str!("expiring_semaphore_release.lua")),
+    const CLOCK: &str = include_str!("clock.lua");
+    const WAITERS: &str = include_str!("waiters.lua");
+    const HOLDS: &str = include_str!("expiring_holds.lua");
+    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
+    let store = PermitStore {
+        server: Server::new(connection, keys, Some(subscriber)),
+        permits_max,
+        acquire: script(&[CLOCK, WAITERS, HOLDS, include_str!("expiring_semaphore_acquire.lua")]),
+        renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
+        release: script(&[CLOCK, WAITERS, HOLDS, include_str!("expiring_semaphore_release.lua")]),
     };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
-}
-
-struct ExpiringSemaphoreStore<C> {
-    connection: C,
-    keys: Keys,
-    permits_max: String,
-    acquire: Script,
-    renew: Script,
-    release: Script,
-}
-
-impl<C: Connection> LeaseStore for ExpiringSemaphoreStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let lease_ms = lease.as_millis().to_string();
-            let arguments = [token.as_str(), &*lease_ms, &*self.permits_max];
-            let keys = [&*self.keys.key("holders", name)];
-            let granted: bool = run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            Ok(granted.then_some(Grant::UNFENCED))
-        })
-    }
-
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            let keys = [&*self.keys.key("holders", name)];
-            run(&self.connection, &self.renew, &keys, &arguments).await
-        })
-    }
-
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let keys = [&*self.keys.key("holders", name)];
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
-        })
-    }
-
-    fn shared(&self) -> bool {
-        true
-    }
 }

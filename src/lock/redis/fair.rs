@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::TokenStore;
+use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys, WAITER_ALIVE};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
@@ -62,7 +63,7 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = TokenStore::new(connection, keys, None, true);
+    let store = store(Server::new(connection, keys, None));
     Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
 }
 
@@ -78,6 +79,10 @@ pub fn notified<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = TokenStore::new(connection, keys, Some(subscriber.clone()), true);
+    let store = store(Server::new(connection, keys, Some(subscriber)));
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+fn store<C: Connection>(server: Server<C>) -> TokenStore<C> {
+    TokenStore { server, fair: true, scripts: Scripts::of_token() }
 }

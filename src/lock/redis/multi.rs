@@ -6,7 +6,12 @@
 //! The keys and the fences are those of [`token`](super::token), so whoever holds one of the names
 //! alone excludes whoever wants it with others, and fences compare.
 //!
-//! **What can go wrong.** What can go wrong with `token`. A process that dies between two slots leaves
+//! **How it waits.** In the queue of the first name that somebody else holds. Its release tells the
+//! waiter, which looks again, and if another name is in its way by now it leaves the free ones to
+//! others and waits there. One name alone is handed on as by `token`.
+//!
+//! **What can go wrong.** What can go wrong with `token`. Who wants several names has to find all of
+//! them free, so those who want one alone may starve it while there is a rush. A process that dies between two slots leaves
 //! the first ones to expire with their leases; meanwhile nobody gets them, but nobody waits for
 //! ever. If one key of a slot is lost, the guard counts as lost for all of that slot.
 //!
@@ -19,8 +24,10 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, raise_fence, run, script};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, script};
+use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::pauses::Manner;
 use crate::lock::{
@@ -40,30 +47,31 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     renewed: true,
     lost_signal: true,
     fencing: Fencing::Rising,
-    waiting: Waiting::Polls,
+    waiting: Waiting::Notified,
     hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
 ///
 /// # Errors
 /// When the prefix is not one.
 pub fn mutex<C: Connection>(
     connection: C,
+    subscriber: &Subscriber,
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<MultiMutex, InvalidName> {
-    let store = GroupStore::new(connection, Keys::new(key_prefix)?, Manner::Notified);
+    let server = Server::new(connection, Keys::new(key_prefix)?, Some(subscriber));
+    let store = GroupStore::new(server, Manner::Notified);
     Ok(MultiMutex::by_hash_tag(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)))
 }
 
 /// The names of a group, which is one name or several with one hash tag, each with an owner token.
 pub(super) struct GroupStore<C> {
-    connection: C,
-    keys: Keys,
+    server: Server<C>,
     manner: Manner,
     acquire: Script,
     renew: Script,
@@ -71,29 +79,26 @@ pub(super) struct GroupStore<C> {
 }
 
 impl<C: Connection> GroupStore<C> {
-    /// Over these keys; its contenders wait in this manner unless they are told of changes.
-    pub(super) fn new(connection: C, keys: Keys, manner: Manner) -> Self {
-        const WAITERS: &str = include_str!("waiters.lua");
-        const MINT: &str = include_str!("mint_fence.lua");
-        const OURS: &str = include_str!("multi_ours.lua");
-        const CLOCK: &str = include_str!("clock.lua");
+    /// Its contenders wait in this manner.
+    pub(super) fn new(server: Server<C>, manner: Manner) -> Self {
+        let with_heads = |code| {
+            let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
+            let (waiters, hand_on) =
+                (include_str!("waiters.lua"), include_str!("token_hand_on.lua"));
+            script(&[clock, mint, waiters, hand_on, include_str!("multi_names.lua"), code])
+        };
         Self {
-            connection,
-            keys,
+            server,
             manner,
-            acquire: script(&[CLOCK, MINT, OURS, include_str!("multi_acquire.lua")]),
-            renew: script(&[OURS, include_str!("multi_renew.lua")]),
-            release: script(&[CLOCK, MINT, WAITERS, OURS, include_str!("multi_release.lua")]),
+            acquire: with_heads(include_str!("multi_acquire.lua")),
+            renew: with_heads(include_str!("multi_renew.lua")),
+            release: with_heads(include_str!("multi_release.lua")),
         }
     }
 
-    fn locks(&self, group: &LockName) -> Vec<String> {
-        group.parts().map(|name| self.keys.lock(&name)).collect()
-    }
-
-    /// The counter that all names of the group share.
-    fn fence(&self, group: &LockName) -> String {
-        self.keys.fence(&group.parts().next().expect("a group has a name"))
+    /// Three for each name, as for `token`.
+    fn keys(&self, group: &LockName) -> Vec<String> {
+        group.parts().flat_map(|name| self.server.keys.all(&name)).collect()
     }
 }
 
@@ -105,11 +110,10 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let (fence, locks) = (self.fence(name), self.locks(name));
-            let keys: Vec<&str> = [&fence].into_iter().chain(&locks).map(|key| &**key).collect();
-            let arguments = [token.as_str(), &*lease.as_millis().to_string()];
+            let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
+            let arguments = [token.as_str(), &lease_ms, channel];
             let fence: Option<u64> =
-                run(&self.connection, &self.acquire, &keys, &arguments).await?;
+                self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
             Ok(fence.map(Grant::fenced))
         })
     }
@@ -120,23 +124,33 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         token: &'a Token,
         lease: Duration,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let locks = self.locks(name);
-            let keys: Vec<&str> = locks.iter().map(|key| &**key).collect();
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &keys, &arguments).await
-        })
+        Box::pin(
+            async move { self.server.renew(&self.renew, &self.keys(name), token, lease).await },
+        )
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let keys: Vec<String> = name.parts().flat_map(|name| self.keys.all(&name)).collect();
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
+            self.server.run(&self.release, &self.keys(name), &[token.as_str()]).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(raise_fence(&self.connection, self.fence(name), at_least))
+        // The counter that all names of the group share.
+        let first = name.parts().next().expect("a group has a name");
+        Box::pin(async move { self.server.raise_fence(&first, at_least).await })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.server.watch(token)
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.server.listen(token)
     }
 
     fn manner(&self) -> Manner {

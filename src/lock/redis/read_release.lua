@@ -1,11 +1,9 @@
--- Ends a reader's hold, or its waiting.
--- KEYS[1]  the readers' holds
--- KEYS[2]  who waits
+-- Ends a reader's hold, or its waiting, and lets in who waited for that. After read_write_turns.lua,
+-- which says what the keys are.
 -- ARGV[1]  the token
 -- Answers  1 if ended, 0 if its lease has ended or it had none
 
-redis.call('HDEL', KEYS[2], 'r:' .. ARGV[1])
-if not let_go(KEYS[1], ARGV[1]) then
-  return 0
-end
-return 1
+local had = let_go(READERS, ARGV[1])
+redis.call('HDEL', QUEUE, 'r:' .. ARGV[1])
+let_in()
+return had and 1 or 0

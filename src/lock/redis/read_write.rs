@@ -2,10 +2,12 @@
 //!
 //! **How it works.** The writer's hold is a key with its token and fence, as in `token`; readers are a
 //! sorted set by the ends of their leases, by the *server's* clock, and each renews its own. Who is
-//! refused leaves word that it waits. A reader that comes while a writer waits stays out, so readers
+//! refused stands in a queue. A reader that comes while a writer waits stays out, so readers
 //! cannot starve writers; a reader that came before the last writer was let in goes before the next
-//! writer, so writers cannot starve readers. The word of a waiter that is not seen for [`ALIVE`]
-//! does not count.
+//! writer, so writers cannot starve readers. A waiter that is not seen for [`ALIVE`] does not count.
+//!
+//! **How it waits.** Whoever leaves, or gives up waiting, lets in those whose turn it is, in the same
+//! script, and tells their processes: all such readers at once, or the writer that has waited longest.
 //!
 //! **What can go wrong.** What can go wrong with `token`. A dead reader keeps writers out until its
 //! own lease ends, and no other reader prolongs that. A process asks for one read at a time: when
@@ -20,8 +22,11 @@ use std::time::Duration;
 use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, raise_fence, run, script};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use super::script::flag;
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, WAITER_ALIVE, script};
+use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{
     Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, ReadWrite, Waiting,
@@ -40,31 +45,31 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     renewed: true,
     lost_signal: true,
     fencing: Fencing::Rising,
-    waiting: Waiting::Polls,
+    waiting: Waiting::Notified,
     hands_over: false,
     expires: true,
     between_processes: true,
     survives_failover: false,
 };
 
-/// For how long the word of a waiter that is not seen again counts: what a dead one costs the other
-/// side. Far above the longest pause between two tries and the longest command.
-pub const ALIVE: Duration = Duration::from_millis(1_500);
+/// For how long a waiter that is not seen counts: what a dead one costs the other side.
+pub const ALIVE: Duration = WAITER_ALIVE;
 
-/// Makes both halves; arguments as for [`token::mutex`](super::token::mutex). Read guards have no
-/// fence.
+/// Makes both halves; arguments as for [`token::notified`](super::token::notified). Read guards have
+/// no fence.
 ///
 /// # Errors
 /// When the prefix is not one.
 pub fn read_write<C: Connection>(
     connection: &C,
+    subscriber: &Subscriber,
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
     let half = |side: Side| {
         let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-        let store =
-            HalfStore { connection: connection.clone(), keys, side, scripts: side.scripts() };
+        let server = Server::new(connection.clone(), keys, Some(subscriber));
+        let store = HalfStore { server, side, scripts: side.scripts() };
         Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
     };
     Ok(ReadWrite { read: half(Side::Read)?, write: half(Side::Write)? })
@@ -77,8 +82,7 @@ enum Side {
 }
 
 struct HalfStore<C> {
-    connection: C,
-    keys: Keys,
+    server: Server<C>,
     side: Side,
     scripts: Scripts,
 }
@@ -91,32 +95,34 @@ struct Scripts {
 
 impl Side {
     fn scripts(self) -> Scripts {
-        const HOLDS: &str = include_str!("expiring_holds.lua");
-        const TURNS: &str = include_str!("read_write_turns.lua");
-        const MINT: &str = include_str!("mint_fence.lua");
         const CLOCK: &str = include_str!("clock.lua");
+        const HOLDS: &str = include_str!("expiring_holds.lua");
+        let in_turn = |code| {
+            let (mint, waiters) = (include_str!("mint_fence.lua"), include_str!("waiters.lua"));
+            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_turns.lua"), code])
+        };
         match self {
             Self::Read => Scripts {
-                acquire: script(&[CLOCK, HOLDS, TURNS, include_str!("read_acquire.lua")]),
+                acquire: in_turn(include_str!("read_acquire.lua")),
                 renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
-                release: script(&[CLOCK, HOLDS, include_str!("read_release.lua")]),
+                release: in_turn(include_str!("read_release.lua")),
             },
             Self::Write => Scripts {
-                acquire: script(&[CLOCK, HOLDS, TURNS, MINT, include_str!("write_acquire.lua")]),
+                acquire: in_turn(include_str!("write_acquire.lua")),
                 renew: script(&[include_str!("token_renew.lua")]),
-                release: script(&[include_str!("write_release.lua")]),
+                release: in_turn(include_str!("write_release.lua")),
             },
         }
     }
 }
 
 impl<C: Connection> HalfStore<C> {
-    /// The key of this side's holds.
-    fn holds(&self, name: &LockName) -> String {
-        match self.side {
-            Side::Read => self.keys.key("readers", name),
-            Side::Write => self.keys.lock(name),
-        }
+    /// What the scripts of both sides work on, the writer's hold and the readers' first.
+    fn keys(&self, name: &LockName) -> [String; 5] {
+        let keys = &self.server.keys;
+        let [readers, queue, last_writer] =
+            ["readers", "queue", "last-writer"].map(|word| keys.key(word, name));
+        [keys.lock(name), readers, queue, last_writer, keys.fence(name)]
     }
 }
 
@@ -128,14 +134,10 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let [readers, waiting, granted] =
-                ["readers", "waiting", "granted"].map(|word| self.keys.key(word, name));
-            let (lock, fence) = (self.keys.lock(name), self.keys.fence(name));
-            let keys = [&*lock, &*readers, &*waiting, &*granted, &*fence];
-            let [lease_ms, alive_ms] = [lease, ALIVE].map(|span| span.as_millis().to_string());
-            let arguments = [token.as_str(), &*lease_ms, &*alive_ms];
+            let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
+            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits())];
             let answer: Option<u64> =
-                run(&self.connection, &self.scripts.acquire, &keys, &arguments).await?;
+                self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
             Ok(answer.map(|fence| match self.side {
                 Side::Read => Grant::UNFENCED,
                 Side::Write => Grant::fenced(fence),
@@ -150,20 +152,32 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.scripts.renew, &[&*self.holds(name)], &arguments).await
+            let [writer, readers, ..] = self.keys(name);
+            let holds = if self.side == Side::Read { readers } else { writer };
+            self.server.renew(&self.scripts.renew, &[holds], token, lease).await
         })
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let keys = [&*self.holds(name), &*self.keys.key("waiting", name)];
-            run(&self.connection, &self.scripts.release, &keys, &[token.as_str()]).await
+            self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(raise_fence(&self.connection, self.keys.fence(name), at_least))
+        Box::pin(self.server.raise_fence(name, at_least))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.server.watch(token)
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.server.listen(token)
     }
 
     fn shared(&self) -> bool {

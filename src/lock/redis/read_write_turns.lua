@@ -1,32 +1,84 @@
--- Who waits: a hash from `r:token` or `w:token` to `arrived:seen`, in microseconds. Forgets those
--- that were not seen for a while. Answers whether a writer waits, and whether a reader does that
--- arrived before the last writer was let in.
-local function who_waits(waiting, alive_ms, granted_us)
-  local entries = redis.call('HGETALL', waiting)
-  local writer, early_reader = false, false
+-- The head of scripts that let readers and writers take turns. Who waits stands in a queue as in
+-- waiters.lua, as `r:token` or `w:token`. After waiters.lua, expiring_holds.lua and mint_fence.lua.
+-- KEYS[1]  the writer's hold: token:fence
+-- KEYS[2]  the readers' holds: a sorted set by the end of their leases
+-- KEYS[3]  who waits
+-- KEYS[4]  when the last writer was let in
+-- KEYS[5]  the fence counter; all in one hash slot
+local LOCK, READERS, QUEUE, LAST_WRITER, COUNTER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local last_writer_us = tonumber(redis.call('GET', LAST_WRITER) or '0')
+end_expired(READERS)
+
+-- Whether the token has the writer's hold, and whether anybody has it.
+local function writes(token)
+  local held = redis.call('GET', LOCK)
+  return held and string.sub(held, 1, #token + 1) == token .. ':' and held, held ~= false
+end
+
+-- The writer that has waited longest, if one waits, the readers that wait, and whether one of them
+-- came before the last writer was let in: it goes before the next writer.
+local function who_waits()
+  local entries = redis.call('HGETALL', QUEUE)
+  local writer, readers, early = nil, {}, false
   for i = 1, #entries, 2 do
-    local arrived, seen = string.match(entries[i + 1], '^(%d+):(%d+)$')
-    if tonumber(seen) + alive_ms * 1000 <= now_us then
-      redis.call('HDEL', waiting, entries[i])
-    elseif string.sub(entries[i], 1, 2) == 'w:' then
-      writer = true
-    elseif tonumber(arrived) < granted_us then
-      early_reader = true
+    local who = entries[i]
+    local arrived, said = alive(QUEUE, who, entries[i + 1])
+    if arrived then
+      local lease_ms, channel = string.match(said, '^(%d+) %d+ (.*)$')
+      local one = {who = who, token = string.sub(who, 3), arrived = arrived, lease_ms = lease_ms, channel = channel}
+      if string.sub(who, 1, 2) == 'r:' then
+        readers[#readers + 1] = one
+        early = early or arrived < last_writer_us
+      elseif not writer or arrived < writer.arrived then
+        writer = one
+      end
     end
   end
-  return writer, early_reader
+  return writer, readers, early
 end
 
--- When this one began to wait: now, if it has not been here before.
-local function arrival(waiting, who)
-  local entry = redis.call('HGET', waiting, who)
-  return entry and tonumber(string.match(entry, '^(%d+)')) or now_us
+local function let_reader_in(token, lease_ms)
+  redis.call('HDEL', QUEUE, 'r:' .. token)
+  hold(READERS, token, lease_ms)
 end
 
--- Leaves word that this one waits.
-local function wait(waiting, who, arrived_us, alive_ms)
-  redis.call('HSET', waiting, who, text(arrived_us) .. ':' .. text(now_us))
-  -- When all of them are gone, nothing is left behind.
-  redis.call('PEXPIRE', waiting, alive_ms * 4)
+-- Answers the writer's fence.
+local function let_writer_in(token, lease_ms)
+  redis.call('HDEL', QUEUE, 'w:' .. token)
+  local fence = mint_fence(COUNTER)
+  redis.call('SET', LAST_WRITER, text(now_us), 'PX', FENCE_KEPT_MS)
+  redis.call('SET', LOCK, token .. ':' .. fence, 'PX', lease_ms)
+  return fence
+end
+
+-- Lets in whoever may come in now, and tells them: the readers whose turn it is, all at once, or the
+-- writer that has waited longest. Those that are not listening look by themselves.
+local function let_in()
+  if redis.call('EXISTS', LOCK) == 1 then
+    return
+  end
+  local writer, readers, early = who_waits()
+  local stays_out = false
+  for _, one in ipairs(readers) do
+    if not writer or one.arrived < last_writer_us then
+      if one.channel == '' then
+        stays_out = true
+      else
+        let_reader_in(one.token, one.lease_ms)
+        if redis.call('PUBLISH', one.channel, one.token .. ' granted') == 0 then
+          redis.call('ZREM', READERS, one.token)
+        end
+      end
+    end
+  end
+  if not writer or stays_out or writer.channel == '' or redis.call('ZCARD', READERS) > 0 then
+    return
+  end
+  local fence = let_writer_in(writer.token, writer.lease_ms)
+  if redis.call('PUBLISH', writer.channel, writer.token .. ' ' .. fence .. ' 1 0') == 0 then
+    -- It has gone: the next one.
+    redis.call('DEL', LOCK)
+    let_in()
+  end
 end
 

@@ -15,17 +15,15 @@
 //! the guard cannot be handed down instead.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::redis::Script;
 use tokio_util::task::TaskTracker;
 
-use super::script::{flag, grant};
+use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, raise_fence, renew_together, run, script};
-use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
+use super::token_store::{Scripts, TokenStore};
+use super::{Connection, Keys};
 use crate::lock::leased::LeasedMutex;
-use crate::lock::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -60,7 +58,8 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = ReentrantStore::new(connection, key_prefix, None)?;
+    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
+    let store = store(Server::new(connection, keys, None));
     Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
 }
 
@@ -75,101 +74,11 @@ pub fn notified<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = ReentrantStore::new(connection, key_prefix, Some(subscriber.clone()))?;
+    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
+    let store = store(Server::new(connection, keys, Some(subscriber)));
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
-struct ReentrantStore<C> {
-    connection: C,
-    keys: Keys,
-    subscriber: Option<Subscriber>,
-    acquire: Script,
-    renew: Script,
-    release: Script,
-}
-
-impl<C: Connection> ReentrantStore<C> {
-    fn new(
-        connection: C,
-        key_prefix: &str,
-        subscriber: Option<Subscriber>,
-    ) -> Result<Self, InvalidName> {
-        let with_heads = |code| {
-            let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
-            script(&[clock, mint, include_str!("waiters.lua"), code])
-        };
-        Ok(Self {
-            connection,
-            keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-            subscriber,
-            acquire: with_heads(include_str!("reentrant_acquire.lua")),
-            renew: Script::new(include_str!("reentrant_renew.lua")),
-            release: with_heads(include_str!("reentrant_release.lua")),
-        })
-    }
-}
-
-impl<C: Connection> LeaseStore for ReentrantStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
-            let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
-            // Without a message a waiter is of no use in the queue.
-            let queues = flag(token.waits() && !channel.is_empty());
-            let arguments = [token.owner(), token.as_str(), &lease_ms, &fences, channel, queues];
-            let keys = self.keys.all(name);
-            let granted = run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            grant(granted, token)
-        })
-    }
-
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &[self.keys.lock(name)], &arguments).await
-        })
-    }
-
-    fn renews_together(&self) -> bool {
-        true
-    }
-
-    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
-    }
-
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            run(&self.connection, &self.release, &self.keys.all(name), &[token.as_str()]).await
-        })
-    }
-
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(raise_fence(&self.connection, self.keys.fence(name), at_least))
-    }
-
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
-        Box::pin(async move {
-            let Some(subscriber) = &self.subscriber else { return Ok(None) };
-            subscriber.watch(token).await.map(Some)
-        })
-    }
-
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
-        self.subscriber.as_ref()?.listen(token)
-    }
+fn store<C: Connection>(server: Server<C>) -> TokenStore<C> {
+    TokenStore { server, fair: false, scripts: Scripts::of_reentrant() }
 }

@@ -59,7 +59,7 @@ pub(super) async fn raise_fence<C: Connection>(
 pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
-    keys: &[&str],
+    keys: &[impl AsRef<str>],
     arguments: &[&str],
 ) -> Result<T, CommandError> {
     call(connection, script, keys, arguments).await.map_err(refused_or_unanswered)

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::multi::GroupStore;
+use super::server::Server;
 use super::{Connection, Keys};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::pauses::Manner;
@@ -49,6 +50,6 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = GroupStore::new(connection, keys, Manner::Spin);
+    let store = GroupStore::new(Server::new(connection, keys, None), Manner::Spin);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

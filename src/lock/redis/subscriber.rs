@@ -3,8 +3,9 @@
 //! **How it works.** Each process has a channel of its own. A contender that is refused leaves its
 //! token and this channel in the queue of the name; whoever releases grants the lock to the first in
 //! the queue and tells its process, nobody else: `token fence fences others`. A holder is told
-//! `token wanted` when another process begins to wait. Which task of the process a message is for
-//! is looked up by the token here.
+//! `token wanted` when another process begins to wait. Where there are no fences the word is `token
+//! granted`, and `token look` tells who waits for several names that one of them is free. Which task
+//! of the process a message is for is looked up by the token here.
 //!
 //! **What can go wrong.** Messages are not kept for who does not listen: while the connection is
 //! broken they are lost. Then every listener is told that it cannot be told any more, and looks by
@@ -152,6 +153,11 @@ impl Shared {
         let Some(listener) = listener else { return };
         match (words.next(), words.next(), words.next()) {
             (Some("wanted"), ..) => listener.wanted.store(true, Ordering::Release),
+            (Some("granted"), ..) => {
+                *listener.granted() = Some(Grant::UNFENCED);
+                listener.told.notify_one();
+            }
+            (Some("look"), ..) => listener.told.notify_one(),
             (Some(fence), Some(fences), Some(others)) => {
                 let (fence, fences) = (fence.parse(), fences.parse());
                 if let (Ok(fence), Ok(fences)) = (fence, fences) {

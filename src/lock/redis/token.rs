@@ -28,8 +28,9 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::TokenStore;
+use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
@@ -70,7 +71,7 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = TokenStore::new(connection, Keys::new(key_prefix)?, None, false);
+    let store = store(Server::new(connection, Keys::new(key_prefix)?, None));
     Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
 }
 
@@ -85,7 +86,10 @@ pub fn notified<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::new(key_prefix)?;
-    let store = TokenStore::new(connection, keys, Some(subscriber.clone()), false);
+    let store = store(Server::new(connection, Keys::new(key_prefix)?, Some(subscriber)));
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+fn store<C: Connection>(server: Server<C>) -> TokenStore<C> {
+    TokenStore { server, fair: false, scripts: Scripts::of_token() }
 }

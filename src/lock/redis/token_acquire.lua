@@ -33,11 +33,7 @@ if held and string.sub(held, 1, #token + 1) == token .. ':' then
 end
 if held then
   if queue_up() then
-    local holder, channel = string.match(held, '^(%x+):%d+:(.+)$')
-    if holder then
-      -- It should not go on handing over inside its process.
-      redis.call('PUBLISH', channel, holder .. ' wanted')
-    end
+    tell_holder(held)
   end
   return false
 end
@@ -49,5 +45,5 @@ if ARGV[7] == '1' then
   end
 end
 local fence = mint_fence(KEYS[2], ARGV[3])
-redis.call('SET', KEYS[1], hold(token, fence, ARGV[3], ARGV[4]), 'PX', ARGV[2])
+redis.call('SET', KEYS[1], lock_value(token, fence, ARGV[3], ARGV[4]), 'PX', ARGV[2])
 return granted(fence)

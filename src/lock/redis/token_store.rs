@@ -1,54 +1,57 @@
-//! What `token` and `fair` do with Redis.
+//! What `token`, `fair` and `reentrant` do with Redis.
 
 use std::time::Duration;
 
 use ::redis::Script;
 
 use super::script::{flag, grant};
-use super::subscriber::Subscriber;
-use super::{Connection, Keys, raise_fence, renew_together, run, script};
+use super::server::Server;
+use super::{Connection, renew_together, script};
 use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::lock::{Fence, LockName};
 
 /// A hold in a key, a counter of fences and a queue, changed by scripts.
 pub(super) struct TokenStore<C> {
-    connection: C,
-    keys: Keys,
-    subscriber: Option<Subscriber>,
+    pub(super) server: Server<C>,
     /// Whether nobody may overtake those who wait.
-    fair: bool,
+    pub(super) fair: bool,
+    pub(super) scripts: Scripts,
+}
+
+/// What differs between the kinds. The keys and the arguments of all of them are the same.
+pub(super) struct Scripts {
     acquire: Script,
     renew: Script,
     release: Script,
 }
 
-impl<C: Connection> TokenStore<C> {
-    pub(super) fn new(
-        connection: C,
-        keys: Keys,
-        subscriber: Option<Subscriber>,
-        fair: bool,
-    ) -> Self {
+const CLOCK: &str = include_str!("clock.lua");
+const MINT: &str = include_str!("mint_fence.lua");
+const WAITERS: &str = include_str!("waiters.lua");
+
+impl Scripts {
+    /// The owner's token in the key.
+    pub(super) fn of_token() -> Self {
+        let free = include_str!("token_acquire_free.lua");
+        let alone = include_str!("token_release_alone.lua");
+        let hand_on = include_str!("token_hand_on.lua");
+        let [acquire, release] =
+            [include_str!("token_acquire.lua"), include_str!("token_release.lua")];
         Self {
-            connection,
-            keys,
-            subscriber,
-            fair,
-            acquire: script(&[
-                include_str!("clock.lua"),
-                include_str!("token_acquire_free.lua"),
-                include_str!("mint_fence.lua"),
-                include_str!("waiters.lua"),
-                include_str!("token_acquire.lua"),
-            ]),
+            acquire: script(&[CLOCK, free, MINT, WAITERS, acquire]),
             renew: Script::new(include_str!("token_renew.lua")),
-            release: script(&[
-                include_str!("token_release_alone.lua"),
-                include_str!("clock.lua"),
-                include_str!("mint_fence.lua"),
-                include_str!("waiters.lua"),
-                include_str!("token_release.lua"),
-            ]),
+            release: script(&[alone, CLOCK, MINT, WAITERS, hand_on, release]),
+        }
+    }
+
+    /// The owner and its entries in a hash.
+    pub(super) fn of_reentrant() -> Self {
+        let [acquire, release] =
+            [include_str!("reentrant_acquire.lua"), include_str!("reentrant_release.lua")];
+        Self {
+            acquire: script(&[CLOCK, MINT, WAITERS, acquire]),
+            renew: Script::new(include_str!("reentrant_renew.lua")),
+            release: script(&[CLOCK, MINT, WAITERS, release]),
         }
     }
 }
@@ -61,17 +64,16 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let channel = self.subscriber.as_ref().map_or("", |told| told.channel(token));
+            let channel = self.server.told_at(token);
             let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
             // Without a message a waiter is of no use in the queue, unless the queue is the order.
             let queues = token.waits() && (self.fair || !channel.is_empty());
             let may_overtake = !self.fair && !token.looks_again;
             let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
-            let arguments =
-                [token.as_str(), &lease_ms, &fences, channel, may_overtake, queues, fair];
-            let keys = self.keys.all(name);
-            let granted = run(&self.connection, &self.acquire, &keys, &arguments).await?;
-            grant(granted, token)
+            let (me, owner) = (token.as_str(), token.owner());
+            let arguments = [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner];
+            let keys = self.server.keys.all(name);
+            grant(self.server.run(&self.scripts.acquire, &keys, &arguments).await?, token)
         })
     }
 
@@ -82,8 +84,8 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &[self.keys.lock(name)], &arguments).await
+            let keys = [self.server.keys.lock(name)];
+            self.server.renew(&self.scripts.renew, &keys, token, lease).await
         })
     }
 
@@ -92,17 +94,19 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
     }
 
     fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
+        let Server { connection, keys, .. } = &self.server;
+        Box::pin(renew_together(connection, &self.scripts.renew, keys, renewals))
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            run(&self.connection, &self.release, &self.keys.all(name), &[token.as_str()]).await
+            let keys = self.server.keys.all(name);
+            self.server.run(&self.scripts.release, &keys, &[token.as_str()]).await
         })
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(raise_fence(&self.connection, self.keys.fence(name), at_least))
+        Box::pin(self.server.raise_fence(name, at_least))
     }
 
     fn watch<'a>(
@@ -110,14 +114,11 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         _name: &'a LockName,
         token: &'a Token,
     ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
-        Box::pin(async move {
-            let Some(subscriber) = &self.subscriber else { return Ok(None) };
-            subscriber.watch(token).await.map(Some)
-        })
+        self.server.watch(token)
     }
 
     fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
-        self.subscriber.as_ref()?.listen(token)
+        self.server.listen(token)
     }
 
     fn queues(&self) -> bool {

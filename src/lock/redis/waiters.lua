@@ -6,7 +6,7 @@ local WAITERS_KEPT_MS = 6000
 
 -- What stands in the key of a lock. Only a holder with fences to hand over is worth telling that
 -- somebody waits.
-local function hold(token, fence, fences, channel)
+local function lock_value(token, fence, fences, channel)
   if fences == '1' or channel == '' then
     return token .. ':' .. fence
   end
@@ -26,29 +26,47 @@ local function join(queue, token, new, lease_ms, fences, channel)
   return not before
 end
 
--- The waiter that came first, what it said, and how many others there are. Those that were not seen
--- for so long are taken out.
+-- Tells the holder of such a value that somebody waits, if it listens for that: it should not go on
+-- handing over inside its process.
+local function tell_holder(value)
+  local holder, channel = string.match(value, '^(%x+):%d+:(.+)$')
+  if holder then
+    redis.call('PUBLISH', channel, holder .. ' wanted')
+  end
+end
+
+-- When the waiter of an entry arrived and what it said. One that was not seen for so long is taken
+-- out: nil.
+local function alive(queue, who, entry)
+  local arrived, seen, said = string.match(entry, '^(%d+) (%d+) (.*)$')
+  if seen + WAITER_ALIVE_MS * 1000 > now_us then
+    return tonumber(arrived), said
+  end
+  redis.call('HDEL', queue, who)
+end
+
+-- The waiter that came first, what it said, and how many others there are.
 local function first_waiter(queue, entries)
   local first, first_arrived, first_said
   local others = -1
   for i = 1, #entries, 2 do
-    local arrived, seen, said = string.match(entries[i + 1], '^(%d+) (%d+) (.*)$')
-    if seen + WAITER_ALIVE_MS * 1000 <= now_us then
-      redis.call('HDEL', queue, entries[i])
-    else
+    local arrived, said = alive(queue, entries[i], entries[i + 1])
+    if arrived then
       others = others + 1
-      if not first or tonumber(arrived) < first_arrived then
-        first, first_arrived, first_said = entries[i], tonumber(arrived), said
+      if not first or arrived < first_arrived then
+        first, first_arrived, first_said = entries[i], arrived, said
       end
     end
   end
   return first, first_said, others
 end
 
--- Gives a lock that has just become free to the first waiter whose process listens, and tells it:
--- 'token fence fences others'. grant(token, lease_ms, fences, channel) writes the hold and answers
--- its first fence. Answers false if there is no such waiter: then the lock is nobody's.
-local function hand_on(queue, entries, grant)
+-- Gives a hold that has just become free to the first waiter whose process listens, and tells it:
+-- 'token fence fences others', or 'token granted' where there are no fences. grant(token, lease_ms,
+-- fences, channel) writes the hold and answers its first fence; take_back(token) undoes it where a
+-- further grant would not. A waiter that wants no fence, '0', cannot be granted this alone: it is
+-- told to look. Answers false if nobody has got it.
+local function hand_on(queue, entries, grant, take_back)
   local token, said, others = first_waiter(queue, entries)
   while token do
     local lease_ms, fences, channel = string.match(said, '^(%d+) (%d+) (.*)$')
@@ -57,13 +75,21 @@ local function hand_on(queue, entries, grant)
       return false
     end
     redis.call('HDEL', queue, token)
-    local fence = grant(token, lease_ms, fences, channel)
+    local message
+    if fences == '0' then
+      message = token .. ' look'
+    else
+      local fence = grant(token, lease_ms, fences, channel)
+      message = fence and table.concat({token, fence, fences, others}, ' ') or token .. ' granted'
+    end
     -- A process that has gone does not listen any more.
-    if redis.call('PUBLISH', channel, table.concat({token, fence, fences, others}, ' ')) > 0 then
-      return true
+    if redis.call('PUBLISH', channel, message) > 0 then
+      return fences ~= '0'
+    end
+    if fences ~= '0' and take_back then
+      take_back(token)
     end
     token, said, others = first_waiter(queue, redis.call('HGETALL', queue))
   end
   return false
 end
-

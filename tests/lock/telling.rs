@@ -1,0 +1,330 @@
+//! What waits for more or less than a mutex on Redis is told, too: all readers when a writer leaves,
+//! as many waiters as permits are free, who wants several names when one is free, and everybody when
+//! a latch is at zero. Mutexes are in `handing`.
+
+use redis::AsyncCommands;
+use seckill::lock::redis::countdown_latch::RedisLatch;
+use seckill::lock::redis::subscriber::Subscriber;
+use seckill::lock::{
+    AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex,
+    Primitive, ReleaseOutcome, Wait, Waiting,
+};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::dying::dying;
+use super::ground::{Ground, label, name};
+use super::handing::warm_up;
+use super::proxy::Proxy;
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
+use crate::support::{eventually, rounds};
+
+fn listed(kind: &str) -> &'static Capabilities {
+    let found = KINDS.iter().find(|listed| (listed.backend, listed.kind) == ("redis", kind));
+    found.expect("it is on the list")
+}
+
+async fn granted(process: &LeasedMutex) -> Guard {
+    process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted")
+}
+
+async fn let_go(guard: Guard) {
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
+
+fn told(process: &LeasedMutex) -> u64 {
+    process.stats().snapshot().handed_over_by_others
+}
+
+/// Somebody who has been refused and waits.
+async fn queued(process: &LeasedMutex) -> JoinHandle<Guard> {
+    let (contended, waiter) = (process.stats().snapshot().contended, process.clone());
+    let options =
+        AcquireOptions { lease: LONG_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) };
+    let waits = tokio::spawn(async move { waiter.acquire(&name(), options).await });
+    until("it waits", || process.stats().snapshot().contended > contended).await;
+    tokio::spawn(async { waits.await.expect("no panic").expect("granted") })
+}
+
+/// A process with both halves, whose subscriber listens.
+async fn read_write(ground: &Ground) -> (LeasedMutex, LeasedMutex) {
+    let half = ground.read_write(listed("read-write")).await;
+    let other = ground.read_write(listed("read-write")).await;
+    warm_up(&half.write, &other.write).await;
+    (half.read, half.write)
+}
+
+/// A machine that stands still for a second makes a waiter find by its own look what it would have
+/// been told. That is right, too, and it is not most of the times.
+fn mostly_told(told: u64, times: u64) {
+    assert!(told > times / 2, "told {told} times of {times}");
+}
+
+/// One release lets all readers in at once, and the last of them the writer behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer() {
+    let ground = Ground::new().await;
+    let (first, second, third) =
+        (read_write(&ground).await, read_write(&ground).await, read_write(&ground).await);
+    let readers = [&first.0, &second.0, &third.0];
+    let all_told = || readers.iter().copied().map(told).sum::<u64>() + told(&second.1);
+    let (before, times) = (all_told(), u64::from(rounds(5)));
+    for _ in 0..times {
+        let writer = granted(&first.1).await;
+        let mut reading = Vec::new();
+        for reader in readers {
+            reading.push(queued(reader).await);
+        }
+        let_go(writer).await;
+        // Each of them keeps its guard until all have one.
+        let mut guards = Vec::new();
+        for reader in reading {
+            guards.push(reader.await.expect("no panic"));
+        }
+        let writing = queued(&second.1).await;
+        for guard in guards {
+            assert!(!writing.is_finished(), "a writer among readers");
+            let_go(guard).await;
+        }
+        let_go(writing.await.expect("no panic")).await;
+    }
+    mostly_told(all_told() - before, 4 * times);
+}
+
+/// Readers wait behind a writer that waits. When it gives up they are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
+    let ground = Ground::new().await;
+    let (first, second, third) =
+        (read_write(&ground).await, read_write(&ground).await, read_write(&ground).await);
+    let (before, times) = (told(&third.0), u64::from(rounds(5)));
+    for _ in 0..times {
+        let reading = granted(&first.0).await;
+        let (gives_up, given_up) = oneshot::channel::<()>();
+        let (contended, writer) = (second.1.stats().snapshot().contended, second.1.clone());
+        let writing = tokio::spawn(async move {
+            tokio::select! {
+                _ = given_up => true,
+                _ = writer.acquire(&name(), waiting(LONG_LEASE)) => false,
+            }
+        });
+        until("it waits", || second.1.stats().snapshot().contended > contended).await;
+        let behind = queued(&third.0).await;
+        drop(gives_up);
+        assert!(writing.await.expect("no panic"), "the writer did not wait for the reader");
+        let_go(behind.await.expect("no panic")).await;
+        let_go(reading).await;
+    }
+    mostly_told(told(&third.0) - before, times);
+}
+
+/// As many get in as permits were given back, and nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_are_told_as_permits_are_free() {
+    const PERMITS: u32 = 3;
+    let ground = Ground::new().await;
+    let (mut newly_told, mut times) = (0, 0);
+    for kind in [listed("semaphore"), listed("expiring-semaphore")] {
+        let (label, holder) = (label(kind), ground.semaphore(kind, PERMITS).await);
+        let mut waiters = Vec::new();
+        for _ in 0..PERMITS {
+            waiters.push(ground.semaphore(kind, PERMITS).await);
+        }
+        let all_told = || waiters.iter().map(told).sum::<u64>();
+        // The first round is for their subscribers to connect.
+        for round in 0..=rounds(3) {
+            let before = all_told();
+            let mut held = Vec::new();
+            for _ in 0..PERMITS {
+                held.push(granted(&holder).await);
+            }
+            let mut queue = Vec::new();
+            for waiter in &waiters {
+                queue.push(queued(waiter).await);
+            }
+            for free in 1..=PERMITS as usize {
+                let_go(held.pop().expect("held")).await;
+                let inside = || queue.iter().filter(|waiter| waiter.is_finished()).count();
+                until("the next gets in", || inside() >= free).await;
+                assert_eq!(inside(), free, "{label}: more than there are permits");
+            }
+            for waiter in queue {
+                let_go(waiter.await.expect("no panic")).await;
+            }
+            if round > 0 {
+                newly_told += all_told() - before;
+                times += u64::from(PERMITS);
+            }
+        }
+    }
+    mostly_told(newly_told, times);
+}
+
+/// Who wants two names is told that the first is free. Since the second is not, it leaves the first
+/// to who wants that one alone, and gets both in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wants_several_names_is_told_and_leaves_what_it_cannot_use_to_others() {
+    let all = u64::from(rounds(6));
+    let ground = Ground::new().await;
+    let kind = listed("multi");
+    let alone = [ground.multi(kind).await, ground.multi(kind).await];
+    let several = ground.multi(kind).await;
+    warm_up(alone[0].mutex(), alone[1].mutex()).await;
+    warm_up(alone[0].mutex(), several.mutex()).await;
+    let other = LockName::new("{thing:1}:other").expect("a name");
+    let both = [name(), other.clone()];
+    let before = told(alone[1].mutex());
+    for _ in 0..all {
+        let one = alone[0].acquire_all(&both[..1], waiting(LONG_LEASE)).await.expect("granted");
+        let two = alone[0].acquire_all(&both[1..], waiting(LONG_LEASE)).await.expect("granted");
+        let contended = several.mutex().stats().snapshot().contended;
+        let (waiter, names) = (several.clone(), both.clone());
+        let waits =
+            tokio::spawn(async move { waiter.acquire_all(&names, waiting(LONG_LEASE)).await });
+        let has_come = || several.mutex().stats().snapshot().contended > contended;
+        until("it waits for both", has_come).await;
+        let behind = queued(alone[1].mutex()).await;
+        assert_eq!(one.release().await, ReleaseOutcome::Released);
+        let_go(behind.await.expect("no panic")).await;
+        assert_eq!(two.release().await, ReleaseOutcome::Released);
+        let guard = waits.await.expect("no panic").expect("both are granted");
+        assert_eq!(guard.fence(&name()), guard.fence(&other));
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    }
+    // Without the message both of them would look once a second, and either might be first.
+    mostly_told(told(alone[1].mutex()) - before, all);
+}
+
+/// At zero everybody is told: nobody has to look again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d1_all_that_wait_for_a_latch_are_told_at_zero() {
+    const WAITERS: u64 = 100;
+    let ground = Ground::new().await;
+    let url = crate::support::redis_url().await;
+    let proxy = Proxy::start(&url).await;
+    let client = redis::Client::open(&*url).expect("a Redis URL");
+    let told = Subscriber::start(client, &ground.prefix, &TaskTracker::new()).expect("a prefix");
+    let latch = RedisLatch::new(connect(&proxy.url()).await, &told, &ground.prefix);
+    let latch = std::sync::Arc::new(latch.expect("a prefix"));
+    let counting = ground.latch(listed("countdown-latch")).await;
+    let queue = format!("{}countdown-latch:waiting:{}", ground.prefix, name());
+    // A machine that stands still for a second makes them look, not every time.
+    for round in 0.. {
+        assert_eq!(counting.set(&name(), 2).await, Ok(true));
+        assert_eq!(counting.count_down(&name()).await, Ok(1));
+        let mut waiters = JoinSet::new();
+        for _ in 0..WAITERS {
+            let latch = latch.clone();
+            waiters.spawn(async move { latch.wait(&name(), Instant::now() + LONG_LEASE).await });
+        }
+        let queue = &queue;
+        eventually("all to wait", || async move {
+            let mut redis = connect(&crate::support::redis_url().await).await;
+            let length: u64 = redis.zcard(queue).await.expect("ZCARD");
+            (length == WAITERS).then_some(())
+        })
+        .await;
+        let looks = proxy.scripts_run();
+        assert_eq!(counting.count_down(&name()).await, Ok(0));
+        while let Some(waited) = waiters.join_next().await {
+            assert_eq!(waited.expect("no panic"), Ok(true));
+        }
+        let looks = proxy.scripts_run() - looks;
+        if looks < WAITERS / 2 {
+            break;
+        }
+        assert!(round < 5, "{looks} looks of {WAITERS} waiters");
+    }
+    let mut redis = connect(&url).await;
+    let left: Vec<String> = redis.keys(format!("{}*", ground.prefix)).await.expect("KEYS");
+    assert_eq!(left, Vec::<String>::new());
+}
+
+/// With a crowd in a process, each acquire costs the server an acquire, a release and little else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w7_a_crowd_costs_three_commands_for_each_acquire_of_every_kind_that_is_told() {
+    const WAITERS: u64 = 100;
+    let ground = Ground::new().await;
+    let is_told = |kind: &&&Capabilities| {
+        kind.backend == "redis"
+            && kind.waiting == Waiting::Notified
+            && kind.primitive != Primitive::CountdownLatch
+    };
+    for kind in KINDS.iter().filter(is_told) {
+        let label = label(kind);
+        let proxy = Proxy::start(&crate::support::redis_url().await).await;
+        let url = crate::support::redis_url().await;
+        let crowd = ground.process_told_at(kind, &proxy.url(), &url).await.with_hand_over(false);
+        let other = ground.process(kind).await;
+        warm_up(&crowd, &other).await;
+        let holder = granted(&other).await;
+        let before = proxy.scripts_run();
+        let mut waiters = JoinSet::new();
+        for _ in 0..WAITERS {
+            let crowd = crowd.clone();
+            waiters.spawn(async move {
+                let wait = Wait::Until(Instant::now() + LONG_LEASE);
+                let options = AcquireOptions { lease: LONG_LEASE, wait };
+                let guard = crowd.acquire(&name(), options).await.expect("granted");
+                guard.release().await
+            });
+        }
+        let in_line = || crowd.stats().snapshot().waiting_now == WAITERS - 1;
+        until("all stand in line", in_line).await;
+        let_go(holder).await;
+        while let Some(outcome) = waiters.join_next().await {
+            assert_eq!(outcome.expect("no panic"), ReleaseOutcome::Released, "{label}");
+        }
+        let asked = proxy.scripts_run() - before;
+        assert!(asked <= 3 * WAITERS, "{label}: {asked} commands for {WAITERS}");
+    }
+}
+
+/// W3: nobody tells of a holder that died. Each waiter's own look finds it, and from then on one
+/// after the other has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w3_a_hundred_waiters_go_on_after_their_holder_died() {
+    let ground = Ground::new().await;
+    let mut kinds = JoinSet::new();
+    let is_told = |kind: &&&Capabilities| {
+        kind.backend == "redis" && kind.waiting == Waiting::Notified && kind.expires
+    };
+    for kind in KINDS.iter().filter(is_told) {
+        if kind.primitive != Primitive::CountdownLatch {
+            kinds.spawn(go_on_after_their_holder_died(ground.again(), kind));
+        }
+    }
+    while let Some(kind) = kinds.join_next().await {
+        kind.expect("no kind fails");
+    }
+}
+
+async fn go_on_after_their_holder_died(ground: Ground, kind: &'static Capabilities) {
+    const WAITERS: u64 = 100;
+    let (label, process) = (label(kind), ground.process(kind).await);
+    // It is held from before the first of them comes until the lease ends.
+    dying(async move {
+        let process = ground.process(kind).await;
+        let guard = process.acquire(&name(), waiting(SHORT_LEASE * 3)).await;
+        std::mem::forget(guard.expect("it is free"));
+        std::mem::forget(process);
+    })
+    .await;
+    let mut waiters = JoinSet::new();
+    for _ in 0..WAITERS {
+        let process = process.clone();
+        waiters.spawn(async move {
+            let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            guard.release().await
+        });
+    }
+    let all = async {
+        while let Some(outcome) = waiters.join_next().await {
+            assert_eq!(outcome.expect("no panic"), ReleaseOutcome::Released, "{label}");
+        }
+    };
+    timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("{label}: the dead one holds on"));
+    assert!(process.stats().snapshot().contended > 0, "{label}: nobody waited");
+}
