@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::{FAULT, bit};
 use crate::Tried;
+use crate::crowd::Pace;
 use crate::service::Service;
 use crate::shop::{Plan, RECOVERY_MAX, Wanted, sell_through};
 use crate::stage::{Stage, until};
@@ -19,13 +20,13 @@ const KILL_AFTER_MS: u64 = 400;
 const MANY_KILLS_FROM: Duration = Duration::from_secs(2);
 const KILLS_MANY: u32 = 50;
 const KILLS_FEW: u32 = 5;
-/// A crowd that always has something in the queue.
-const QUEUING_WORKERS: usize = 24;
+/// A crowd that always has something in the queue, and does not run out of units on a slow machine.
+const QUEUING: Pace = Pace { workers: 24, per_second: 60.0 };
 /// Orders that are queued between two kills, at least, and the longest random pause then.
 const SOLD_BEFORE_KILL: u64 = 10;
 const KILL_SOON_MS: u64 = 150;
 /// Units for one kill; a quarter of them is left for afterwards.
-const STOCK_PER_KILL: i64 = 60;
+const STOCK_PER_KILL: i64 = 120;
 /// The metric that counts orders that a consumer took over.
 const TAKEN_OVER: &str = "seckill_queue_reclaimed_total";
 /// Connections to an instance that may open few files.
@@ -57,7 +58,8 @@ pub async fn consumer_killed(stage: &mut Stage, seed: u64) -> Tried {
     let kills = if stage.sells >= MANY_KILLS_FROM { KILLS_MANY } else { KILLS_FEW };
     let mut plan = Plan::new(seed, Wanted::These(&["redis-stream"]), &stage.setup());
     plan.stock = i64::from(kills) * STOCK_PER_KILL;
-    plan.pace.workers = QUEUING_WORKERS;
+    plan.pace = QUEUING;
+    plan.control = false;
     sell_through(stage, plan, async |_, shop| {
         let mut taken_over = 0.0;
         for kill in 0..kills {
