@@ -276,3 +276,40 @@ async fn buckets_that_changed_meanwhile_are_not_repaired() {
     let all = buckets.peek(stage.item).await.expect("read").expect("loaded");
     assert_eq!(all.iter().map(|part| part.available).sum::<i64>(), 5);
 }
+
+/// Under one hold the look at the stock has units for the first ones only; whoever of them takes
+/// none leaves it to the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_fits_and_takes_nothing_leaves_the_unit_to_the_next() {
+    let shop = Shop::new().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    // The first one's transaction waits for this row; those who come meanwhile are one batch.
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    let mut presses = Vec::new();
+    for (before, buyer) in [9, 1, 2].into_iter().enumerate() {
+        let client = instance.buyer(buyer);
+        presses.push(tokio::spawn(async move { client.buy("lock-redis", item).await }));
+        let line = format!("seckill_purchases_in_flight {}\n", before + 1);
+        eventually("the press to be under way", || async {
+            instance.stranger().get("/metrics").await.text.contains(&line).then_some(())
+        })
+        .await;
+    }
+    // By some other way the second one is at the limit by now.
+    sqlx::query("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 1, 1, 1)")
+        .bind(item)
+        .execute(&shop.pool)
+        .await
+        .expect("at the limit");
+    holder.rollback().await.expect("the row is free");
+    let answers = join_all(presses).await;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("no panic")).collect();
+    let briefs: Vec<_> = answers.iter().map(|answer| answer.brief()).collect();
+    assert_eq!(briefs, [(201, ""), (409, "limit_reached"), (201, "")]);
+}

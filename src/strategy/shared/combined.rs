@@ -95,7 +95,7 @@ impl Shared {
         held: &HeldFor,
         mut operations: Vec<Operation<Purchase, Verdict>>,
     ) {
-        let mut purchases: Vec<Purchase> =
+        let purchases: Vec<Purchase> =
             operations.iter_mut().filter_map(Operation::take_input).collect();
         let Some(first) = purchases.first() else { return };
         let mut left = match batches.available(first.item.id).await {
@@ -113,12 +113,21 @@ impl Shared {
         };
         let fits: Vec<bool> = purchases.iter().map(check).collect();
         let mut kept = fits.iter();
-        purchases.retain(|_| kept.next() == Some(&true));
-        let mut written = self.write(batches, name, held, &purchases).await.into_iter();
+        let (fitting, others): (Vec<Purchase>, Vec<Purchase>) =
+            purchases.into_iter().partition(|_| kept.next() == Some(&true));
+        let written = self.write(batches, name, held, &fitting).await;
+        // Who fitted may have taken nothing: a replay, a buyer at the limit. Then a unit is left, and
+        // "sold out" would be a lie to the others; the arbiter judges them one by one.
+        let all_taken = written.iter().all(|verdict| matches!(verdict, Verdict::Sold(_)));
+        let turned_away = match all_taken {
+            true => vec![Verdict::Refused(Refusal::SoldOut); others.len()],
+            false if others.is_empty() => Vec::new(),
+            false => self.write(batches, name, held, &others).await,
+        };
+        let (mut written, mut turned_away) = (written.into_iter(), turned_away.into_iter());
         for (operation, fits) in operations.into_iter().zip(fits) {
-            let sold_out = Verdict::Refused(Refusal::SoldOut);
-            let verdict = if fits { written.next().unwrap_or(Verdict::Unknown) } else { sold_out };
-            operation.answer(verdict);
+            let verdict = if fits { written.next() } else { turned_away.next() };
+            operation.answer(verdict.unwrap_or(Verdict::Unknown));
         }
     }
 
