@@ -173,7 +173,8 @@ async fn who_wants_several_names_is_told_and_leaves_what_it_cannot_use_to_others
     let several = ground.multi(kind).await;
     warm_up(alone[0].mutex(), alone[1].mutex()).await;
     warm_up(alone[0].mutex(), several.mutex()).await;
-    let other = LockName::new("{thing:1}:other").expect("a name");
+    let other = LockName::new("{thing:1}:write-too").expect("a name");
+    // In this order, so that the first is the one that it waits for.
     let both = [name(), other.clone()];
     let before = told(alone[1].mutex());
     for _ in 0..all {
