@@ -172,6 +172,7 @@ impl App {
             )),
             Arc::new(RefreshRevocations {
                 revocations: revocations.clone(),
+                breaker: breakers.mysql.clone(),
                 period: Duration::from_millis(config.session.revocation_period_ms),
             }),
         ];

@@ -1,4 +1,7 @@
 //! Reads the list of signed-out tokens again.
+//!
+//! It is also the read that finds out whether a ledger that was away answers again, should nobody
+//! else read anything: changes wait for that.
 
 use std::time::Duration;
 
@@ -7,11 +10,15 @@ use futures::future::BoxFuture;
 
 use super::Job;
 use crate::session::Revocations;
+use crate::store::breaker::Breaker;
+use crate::store::mysql::ask;
 
 /// The refresh.
 pub struct RefreshRevocations {
     /// The list.
     pub revocations: Revocations,
+    /// The ledger's.
+    pub breaker: Breaker,
     /// The pause between two runs.
     pub period: Duration,
 }
@@ -27,7 +34,8 @@ impl Job for RefreshRevocations {
 
     fn run(&self) -> BoxFuture<'_, Result<String, String>> {
         async {
-            let count = self.revocations.refresh().await.map_err(|error| error.to_string())?;
+            let count = ask(&self.breaker, self.revocations.refresh()).await;
+            let count = count.map_err(|error| error.to_string())?;
             Ok(format!("{count} tokens are signed out"))
         }
         .boxed()
