@@ -25,10 +25,10 @@ async fn place() -> (Shop, Instance, Instance, Cut, Cut) {
     config.redis_url = Secret::new(redis.url());
     config.mysql.acquire_timeout_ms = 400;
     config.redis.command_timeout_ms = 400;
-    // What is counted below are requests alone.
+    // What is counted below are requests, and one look a second at who has signed out.
     config.job.expire_period_ms = 60_000;
     config.job.reconcile_period_ms = 60_000;
-    config.session.revocation_period_ms = 60_000;
+    config.session.revocation_period_ms = 1_000;
     let instance = Shop { config, pool: shop.pool.clone() }.start().await;
     (shop, whole, instance, mysql, redis)
 }

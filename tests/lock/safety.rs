@@ -14,12 +14,14 @@ use super::{
     FOREIGNER, LONG_LEASE, Place, SHORT_LEASE, acquire, at_once, fence_of, until, until_lost,
     waiting,
 };
+use crate::support::rounds;
 
-/// M1: a counter that is read, then written a moment later, loses nothing.
+/// M1: a counter that is read, then written a moment later, loses nothing. The longer run holds as
+/// many times more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn critical_sections_of_two_processes_never_overlap() {
     const TASKS_PER_PROCESS: u64 = 12;
-    const ROUNDS: u64 = 12;
+    let rounds_each = 12 * u64::from(rounds(1));
     let place = Arc::new(Place::new().await);
     let counter_key = format!("{}counter", place.prefix);
     let inside = Arc::new(AtomicU64::new(0));
@@ -32,7 +34,7 @@ async fn critical_sections_of_two_processes_never_overlap() {
             let (fences, counter_key) = (fences.clone(), counter_key.clone());
             tasks.spawn(async move {
                 let mut redis = place.redis.clone();
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds_each {
                     let mut options = waiting(LONG_LEASE);
                     options.wait = seckill::lock::Wait::Until(Instant::now() + LONG_LEASE);
                     let guard = process.acquire(&place.name, options).await.expect("granted");
@@ -48,7 +50,7 @@ async fn critical_sections_of_two_processes_never_overlap() {
         }
     }
     tasks.join_all().await;
-    let rounds = 2 * TASKS_PER_PROCESS * ROUNDS;
+    let rounds = 2 * TASKS_PER_PROCESS * rounds_each;
     let counted: u64 = place.redis.clone().get(&counter_key).await.expect("GET");
     assert_eq!(counted, rounds, "updates were lost");
     let fences = fences.lock().expect("fences");
@@ -56,13 +58,15 @@ async fn critical_sections_of_two_processes_never_overlap() {
     assert!(fences.is_sorted_by(|earlier, later| earlier < later));
 }
 
-/// M3: over ten thousand acquires of two processes, take-overs and losses of all data.
+/// M3: over ten thousand acquires of two processes, take-overs and losses of all data; in the longer
+/// run a hundred thousand.
 #[tokio::test]
 async fn fences_rise_strictly_whatever_happens() {
     let place = Place::new().await;
     let processes = [place.process().await, place.process().await];
     let mut last = Fence(0);
-    for round in 0_usize..10_000 {
+    let acquires = 10_000 * rounds(1).min(10) as usize;
+    for round in 0..acquires {
         let guard = acquire(&processes[round % 2], &place, LONG_LEASE).await;
         assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
         last = fence_of(&guard);
@@ -156,17 +160,16 @@ async fn an_acquire_whose_answer_was_lost_is_repeated_and_is_one_hold() {
 }
 
 /// M6: renewals that are on their way when the lock is released change nothing. The longer run
-/// multiplies the rounds by `SECKILL_TEST_ROUNDS`.
+/// makes a hundred thousand of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_released_key_stays_gone_whatever_renewal_was_on_its_way() {
     const HOLDS: u32 = 500;
     const ROUNDS: u32 = 5;
     // Long enough that a busy machine keeps up with it.
     let lease = SHORT_LEASE * 4;
-    let longer = std::env::var("SECKILL_TEST_ROUNDS").ok().and_then(|times| times.parse().ok());
     let place = Place::new().await;
     let process = place.process().await;
-    for _ in 0..ROUNDS * longer.unwrap_or(1) {
+    for _ in 0..ROUNDS * rounds(1).min(40) {
         let mut holds = tokio::task::JoinSet::new();
         for number in 0..HOLDS {
             let process = process.clone();
