@@ -83,8 +83,13 @@ impl Batches {
     /// Judges and writes the orders of one item, under the token of the item's lock if there is
     /// one; the verdicts are in the orders' order. Refusals are not counted.
     pub async fn write(&mut self, purchases: &[Purchase], fence: Option<Fence>) -> Vec<Verdict> {
-        let turn = self.turns.next().await;
+        let turn = self.turn().await;
         self.write_at(turn, purchases, fence).await
+    }
+
+    /// Waits until it may write.
+    pub(super) async fn turn(&self) -> Turn {
+        self.turns.next().await
     }
 
     /// The same, for who has waited for the turn already.
@@ -95,13 +100,14 @@ impl Batches {
         fence: Option<Fence>,
     ) -> Vec<Verdict> {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; purchases.len()];
-        let mut alone = None;
-        if purchases.len() > 1 {
+        // A single order keeps its turn until it is written.
+        let _alone = if purchases.len() > 1 {
             self.together(turn, purchases, fence, &mut verdicts).await;
+            None
         } else {
             turn.alone().await;
-            alone = Some(turn);
-        }
+            Some(turn)
+        };
         let mut judged = Vec::with_capacity(purchases.len());
         for (purchase, verdict) in purchases.iter().zip(verdicts) {
             judged.push(match verdict {
@@ -109,7 +115,6 @@ impl Batches {
                 None => self.arbiter.judge(&single(purchase, fence), &mut || ()).await,
             });
         }
-        drop(alone);
         judged
     }
 

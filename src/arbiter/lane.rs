@@ -125,19 +125,13 @@ impl Lanes {
         for _ in 0..WRITERS {
             let batches =
                 Batches::new(self.arbiter.clone(), self.connections.clone(), turns.clone());
-            self.tasks.spawn(self.clone().serve(item, Arc::clone(&line), batches, turns.clone()));
+            self.tasks.spawn(self.clone().serve(item, Arc::clone(&line), batches));
         }
         entrance
     }
 
     /// One writer of a lane, until nobody has come for a while.
-    async fn serve(
-        self,
-        item: ItemId,
-        line: Arc<tokio::sync::Mutex<Line>>,
-        mut batches: Batches,
-        turns: Turns,
-    ) {
+    async fn serve(self, item: ItemId, line: Arc<tokio::sync::Mutex<Line>>, mut batches: Batches) {
         loop {
             let (turn, batch) = {
                 let mut line = line.lock().await;
@@ -152,7 +146,7 @@ impl Lanes {
                     }
                 }
                 // Who comes while the turn is awaited is in this batch.
-                (turns.next().await, line.batch())
+                (batches.turn().await, line.batch())
             };
             let (purchases, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
