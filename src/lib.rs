@@ -22,7 +22,7 @@
 //! # Modules, in reading order
 //! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`queue`], [`order`], [`job`],
 //! [`live`], [`lab`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
-//! [`metrics`], [`app`], [`dev`], and [`failpoint`] for tests.
+//! [`open_files`], [`metrics`], [`app`], [`dev`], and [`failpoint`] for tests.
 
 #[macro_use]
 pub mod failpoint;
@@ -39,6 +39,7 @@ pub mod lifecycle;
 pub mod live;
 pub mod lock;
 pub mod metrics;
+pub mod open_files;
 pub mod order;
 pub mod purchase;
 pub mod queue;

@@ -43,6 +43,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    seckill::open_files::raise_limit();
     let file = arguments.config.as_deref();
     let ended = match arguments.command {
         Command::Serve => command::serve::run(file).await,

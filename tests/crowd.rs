@@ -75,7 +75,7 @@ async fn a_crowd_watches_one_item() {
     let body = item_body(json!({ "strategy": "mysql-atomic", "per_buyer_limit": 10 }));
     let item = admin.post("/api/admin/items", &body).await.json["id"].as_i64().expect("an id");
     let addr = free_addr();
-    let service = serve(&shop, &addr).await;
+    let service = serve(&shop, &addr, &[]).await;
     let pid = service.id().expect("it runs");
     let token = instance.token(1, seckill::session::Role::Buyer);
     let buyer = Client::new(addr.parse().expect("an address"), Some(token));

@@ -53,9 +53,11 @@ pub fn free_addr() -> String {
     listener.local_addr().expect("an address").to_string()
 }
 
-/// Serves in a process of its own; returns when it answers.
-pub async fn serve(shop: &Shop, addr: &str) -> Child {
-    let child = program(shop, &["serve"]).env("SECKILL_HTTP_ADDR", addr).spawn().expect("started");
+/// Serves in a process of its own, with further settings; returns when it answers.
+pub async fn serve(shop: &Shop, addr: &str, settings: &[(&str, &str)]) -> Child {
+    let mut serve = program(shop, &["serve"]);
+    serve.env("SECKILL_HTTP_ADDR", addr).envs(settings.iter().copied());
+    let child = serve.spawn().expect("started");
     let stranger = Client::new(addr.parse().expect("an address"), None);
     eventually("the service to answer", || async {
         let request = stranger.request(reqwest::Method::GET, "/healthz");
@@ -100,7 +102,7 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
     {
         let item = maker.make_item(json!({ "stock": 60 })).await;
         let addr = free_addr();
-        let mut service = serve(&shop, &addr).await;
+        let mut service = serve(&shop, &addr, &[]).await;
         let path = crate::support::purchase_path(strategy, item);
         let presses = (1..=150).map(|id| {
             let token = maker.token(id, Role::Buyer);
@@ -115,7 +117,7 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
         .await;
         service.kill().await.expect("killed");
         service.wait().await.expect("gone");
-        let _service = serve(&shop, &addr).await;
+        let _service = serve(&shop, &addr, &[]).await;
         let ended = join_all(presses).await;
         let ended: Vec<_> = ended.into_iter().map(|press| press.expect("no panic")).collect();
         let accepted: Vec<&String> = ended.iter().filter_map(|(id, _)| id.as_ref()).collect();
@@ -148,7 +150,7 @@ pub async fn signal(pid: u32, name: &str) {
 #[tokio::test]
 async fn a_polite_stop_exits_with_zero() {
     let shop = Shop::new().await;
-    let mut service = serve(&shop, &free_addr()).await;
+    let mut service = serve(&shop, &free_addr(), &[]).await;
     signal(service.id().expect("running"), "TERM").await;
     let ended = tokio::time::timeout(Duration::from_secs(12), service.wait()).await;
     assert_eq!(ended.expect("within the bound").expect("ended").code(), Some(0));

@@ -34,7 +34,7 @@ async fn nothing_accepted_is_lost_however_often_it_is_stopped() {
 async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     let item = maker.make_item(json!({ "stock": BUYERS / 2 })).await;
     let addr = free_addr();
-    let mut service = serve(shop, &addr).await;
+    let mut service = serve(shop, &addr, &[]).await;
     let addr = addr.parse().expect("an address");
     // Two streams that would never end by themselves.
     let watcher = Client::new(addr, Some(maker.token(1, Role::Buyer)));

@@ -1,12 +1,10 @@
 //! What the operating system tells about this process: cores, processor time, open files.
 
-use std::env;
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::failure::CannotJudge;
@@ -15,8 +13,6 @@ use crate::failure::CannotJudge;
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Files beside the connections: database, report, runtime, pipes.
 const FILES_BESIDE_CONNECTIONS: u64 = 64;
-/// Set for the restarted program, so that it is restarted once at most.
-const RESTARTED: &str = "LOADTEST_FILES_RAISED";
 
 /// Processor time between two moments.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -69,46 +65,29 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Makes room for one open file per connection, by starting this program anew under a higher
-/// soft limit where the shell can raise it.
+/// Makes room for one open file per connection, as far as this system allows.
 pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
+    let hard = open_files_max();
     let needed = u64::from(connections) + FILES_BESIDE_CONNECTIONS;
-    let Some((soft, hard)) = open_files_limits() else {
-        return Ok(());
-    };
-    if soft >= needed {
-        return Ok(());
-    }
-    if hard < needed || env::var_os(RESTARTED).is_some() {
+    if let Some(hard) = hard.filter(|hard| *hard < needed) {
         return Err(CannotJudge(format!(
             "{connections} connections need {needed} open files and this system allows {hard}; \
              raise the limit (ulimit -n) or lower --concurrency"
         )));
     }
-    let own = env::current_exe()
-        .map_err(|error| CannotJudge(format!("this program is not found: {error}")))?;
-    let error = Command::new("sh")
-        .arg("-c")
-        .arg(format!("ulimit -n {needed} && exec \"$0\" \"$@\""))
-        .arg(own)
-        .args(env::args_os().skip(1))
-        .env(RESTARTED, "1")
-        .exec();
-    Err(CannotJudge(format!("the limit of open files could not be raised: {error}")))
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })
+        .map_err(|error| CannotJudge(format!("the limit of open files stays: {error}")))
 }
 
 /// The most connections that [`allow_open_files`] can make room for.
 pub fn connections_max() -> u32 {
-    let hard = open_files_limits().map_or(u64::MAX, |(_, hard)| hard);
+    let hard = open_files_max().unwrap_or(u64::MAX);
     u32::try_from(hard.saturating_sub(FILES_BESIDE_CONNECTIONS)).unwrap_or(u32::MAX)
 }
 
-fn open_files_limits() -> Option<(u64, u64)> {
-    let text = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = text.lines().find(|line| line.starts_with("Max open files"))?;
-    let mut words = line.split_whitespace().skip(3);
-    let mut limit = || words.next().map(|word| word.parse().unwrap_or(u64::MAX));
-    Some((limit()?, limit()?))
+/// The hard limit, up to which any program may raise its own; none is no limit.
+fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
 }
 
 fn own_seconds() -> f64 {

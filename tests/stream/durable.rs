@@ -142,7 +142,7 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let stock = buyers * 3 / 4;
     let item = maker.make_item(json!({ "stock": stock })).await;
     let addrs = [free_addr(), free_addr()];
-    let mut services = [serve(&shop, &addrs[0]).await, serve(&shop, &addrs[1]).await];
+    let mut services = [serve(&shop, &addrs[0], &[]).await, serve(&shop, &addrs[1], &[]).await];
     let path = purchase_path(STREAM, item);
     let mut presses = Vec::new();
     for kill in 0..kills {
@@ -157,7 +157,7 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
         let victim = kill % 2;
         services[victim].kill().await.expect("killed");
         services[victim].wait().await.expect("gone");
-        services[victim] = serve(&shop, &addrs[victim]).await;
+        services[victim] = serve(&shop, &addrs[victim], &[]).await;
     }
     let ended = join_all(presses).await;
     let mut accepted: Vec<String> =

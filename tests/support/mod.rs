@@ -34,6 +34,8 @@ static SERVERS: OnceCell<Servers> = OnceCell::const_new();
 pub async fn servers() -> &'static Servers {
     SERVERS
         .get_or_init(|| async {
+            // All tests, and the services that they start within, share one process.
+            seckill::open_files::raise_limit();
             let started = RUNTIME.spawn(Servers::start_temporary()).await;
             started.expect("no panic").expect("the private servers start")
         })

@@ -1,0 +1,18 @@
+//! How many files this process may have open: each connection is one.
+//!
+//! Most systems start a program with a soft limit of 1,024, for the sake of `select`, which cannot
+//! wait for more. Nothing here uses `select`, so the soft limit is raised to the hard one, which the
+//! operator sets (`LimitNOFILE=`, `ulimit -Hn`).
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the soft limit to the hard one; programs that are started later inherit it.
+///
+/// Gives the limit that holds from now on; none means that there is no limit.
+pub fn raise_limit() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    }
+}
