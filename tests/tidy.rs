@@ -14,6 +14,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("metrics", &[]),
     ("lifecycle", &[]),
+    ("open_files", &[]),
     ("dev", &[]),
     ("failpoint", &[]),
     ("store", &["domain", "config", "metrics"]),

@@ -75,7 +75,12 @@ pub(super) fn locks(
         setnx: Arc::new(setnx::mutex(shared(), prefix, &tasks).map_err(unusable)?),
         getset: Arc::new(getset::mutex(shared(), prefix, now_ms, &tasks).map_err(unusable)?),
         table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
-        named: Arc::new(lock::mysql::named::mutex(session, &namespace, &tasks)),
+        named: Arc::new(lock::mysql::named::mutex(
+            session,
+            &namespace,
+            lock::mysql::named::SESSION_IDLE_MIN,
+            &tasks,
+        )),
         redlock: redlock(config, &servers.redlock)?,
         etcd,
         local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),

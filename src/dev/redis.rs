@@ -50,6 +50,9 @@ pub struct RedisOptions {
     pub program: Option<PathBuf>,
     /// The TCP port on 127.0.0.1; `None` takes last time's if it is free, else any free one.
     pub port: Option<u16>,
+    /// A program and its arguments that start what follows them, such as `env NAME=value`; none
+    /// starts the server itself. For tests.
+    pub launcher: Vec<String>,
     /// When writes reach the disk.
     pub append_fsync: AppendFsync,
     /// Further lines for the configuration file, for tests that need them.
@@ -109,7 +112,8 @@ impl RedisServer {
         temporary.extend(short);
         let mut access = Access { socket, port: 0, password: home.password()? };
         let configuration = home.path("redis.conf");
-        let command = vec![program.display().to_string(), configuration.display().to_string()];
+        let mut command = options.launcher;
+        command.extend([program, configuration].map(|path| path.display().to_string()));
         let mut attempt = 1;
         let guardian = loop {
             access.port = ports::choose(SERVER, options.port, &home.path("port"))?;

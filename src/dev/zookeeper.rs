@@ -50,6 +50,9 @@ pub struct ZookeeperOptions {
     pub data_dir: Option<PathBuf>,
     /// The Java class path with the server; `None` takes the one of Debian's `libzookeeper-java`.
     pub class_path: Option<String>,
+    /// A program and its arguments that start what follows them, such as `env NAME=value`; none
+    /// starts the server itself. For tests.
+    pub launcher: Vec<String>,
     /// Whether a change is on the disk before it is answered. Tests do without.
     pub synced: bool,
 }
@@ -294,7 +297,8 @@ fn command(options: &ZookeeperOptions, home: &Home) -> Result<Vec<String>, Start
         None if Path::new(DEBIAN_JAR).exists() => format!("{DEBIAN_JAR}:{DEBIAN_LOGGER}"),
         None => return Err(missing("ZooKeeper server", "libzookeeper-java")),
     };
-    let mut command = vec![java.display().to_string()];
+    let mut command = options.launcher.clone();
+    command.push(java.display().to_string());
     // Small and soon ready: it holds locks, and shares the machine with everything else.
     command.extend(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"].map(str::to_owned));
     command.push("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn".into());

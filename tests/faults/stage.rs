@@ -162,13 +162,13 @@ impl Stage {
 
     /// A Redis of a trial's own, in a new folder whose path is known.
     pub async fn own_redis(&self, fsync: AppendFsync, lines: &[&str]) -> Run<OwnRedis> {
-        self.own_redis_as(None, fsync, lines).await
+        self.own_redis_by(&[], fsync, lines).await
     }
 
-    /// The same, run by another program.
-    pub async fn own_redis_as(
+    /// The same, started by a program and its arguments.
+    pub async fn own_redis_by(
         &self,
-        program: Option<PathBuf>,
+        launcher: &[&str],
         append_fsync: AppendFsync,
         lines: &[&str],
     ) -> Run<OwnRedis> {
@@ -176,9 +176,7 @@ impl Stage {
         let mut options = RedisOptions::new(&folder);
         options.append_fsync = append_fsync;
         options.extra_lines = lines.iter().map(|line| (*line).to_owned()).collect();
-        if program.is_some() {
-            options.program = program;
-        }
+        options.launcher = launcher.iter().map(|word| (*word).to_owned()).collect();
         let server = RedisServer::start(options).await.map_err(|error| error.to_string())?;
         Ok(OwnRedis { server, folder })
     }

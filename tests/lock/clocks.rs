@@ -1,7 +1,13 @@
 //! M10: clocks that are an hour ahead or behind, of a client and of a server.
+//!
+//! A server of the test's own runs under libfaketime, which reads how wrong its clock is from a file.
+//! etcd is left out: a Go program does not ask the library that libfaketime stands in for, and its
+//! leases go by a clock that nobody can set.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use seckill::dev::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
 use seckill::lock::{
     AcquireError, AcquireOptions, Fencing, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
     redis as redis_locks,
@@ -11,7 +17,7 @@ use sqlx::mysql::MySqlPoolOptions;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::ground::{Ground, name, now_ms};
+use super::ground::{Ground, can_be_held, label, name, now_ms};
 use super::{LONG_LEASE, SHORT_LEASE, at_once, connect, fence_of, waiting};
 
 const HOUR: i64 = 3_600;
@@ -103,4 +109,121 @@ async fn m10_the_table_has_two_holders_when_the_servers_clock_jumps_ahead() {
     let table = table.expect("it is on the list");
     assert!(table.breaks_when.contains("clock jumps ahead"), "{}", table.breaks_when);
     assert_eq!(table.fencing, Fencing::Rising);
+}
+
+/// How wrong the clock of a server is that was started by [`launcher`](Self::launcher).
+struct WrongClock {
+    file: PathBuf,
+}
+
+impl WrongClock {
+    fn right() -> Self {
+        let clock = Self { file: std::env::temp_dir().join(crate::support::unique("clock")) };
+        clock.be_wrong_by_seconds(0);
+        clock
+    }
+
+    fn be_wrong_by_seconds(&self, seconds: i64) {
+        // Renamed, so that nobody reads a file that is half written.
+        let next = self.file.with_extension("next");
+        std::fs::write(&next, format!("{seconds:+}\n")).expect("written");
+        std::fs::rename(&next, &self.file).expect("renamed");
+    }
+
+    fn launcher(&self) -> Vec<String> {
+        let folders = std::fs::read_dir("/usr/lib").expect("a folder").flatten();
+        let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+        let library = libraries.find(|library| library.is_file());
+        let library = library.expect("libfaketime: scripts/install-packages lab installs it");
+        vec![
+            "env".to_owned(),
+            // With the C library's own allocator in front: jemalloc, which Redis brings along, asks
+            // for the time before libfaketime is ready to answer.
+            format!("LD_PRELOAD={}:libc.so.6", library.display()),
+            format!("FAKETIME_TIMESTAMP_FILE={}", self.file.display()),
+            "FAKETIME_NO_CACHE=1".to_owned(),
+            // Only the clock of the wall is wrong.
+            "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
+        ]
+    }
+}
+
+impl Drop for WrongClock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Redis ends leases by the clock of the wall. When that is set back, nobody gets in beside the
+/// holder; when it is set ahead, whatever expires has two holders, as the pages say, and a fence,
+/// where there is one, tells them apart.
+#[tokio::test]
+async fn m10_redis_has_two_holders_when_its_clock_jumps_ahead_and_never_when_it_jumps_back() {
+    let (ground, clock) = (Ground::new().await, WrongClock::right());
+    let options = RedisOptions { launcher: clock.launcher(), ..RedisOptions::temporary() };
+    let server = RedisServer::start(options).await.expect("Redis starts under another clock");
+    let url = server.tcp_url();
+    // Redlock has servers of its own: most of them would have to jump.
+    let others = KINDS.iter().filter(|kind| kind.backend == "redis" && kind.kind != "redlock");
+    let mut held = Vec::new();
+    for kind in others.filter(|kind| can_be_held(kind)) {
+        let holder = ground.process_behind(kind, &url).await;
+        let another = ground.process_behind(kind, &url).await;
+        let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", label(kind)));
+        held.push((kind, guard, another));
+    }
+    clock.be_wrong_by_seconds(-HOUR);
+    for (kind, guard, another) in &held {
+        let refused = another.acquire(&name(), at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Busy)), "{}: {refused:?}", label(kind));
+        assert!(!guard.is_lost(), "{}", label(kind));
+    }
+    clock.be_wrong_by_seconds(HOUR);
+    for (kind, first, another) in held {
+        let second = another.acquire(&name(), at_once(LONG_LEASE)).await;
+        // A time as the value is compared with the client's clock.
+        if !kind.expires || kind.kind == "getset" {
+            assert!(matches!(second, Err(AcquireError::Busy)), "{}: {second:?}", label(kind));
+            continue;
+        }
+        assert!(kind.breaks_when.contains("clock jumps ahead"), "{}", label(kind));
+        let second = second.unwrap_or_else(|error| panic!("{}: {error}", label(kind)));
+        assert!(!first.is_lost() && !second.is_lost(), "both believe that they hold it");
+        if kind.fencing != Fencing::None {
+            assert!(fence_of(&second) > fence_of(&first), "{}", label(kind));
+        }
+        assert_eq!(first.release().await, ReleaseOutcome::AlreadyLost, "{}", label(kind));
+        assert_eq!(second.release().await, ReleaseOutcome::Released, "{}", label(kind));
+    }
+}
+
+/// ZooKeeper ends sessions by a clock that only goes forward.
+#[tokio::test]
+async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
+    let (ground, clock) = (Ground::new().await, WrongClock::right());
+    let options = ZookeeperOptions { launcher: clock.launcher(), ..ZookeeperOptions::temporary() };
+    let server = ZookeeperServer::start(options).await.expect("ZooKeeper starts so");
+    let ground = ground.with_zookeeper(server.hosts());
+    let mut held = Vec::new();
+    for (kind, holder, another) in ground.pairs(|kind| kind.backend == "zookeeper").await {
+        let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        held.push((kind, guard, another));
+    }
+    for wrong_by_seconds in [-HOUR, HOUR] {
+        clock.be_wrong_by_seconds(wrong_by_seconds);
+        // Several of the server's looks at its sessions.
+        tokio::time::sleep(SHORT_LEASE).await;
+        for (kind, guard, another) in &held {
+            let refused = another.acquire(&name(), at_once(LONG_LEASE)).await;
+            assert!(matches!(refused, Err(AcquireError::Busy)), "{kind}: {refused:?}");
+            assert!(!guard.is_lost(), "{kind}");
+        }
+    }
+    for (kind, guard, another) in held {
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
+        let next = another.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        assert_eq!(next.release().await, ReleaseOutcome::Released, "{kind}");
+    }
 }

@@ -8,7 +8,7 @@ use redis::aio::ConnectionManager;
 use seckill::lock::redis::setnx_expire::Repair;
 use seckill::lock::{
     AcquireError, AcquireOptions, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait,
-    redis as redis_locks,
+    mysql, redis as redis_locks,
 };
 use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dying::{Child, Role, Row};
 use super::ground::{Ground, name, now_ms};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until_lost, waiting};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::rounds;
 
 /// A waiter that is gone.
@@ -238,6 +238,45 @@ async fn fair_forgets_a_waiter_that_gave_up() {
         sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
+}
+
+/// A process of `named` whose session the server ends after a second without a command.
+fn named_for_a_second(ground: &Ground) -> LeasedMutex {
+    let options = (*ground.pool().connect_options()).clone();
+    mysql::named::mutex(options, &ground.prefix, Duration::from_secs(1), &TaskTracker::new())
+}
+
+/// P1: a session that idles ends no sooner than the leases that it carries.
+#[tokio::test]
+async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
+    let ground = Ground::new().await;
+    let (holder, other) = (named_for_a_second(&ground), named_for_a_second(&ground));
+    // Renewed after a second and a half: until then the session says nothing.
+    let guard = holder.acquire(&name(), waiting(Duration::from_millis(4_500))).await;
+    let guard = guard.expect("granted");
+    let granted_until = guard.deadline();
+    until("it was renewed", || guard.deadline() > granted_until).await;
+    let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
+
+/// P1: a session that idled for longer has ended, its holder knows, and comes back with another.
+#[tokio::test]
+async fn a_session_that_idled_away_ends_named_locks_and_their_holder_knows() {
+    let ground = Ground::new().await;
+    let (holder, other) = (named_for_a_second(&ground), named_for_a_second(&ground));
+    let guard = holder.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+    // Blocks the only thread of this runtime, so that nothing is renewed.
+    std::thread::sleep(Duration::from_secs(2));
+    let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("free");
+    assert!(guard.is_lost());
+    assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
+    let refused = holder.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(refused.is_err(), "somebody else has it");
+    assert_eq!(next.release().await, ReleaseOutcome::Released);
+    let again = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("on a new session");
+    assert_eq!(again.release().await, ReleaseOutcome::Released);
 }
 
 /// P1: the session is killed under its holder: the name is free at once, and the holder is told.

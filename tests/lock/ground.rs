@@ -19,6 +19,8 @@ pub struct Ground {
     pub prefix: String,
     names: local::Names,
     several: local::Names,
+    /// The test's own ZooKeeper; none is that of the run.
+    zookeeper: Option<String>,
     shop: Arc<Shop>,
 }
 
@@ -31,7 +33,13 @@ impl Ground {
     /// The same ground, for somebody who outlives this value or dies before it.
     pub fn again(&self) -> Self {
         let (names, several) = (self.names.clone(), self.several.clone());
-        Self { prefix: self.prefix.clone(), names, several, shop: Arc::clone(&self.shop) }
+        let (prefix, zookeeper) = (self.prefix.clone(), self.zookeeper.clone());
+        Self { prefix, names, several, zookeeper, shop: Arc::clone(&self.shop) }
+    }
+
+    /// The same ground with another ZooKeeper.
+    pub fn with_zookeeper(&self, hosts: String) -> Self {
+        Self { zookeeper: Some(hosts), ..self.again() }
     }
 
     /// The same servers with names that nobody has used yet.
@@ -41,12 +49,16 @@ impl Ground {
     }
 
     fn at(prefix: String, shop: Arc<Shop>) -> Self {
-        Self { prefix, names: local::Names::default(), several: local::Names::default(), shop }
+        let (names, several) = (local::Names::default(), local::Names::default());
+        Self { prefix, names, several, zookeeper: None, shop }
     }
 
     /// One more process's sessions with ZooKeeper.
     pub async fn ensemble(&self) -> Arc<zookeeper::Ensemble> {
-        let hosts = crate::support::zookeeper_hosts().await;
+        let hosts = match &self.zookeeper {
+            Some(hosts) => hosts.clone(),
+            None => crate::support::zookeeper_hosts().await,
+        };
         zookeeper::Ensemble::new(&hosts, &self.prefix).expect("a prefix")
     }
 
@@ -77,7 +89,8 @@ impl Ground {
             ("mysql", "table") => Ok(mysql::table::mutex(self.shop.pool.clone(), tasks)),
             ("mysql", "named") => {
                 let options = self.shop.pool.connect_options();
-                Ok(mysql::named::mutex((*options).clone(), prefix, tasks))
+                let idle_min = mysql::named::SESSION_IDLE_MIN;
+                Ok(mysql::named::mutex((*options).clone(), prefix, idle_min, tasks))
             }
             ("etcd", "mutex") => etcd::mutex::mutex(etcd, prefix, tasks),
             // Used as if it were a mutex: nobody else may hold what a writer holds.
@@ -255,10 +268,7 @@ impl Ground {
         applies: impl Fn(&Capabilities) -> bool,
     ) -> Vec<(&'static str, LeasedMutex, LeasedMutex)> {
         let mut pairs = Vec::new();
-        let held = |kind: &&&Capabilities| {
-            !matches!(kind.primitive, Primitive::SharedCounter | Primitive::CountdownLatch)
-        };
-        for kind in KINDS.iter().filter(held).filter(|kind| applies(kind)) {
+        for kind in KINDS.iter().filter(|kind| can_be_held(kind) && applies(kind)) {
             pairs.push((label(kind), self.process(kind).await, self.process(kind).await));
         }
         assert!(!pairs.is_empty(), "it applies to no kind at all");
@@ -268,6 +278,11 @@ impl Ground {
 
 fn unknown<T>(kind: (&str, &str)) -> T {
     panic!("{kind:?} is on the list, but this suite cannot make it")
+}
+
+/// Whether there are holders, and not only a number.
+pub fn can_be_held(kind: &Capabilities) -> bool {
+    !matches!(kind.primitive, Primitive::SharedCounter | Primitive::CountdownLatch)
 }
 
 /// The kinds on the list that can be used as this.

@@ -15,7 +15,7 @@ use seckill::lock::{
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::ground::{Ground, name};
+use super::ground::{Ground, can_be_held, name};
 use super::proxy::{Link, Proxy};
 use super::{LONG_LEASE, PATIENCE, Place, at_once, connect, fence_of, until, until_lost, waiting};
 
@@ -214,6 +214,34 @@ async fn a_waiter_that_left_is_given_nothing() {
         let guard = free.unwrap_or_else(|_| panic!("{label}: it was leaked")).expect("granted");
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
     }
+}
+
+/// W1: the release comes after a waiter was refused and before it listens. The look after it has
+/// begun to listen finds it, long before the first look of those that are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
+    const FIRST_LOOK: Duration = Duration::from_millis(800);
+    let (ground, url) = (Ground::new().await, crate::support::redis_url().await);
+    let (mut at_once, mut kinds) = (0, 0);
+    for kind in seckill::lock::KINDS.iter().filter(|kind| told(kind) && can_be_held(kind)) {
+        let proxy = Proxy::start(&url).await;
+        proxy.set(Link::Stalls);
+        let holder = ground.process(kind).await;
+        let waiter = ground.process_told_at(kind, &url, &proxy.url()).await;
+        let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let task = waiter.clone();
+        let next = tokio::spawn(async move { task.acquire(&name(), patiently()).await });
+        until("it was refused", || waiter.stats().snapshot().contended > 0).await;
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        let since = Instant::now();
+        proxy.set(Link::Works);
+        let next = timeout(PATIENCE, next).await.expect("granted at last").expect("no panic");
+        at_once += u32::from(since.elapsed() < FIRST_LOOK);
+        kinds += 1;
+        assert_eq!(next.expect("granted").release().await, ReleaseOutcome::Released);
+    }
+    // A machine that stands still for a second makes one of them late.
+    assert!(kinds > 0 && at_once > kinds / 2, "{at_once} of {kinds} at once");
 }
 
 /// W2: without its wake-ups a waiter looks by itself.

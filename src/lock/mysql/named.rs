@@ -7,8 +7,9 @@
 //!
 //! **What can go wrong.** The holds live exactly as long as the session. When it is killed or
 //! breaks, *all* names are free at once, before any holder knows it: the next renewal tells. When the
-//! holder's machine vanishes, they stay until the server gives the session up
-//! ([`SESSION_IDLE_SECONDS`]). There is no fence, and a replica knows nothing of these locks.
+//! holder's machine vanishes, they stay until the server gives the session up: after the longest
+//! lease that it has carried, or [`SESSION_IDLE_MIN`]. There is no fence, and a replica knows nothing of
+//! these locks.
 //!
 //! **When to use it.** To keep two copies of a job apart, when running twice is a waste and no harm.
 
@@ -47,21 +48,29 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// After so many seconds without a command the server ends a session, and with it its holds. The
-/// renewal of a hold is a command.
-pub const SESSION_IDLE_SECONDS: u32 = 60;
+/// After so long without a command the server ends a session, and with it its holds, unless one of
+/// them has a longer lease. The renewal of a hold is a command.
+pub const SESSION_IDLE_MIN: Duration = Duration::from_secs(60);
 
 /// Makes the lock. `namespace` keeps its names apart from others on the same server, where named
-/// locks know no databases. Connects when first used.
+/// locks know no databases. `session_idle_min` is [`SESSION_IDLE_MIN`] but for tests, in whole
+/// seconds. Connects when first used.
 #[must_use]
-pub fn mutex(options: MySqlConnectOptions, namespace: &str, tasks: &TaskTracker) -> LeasedMutex {
-    let store = NamedStore { options, namespace: namespace.to_owned(), session: Mutex::default() };
+pub fn mutex(
+    options: MySqlConnectOptions,
+    namespace: &str,
+    session_idle_min: Duration,
+    tasks: &TaskTracker,
+) -> LeasedMutex {
+    let (namespace, session) = (namespace.to_owned(), Mutex::default());
+    let store = NamedStore { options, namespace, session_idle_min, session };
     LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
 }
 
 struct NamedStore {
     options: MySqlConnectOptions,
     namespace: String,
+    session_idle_min: Duration,
     session: Mutex<Session>,
 }
 
@@ -70,6 +79,8 @@ struct Session {
     /// Taken out while a command runs: one that fails or is given up half-way ends the session,
     /// since nobody knows what it did.
     connection: Option<MySqlConnection>,
+    /// How long the server keeps it without a command.
+    idle_max: Duration,
     /// Who has which name in this session.
     holds: HashMap<LockName, String>,
 }
@@ -82,11 +93,23 @@ impl NamedStore {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
-        let mut connection = self.options.clone().connect().await?;
-        let statement = format!("SET SESSION wait_timeout = {SESSION_IDLE_SECONDS}");
-        sqlx::query(&statement).execute(&mut connection).await?;
-        Ok(connection)
+    /// Opens the session, or has the server keep it for as long as this lease.
+    async fn prepare(&self, session: &mut Session, lease: Duration) -> sqlx::Result<()> {
+        let (mut connection, idle_max) = match session.connection.take() {
+            Some(connection) => (connection, session.idle_max),
+            None => {
+                session.holds.clear();
+                (self.options.clone().connect().await?, Duration::ZERO)
+            }
+        };
+        session.idle_max = idle_max.max(lease).max(self.session_idle_min);
+        if session.idle_max > idle_max {
+            let seconds = session.idle_max.as_millis().div_ceil(1_000);
+            let statement = format!("SET SESSION wait_timeout = {seconds}");
+            sqlx::query(&statement).execute(&mut connection).await?;
+        }
+        session.connection = Some(connection);
+        Ok(())
     }
 
     /// Runs one of the lock functions on the session, which must be there; 1 is yes.
@@ -123,14 +146,11 @@ impl LeaseStore for NamedStore {
         &'a self,
         name: &'a LockName,
         token: &'a Token,
-        _lease: Duration,
+        lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let mut session = self.session.lock().await;
-            if session.connection.is_none() {
-                session.holds.clear();
-                session.connection = Some(self.connect().await.map_err(unanswered)?);
-            }
+            self.prepare(&mut session, lease).await.map_err(unanswered)?;
             if session.holds.contains_key(name) {
                 return Ok(session.has(name, token).then_some(Grant::UNFENCED));
             }

@@ -22,6 +22,7 @@ pub mod fair;
 pub mod getset;
 mod keys;
 pub mod multi;
+mod owned_key;
 mod permit_store;
 pub mod plain;
 pub mod read_write;

@@ -14,10 +14,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, ExistenceCheck, Script, SetExpiry, SetOptions};
+use ::redis::{AsyncCommands, ExistenceCheck, SetExpiry, SetOptions};
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, renew_together, run, unanswered};
+use super::owned_key::OwnedKey;
+use super::{Connection, unanswered};
 use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
@@ -51,20 +52,12 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = PlainStore {
-        connection,
-        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-        renew: Script::new(include_str!("value_renew.lua")),
-        release: Script::new(include_str!("value_release.lua")),
-    };
+    let store = PlainStore { key: OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)? };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
 struct PlainStore<C> {
-    connection: C,
-    keys: Keys,
-    renew: Script,
-    release: Script,
+    key: OwnedKey<C>,
 }
 
 impl<C: Connection> LeaseStore for PlainStore<C> {
@@ -75,24 +68,18 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let key = self.keys.lock(name);
-            let mut redis = self.connection.clone();
             let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
             let options = SetOptions::default()
                 .conditional_set(ExistenceCheck::NX)
                 .with_expiration(SetExpiry::PX(lease_ms));
-            let set: Option<String> =
-                redis.set_options(&key, token.as_str(), options).await.map_err(unanswered)?;
-            if set.is_some() {
-                return Ok(Some(Grant::UNFENCED));
-            }
-            if !token.looks_again {
-                return Ok(None);
-            }
+            let mut redis = self.key.connection.clone();
+            let set: Option<String> = redis
+                .set_options(self.key.of(name), token.as_str(), options)
+                .await
+                .map_err(unanswered)?;
             // Ours already, if the answer to an earlier try was lost: with a lease from now on.
-            let arguments = [token.as_str(), &lease_ms.to_string()];
-            let ours: bool =
-                run(&self.connection, &self.renew, &[key.as_str()], &arguments).await?;
+            let ours =
+                set.is_some() || token.looks_again && self.key.renew(name, token, lease).await?;
             Ok(ours.then_some(Grant::UNFENCED))
         })
     }
@@ -103,10 +90,7 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
         token: &'a Token,
         lease: Duration,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &[&*self.keys.lock(name)], &arguments).await
-        })
+        self.key.renew(name, token, lease)
     }
 
     fn renews_together(&self) -> bool {
@@ -114,13 +98,10 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
     }
 
     fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
+        self.key.renew_together(renewals)
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let keys = [&*self.keys.lock(name)];
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
-        })
+        self.key.release(name, token)
     }
 }

@@ -11,10 +11,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, Script};
+use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, run, unanswered};
+use super::owned_key::OwnedKey;
+use super::{Connection, unanswered};
 use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
@@ -48,24 +49,12 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = SetnxStore {
-        connection,
-        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-        release: Script::new(include_str!("value_release.lua")),
-    };
+    let store = SetnxStore { key: OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)? };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
 struct SetnxStore<C> {
-    connection: C,
-    keys: Keys,
-    release: Script,
-}
-
-impl<C: Connection> SetnxStore<C> {
-    async fn owner(&self, name: &LockName) -> ::redis::RedisResult<Option<String>> {
-        self.connection.clone().get(self.keys.lock(name)).await
-    }
+    key: OwnedKey<C>,
 }
 
 impl<C: Connection> LeaseStore for SetnxStore<C> {
@@ -76,12 +65,11 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
         _lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let mut redis = self.connection.clone();
-            let set: bool =
-                redis.set_nx(self.keys.lock(name), token.as_str()).await.map_err(unanswered)?;
+            let key = self.key.of(name);
+            let mut redis = self.key.connection.clone();
+            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
             // Ours already, if the answer to an earlier try was lost.
-            let ours = set
-                || self.owner(name).await.map_err(unanswered)?.as_deref() == Some(token.as_str());
+            let ours = set || self.key.is_ours(&key, token).await?;
             Ok(ours.then_some(Grant::UNFENCED))
         })
     }
@@ -93,16 +81,10 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
         token: &'a Token,
         _lease: Duration,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let owner = self.owner(name).await.map_err(unanswered)?;
-            Ok(owner.as_deref() == Some(token.as_str()))
-        })
+        Box::pin(async move { self.key.is_ours(&self.key.of(name), token).await })
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let keys = [&*self.keys.lock(name)];
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
-        })
+        self.key.release(name, token)
     }
 }

@@ -14,11 +14,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, Script};
+use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, run, unanswered};
-use crate::lock::lease::{Grant, LeaseStore, StoreFuture, Token};
+use super::owned_key::OwnedKey;
+use super::{Connection, unanswered};
+use crate::lock::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::lock::leased::LeasedMutex;
 use crate::lock::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
@@ -28,7 +29,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "setnx-expire",
     backend: "redis",
     summary: "SETNX, then PEXPIRE as a second command, whose lack waiters repair",
-    breaks_when: "A winner dies between its two commands: the name is blocked until a waiter repairs it; or the holder is paused beyond its lease",
+    breaks_when: "A winner dies between its two commands: the name is blocked until a waiter repairs it; or Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
     reentrant: false,
     fair_in_process: true,
     fair_between_processes: false,
@@ -61,35 +62,27 @@ pub fn mutex<C: Connection>(
     repair: Repair,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = SetnxExpireStore {
-        connection,
-        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-        repair,
-        renew: Script::new(include_str!("value_renew.lua")),
-        release: Script::new(include_str!("value_release.lua")),
-    };
+    let key = OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)?;
+    let store = SetnxExpireStore { key, repair };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
 struct SetnxExpireStore<C> {
-    connection: C,
-    keys: Keys,
+    key: OwnedKey<C>,
     repair: Repair,
-    renew: Script,
-    release: Script,
 }
 
 impl<C: Connection> SetnxExpireStore<C> {
     async fn expire(&self, key: &str, lease: Duration) -> ::redis::RedisResult<bool> {
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        self.connection.clone().pexpire(key, lease_ms).await
+        self.key.connection.clone().pexpire(key, lease_ms).await
     }
 
     /// What a loser does: sets the expiry that the winner left out.
     async fn lose(&self, key: &str, lease: Duration) -> ::redis::RedisResult<()> {
         const NO_EXPIRY: i64 = -1;
         if self.repair == Repair::ByWaiters {
-            let left_ms: i64 = self.connection.clone().pttl(key).await?;
+            let left_ms: i64 = self.key.connection.clone().pttl(key).await?;
             if left_ms == NO_EXPIRY {
                 self.expire(key, lease).await?;
             }
@@ -106,12 +99,10 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let key = self.keys.lock(name);
-            let mut redis = self.connection.clone();
+            let key = self.key.of(name);
+            let mut redis = self.key.connection.clone();
             let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
-            let owner: Option<String> =
-                if set { None } else { redis.get(&key).await.map_err(unanswered)? };
-            if !set && owner.as_deref() != Some(token.as_str()) {
+            if !set && !self.key.is_ours(&key, token).await? {
                 self.lose(&key, lease).await.map_err(unanswered)?;
                 return Ok(None);
             }
@@ -127,16 +118,18 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
         token: &'a Token,
         lease: Duration,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str(), &lease.as_millis().to_string()];
-            run(&self.connection, &self.renew, &[&*self.keys.lock(name)], &arguments).await
-        })
+        self.key.renew(name, token, lease)
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        self.key.renew_together(renewals)
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let keys = [&*self.keys.lock(name)];
-            run(&self.connection, &self.release, &keys, &[token.as_str()]).await
-        })
+        self.key.release(name, token)
     }
 }

@@ -165,20 +165,14 @@ pub async fn full_memory(stage: &mut Stage, seed: u64) -> Tried {
 
 pub async fn full_disk(stage: &mut Stage, seed: u64) -> Tried {
     // A file may not grow beyond a limit: the write fails as on a full disk.
-    let (wrapper, unlimited) = (stage.folder().join("limited-redis"), stage.folder().join("roomy"));
-    // One binary plays several parts, by its name.
-    let program = stage.folder().join("redis-server");
-    let _ = std::fs::remove_file(&program);
-    std::os::unix::fs::symlink(which_redis(&stage.redis)?, &program).map_err(|e| e.to_string())?;
-    let text = format!(
-        "#!/bin/sh\n[ -e '{}' ] || ulimit -f {FILE_BLOCKS_MAX}\ntrap '' XFSZ\nexec '{}' \"$@\"\n",
-        unlimited.display(),
-        program.display()
-    );
+    let unlimited = stage.folder().join("roomy");
     let _ = std::fs::remove_file(&unlimited);
-    std::fs::write(&wrapper, text).map_err(|error| error.to_string())?;
-    executable(&wrapper)?;
-    let mut own = stage.own_redis_as(Some(wrapper), AppendFsync::EverySecond, &[]).await?;
+    let limit = format!(
+        "[ -e '{}' ] || ulimit -f {FILE_BLOCKS_MAX}; trap '' XFSZ; exec \"$@\"",
+        unlimited.display()
+    );
+    let launcher = ["sh", "-c", &limit, "sh"];
+    let mut own = stage.own_redis_by(&launcher, AppendFsync::EverySecond, &[]).await?;
     // With everysec the write that met the limit was acknowledged before.
     let plan = on(stage, seed, &own.server.url(), true);
     sell_through(stage, plan, async |_, shop| {
@@ -321,17 +315,6 @@ async fn set(redis: &mut MultiplexedConnection, name: &str, value: &str) -> Run<
 }
 
 /// The binary of a running server.
-fn which_redis(server: &RedisServer) -> Run<String> {
-    let path = std::fs::read_link(format!("/proc/{}/exe", server.pid()));
-    path.map(|path| path.display().to_string()).map_err(|error| error.to_string())
-}
-
-fn executable(path: &Path) -> Run<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(path, mode).map_err(|error| error.to_string())
-}
-
 fn copy_folder(from: &Path, to: &Path) -> Run<()> {
     let said = |error: std::io::Error| format!("copying {}: {error}", from.display());
     std::fs::create_dir_all(to).map_err(said)?;
