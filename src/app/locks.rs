@@ -65,9 +65,9 @@ pub(super) fn locks(
     let etcd = servers.etcd.clone().map(|client| lock_etcd(config, client, &tasks)).transpose()?;
     Ok(Locks {
         reentrant: Arc::new(
-            reentrant::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
+            reentrant::mutex(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
         ),
-        fair: Arc::new(fair::notified(shared(), subscriber, prefix, &tasks).map_err(unusable)?),
+        fair: Arc::new(fair::mutex(shared(), subscriber, prefix, &tasks).map_err(unusable)?),
         plain: Arc::new(plain::mutex(shared(), prefix, &tasks).map_err(unusable)?),
         setnx_expire: Arc::new(
             setnx_expire::mutex(shared(), prefix, repair, &tasks).map_err(unusable)?,

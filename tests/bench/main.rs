@@ -1,7 +1,7 @@
 //! How fast locks are, next to the least that a lock on Redis can do and next to other crates.
 //!
 //! `cargo run --release -p lock-bench -- --json FILE` starts a private Redis, prints a table after
-//! about a minute, and writes it with its figures to the file. K is `SET NX PX` and a
+//! about two minutes, and writes it with its figures to the file. K is `SET NX PX` and a
 //! compare-and-delete by one client. The subjects take turns, and K is measured between each of
 //! them and the next, so that what else the machine does meets all of them. Each figure is a
 //! median over the rounds, with the lowest and the highest.
@@ -21,7 +21,7 @@ use seckill::dev::{AppendFsync, RedisOptions, RedisServer};
 use subjects::{Cycle, Subject};
 
 /// How often each subject has its turn in each scenario.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 11;
 /// How long a turn takes.
 const TURN: Duration = Duration::from_millis(250);
 /// How long a subject runs before its turn counts.

@@ -99,8 +99,8 @@ impl Ground {
             }
             ("etcd", "semaphore") => etcd::semaphore::semaphore(etcd, prefix, 1, tasks),
             ("redis", "token") => redis_locks::token::notified(redis, told, prefix, tasks),
-            ("redis", "reentrant") => redis_locks::reentrant::notified(redis, told, prefix, tasks),
-            ("redis", "fair") => redis_locks::fair::notified(redis, told, prefix, tasks),
+            ("redis", "reentrant") => redis_locks::reentrant::mutex(redis, told, prefix, tasks),
+            ("redis", "fair") => redis_locks::fair::mutex(redis, told, prefix, tasks),
             ("redis", "plain") => redis_locks::plain::mutex(redis, prefix, tasks),
             ("redis", "spin") => redis_locks::spin::mutex(redis, prefix, tasks),
             ("redis", "redlock") => {

@@ -47,8 +47,8 @@ impl Figures {
     /// Makes the figures of some rounds. `fsync_p99_us` is the disk's, for P8.
     pub fn of(rounds: &[Round], fsync_p99_us: f64) -> Self {
         use Measure::{
-            BareHttp, BareP99, Batch, BatchFew, BatchMany, ComfortP99, LockRedis, LoneBatch,
-            LoneDirect, Overload, PerOrder, RawLock, Refusals,
+            BareP99, Batch, BatchFew, BatchMany, ComfortP99, LockRedis, LoneBatch, LoneDirect,
+            Overload, PerOrder, RawLock, Refusals,
         };
         let mut measures = BTreeMap::new();
         for measure in rounds.iter().flat_map(|round| round.figures.keys()) {
@@ -60,14 +60,19 @@ impl Figures {
                 |round: &Round| Some(round.figures.get(&above)? / round.figures.get(&below)?);
             Spread::of(rounds.iter().filter_map(ratio).collect())
         };
+        let over_h = |above: Measure| {
+            let ratio =
+                |round: &Round| Some(round.figures.get(&above)? / round.beside.get(&above)?);
+            Spread::of(rounds.iter().filter_map(ratio).collect())
+        };
         let slowness = |round: &Round| {
             let (ours, bare) = (round.figures.get(&ComfortP99)?, round.figures.get(&BareP99)?);
             Some(ours / (2.0 * fsync_p99_us + bare))
         };
         let p8 = Spread::of(rounds.iter().filter_map(slowness).collect());
         let ratios = vec![
-            Ratio::floor("P1", "refusals/s once sold out / H", 0.90, over(Refusals, BareHttp)),
-            Ratio::floor("P2", "durable orders/s on one hot item / H", 0.60, over(Batch, BareHttp)),
+            Ratio::floor("P1", "refusals/s once sold out / H", 0.90, over_h(Refusals)),
+            Ratio::floor("P2", "durable orders/s on one hot item / H", 0.60, over_h(Batch)),
             Ratio::floor("P3", "the same / T", 10.0, over(Batch, PerOrder)),
             Ratio::floor("P4", "with 4,096 clients / with 64", 1.0, over(BatchMany, BatchFew)),
             Ratio::floor("P5", "lock-redis orders/s / K", 3.0, over(LockRedis, RawLock)),

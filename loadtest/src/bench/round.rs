@@ -74,9 +74,8 @@ pub enum Measure {
     LoneDirect,
 }
 
-/// In the order of the first round.
-const MEASURES: [Measure; 13] = [
-    Measure::BareHttp,
+/// In the order of the first round. H is measured before and after each that is compared with it.
+const MEASURES: [Measure; 12] = [
     Measure::Refusals,
     Measure::Batch,
     Measure::PerOrder,
@@ -96,6 +95,9 @@ const MEASURES: [Measure; 13] = [
 pub struct Round {
     /// One figure a measure.
     pub figures: BTreeMap<Measure, f64>,
+    /// H just before and just after a measure that is compared with it, in the middle: what else the
+    /// machine does changes from second to second.
+    pub beside: BTreeMap<Measure, f64>,
     /// Busy cores by program, a measure.
     pub cores: BTreeMap<Measure, BTreeMap<&'static str, f64>>,
     /// What the databases did per accepted order, a measure.
@@ -163,27 +165,43 @@ impl Bench {
     pub async fn round(&self, number: u32) -> Result<Round, CannotJudge> {
         let mut round = Round {
             figures: BTreeMap::new(),
+            beside: BTreeMap::new(),
             cores: BTreeMap::new(),
             work: BTreeMap::new(),
             broken: Vec::new(),
         };
         let mut measures = MEASURES;
         // What follows from the peak comes after it in every round.
-        measures[..8].rotate_left(number as usize % 8);
+        measures[..7].rotate_left(number as usize % 7);
         for measure in measures {
-            let before = Counters::read(&self.database_url, &self.redis_url).await?;
-            let meter = Meter::start();
-            let (figure, orders) = self.measure(measure, &mut round).await?;
-            round.cores.insert(measure, meter.stop());
-            if orders > 0 {
-                let after = Counters::read(&self.database_url, &self.redis_url).await?;
-                round.work.insert(measure, after.since(&before, orders));
+            if !matches!(measure, Measure::Refusals | Measure::Batch) {
+                self.take(measure, &mut round).await?;
+                continue;
             }
-            eprintln!("  {measure:?}: {figure:.0}");
-            round.figures.insert(measure, figure);
-            self.reached.lock().unwrap_or_else(PoisonError::into_inner).insert(measure, figure);
+            let before = self.take(Measure::BareHttp, &mut round).await?;
+            self.take(measure, &mut round).await?;
+            let after = self.take(Measure::BareHttp, &mut round).await?;
+            round.beside.insert(measure, f64::midpoint(before, after));
         }
+        let bare = round.beside.values().sum::<f64>() / round.beside.len() as f64;
+        round.figures.insert(Measure::BareHttp, bare);
         Ok(round)
+    }
+
+    /// Measures one, and what it took.
+    async fn take(&self, measure: Measure, round: &mut Round) -> Result<f64, CannotJudge> {
+        let before = Counters::read(&self.database_url, &self.redis_url).await?;
+        let meter = Meter::start();
+        let (figure, orders) = self.measure(measure, round).await?;
+        round.cores.insert(measure, meter.stop());
+        if orders > 0 {
+            let after = Counters::read(&self.database_url, &self.redis_url).await?;
+            round.work.insert(measure, after.since(&before, orders));
+        }
+        eprintln!("  {measure:?}: {figure:.0}");
+        round.figures.insert(measure, figure);
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner).insert(measure, figure);
+        Ok(figure)
     }
 
     /// The figure, and how many orders it wrote.
@@ -194,7 +212,8 @@ impl Bench {
     ) -> Result<(f64, u64), CannotJudge> {
         match measure {
             Measure::BareHttp => {
-                let pace = Pace::Closed { requests: self.requests(measure) };
+                // Twice as often as the others.
+                let pace = Pace::Closed { requests: self.requests(measure) / 2 };
                 Ok((self.drive_bare(pace, CLIENTS).await?.accepted.per_second, 0))
             }
             Measure::BareP99 => {

@@ -46,43 +46,21 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// The same without a [`Subscriber`].
-static POLLING: Capabilities =
-    Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
-
 /// For how long a waiter that is not seen keeps its place: what a dead one costs the others.
 pub const ALIVE: Duration = WAITER_ALIVE;
 
-/// Makes the lock that polls; arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
 ///
 /// # Errors
 /// When the prefix is not one.
 pub fn mutex<C: Connection>(
-    connection: C,
-    key_prefix: &str,
-    tasks: &TaskTracker,
-) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = store(Server::new(connection, keys, None));
-    Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
-}
-
-/// Makes the lock whose waiters are told when it is theirs; arguments as for
-/// [`token::notified`](super::token::notified).
-///
-/// # Errors
-/// When the prefix is not one.
-pub fn notified<C: Connection>(
     connection: C,
     subscriber: &Subscriber,
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = store(Server::new(connection, keys, Some(subscriber)));
+    let server = Server::new(connection, keys, Some(subscriber));
+    let store = TokenStore { server, fair: true, scripts: Scripts::of_token() };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
-}
-
-fn store<C: Connection>(server: Server<C>) -> TokenStore<C> {
-    TokenStore { server, fair: true, scripts: Scripts::of_token() }
 }
