@@ -248,6 +248,25 @@ async fn a_key_that_is_queued_and_sent_again_elsewhere_is_one_order() {
     assert_eq!(assert_clean(&instance, item).await["held"], 1);
 }
 
+/// The ledger is asked about a key before anything is queued under it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_an_order_already_is_not_queued() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let bought = buyer.buy_with_key("mysql-atomic", item, "once").await;
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    let request = buyer.request(Method::POST, &purchase_path(STREAM, item));
+    let request = request.header("idempotency-key", "once").json(&json!({ "quantity": 2 }));
+    let reused = Client::send(request).await;
+    assert_eq!(reused.brief(), (422, "idempotency_key_reused"), "{}", reused.text);
+    let again = buyer.buy_with_key(STREAM, item, "once").await;
+    assert_eq!((again.status, &again.json["id"]), (201, &bought.json["id"]), "{}", again.text);
+    assert_eq!(in_ledger(&shop, item).await, [bought.json["id"].as_str().expect("an id")]);
+    assert_eq!(assert_clean(&instance, item).await["held"], 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_decided_is_put_aside_and_holds_nobody_up() {
     let mut shop = shop().await;
