@@ -266,9 +266,9 @@ async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
 async fn a_session_that_idled_away_ends_named_locks_and_their_holder_knows() {
     let ground = Ground::new().await;
     let (holder, other) = (named_for_a_second(&ground), named_for_a_second(&ground));
-    let guard = holder.acquire(&name(), waiting(SHORT_LEASE)).await.expect("granted");
+    let guard = holder.acquire(&name(), waiting(Duration::from_secs(1))).await.expect("granted");
     // Blocks the only thread of this runtime, so that nothing is renewed.
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_millis(2_500));
     let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("free");
     assert!(guard.is_lost());
     assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
