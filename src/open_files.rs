@@ -7,12 +7,8 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit to the hard one; programs that are started later inherit it.
-///
-/// Gives the limit that holds from now on; none means that there is no limit.
-pub fn raise_limit() -> Option<u64> {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        Ok(()) => maximum,
-        Err(_) => current,
-    }
+pub fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it is refused the old limit goes on, and accepting pauses when it is reached.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -16,6 +16,7 @@ use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use zookeeper_client::{Acls, CreateMode};
 
 use super::ground::{Ground, can_be_held, label, name, now_ms};
 use super::{LONG_LEASE, SHORT_LEASE, at_once, connect, fence_of, waiting};
@@ -198,6 +199,14 @@ async fn m10_redis_has_two_holders_when_its_clock_jumps_ahead_and_never_when_it_
     }
 }
 
+/// How far the server's clock is ahead of ours, by when it says that it made a node.
+async fn zookeeper_is_wrong_by_seconds(client: &zookeeper_client::Client) -> i64 {
+    let mode = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let (made, _) = client.create("/clock-", &[], &mode).await.expect("a node");
+    let ours_ms = i64::try_from(now_ms()).expect("before the year 300 million");
+    (made.ctime - ours_ms) / 1_000
+}
+
 /// ZooKeeper ends sessions by a clock that only goes forward.
 #[tokio::test]
 async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
@@ -205,6 +214,7 @@ async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
     let options = ZookeeperOptions { launcher: clock.launcher(), ..ZookeeperOptions::temporary() };
     let server = ZookeeperServer::start(options).await.expect("ZooKeeper starts so");
     let ground = ground.with_zookeeper(server.hosts());
+    let client = zookeeper_client::Client::connect(&server.hosts()).await.expect("a session");
     let mut held = Vec::new();
     for (kind, holder, another) in ground.pairs(|kind| kind.backend == "zookeeper").await {
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await;
@@ -213,6 +223,8 @@ async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
     }
     for wrong_by_seconds in [-HOUR, HOUR] {
         clock.be_wrong_by_seconds(wrong_by_seconds);
+        let wrong_by = zookeeper_is_wrong_by_seconds(&client).await;
+        assert!((wrong_by - wrong_by_seconds).abs() < 600, "its clock did not jump: {wrong_by}");
         // Several of the server's looks at its sessions.
         tokio::time::sleep(SHORT_LEASE).await;
         for (kind, guard, another) in &held {
