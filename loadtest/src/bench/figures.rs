@@ -55,21 +55,19 @@ impl Figures {
             let values = rounds.iter().filter_map(|round| round.figures.get(measure).copied());
             measures.insert(*measure, Spread::of(values.collect()));
         }
-        let over = |above: Measure, below: Measure| {
-            let ratio =
-                |round: &Round| Some(round.figures.get(&above)? / round.figures.get(&below)?);
+        let spread = |ratio: &dyn Fn(&Round) -> Option<f64>| {
             Spread::of(rounds.iter().filter_map(ratio).collect())
+        };
+        let over = |above: Measure, below: Measure| {
+            spread(&|round| Some(round.figures.get(&above)? / round.figures.get(&below)?))
         };
         let over_h = |above: Measure| {
-            let ratio =
-                |round: &Round| Some(round.figures.get(&above)? / round.beside.get(&above)?);
-            Spread::of(rounds.iter().filter_map(ratio).collect())
+            spread(&|round| Some(round.figures.get(&above)? / round.beside.get(&above)?))
         };
-        let slowness = |round: &Round| {
+        let p8 = spread(&|round| {
             let (ours, bare) = (round.figures.get(&ComfortP99)?, round.figures.get(&BareP99)?);
             Some(ours / (2.0 * fsync_p99_us + bare))
-        };
-        let p8 = Spread::of(rounds.iter().filter_map(slowness).collect());
+        });
         let ratios = vec![
             Ratio::floor("P1", "refusals/s once sold out / H", 0.90, over_h(Refusals)),
             Ratio::floor("P2", "durable orders/s on one hot item / H", 0.60, over_h(Batch)),
