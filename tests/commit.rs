@@ -249,6 +249,9 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
     );
 }
 
+/// How long a buyer waits whose purchase the test holds up.
+const PATIENT_MS: u64 = 60_000;
+
 /// Buys with the key `k`.
 async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {
     let request = buyer.request(reqwest::Method::POST, &purchase_path(strategy, item));
@@ -286,8 +289,11 @@ fn assert_told_of_the_other_order(strategy: &str, units: i64, answer: &Answer) {
 #[tokio::test]
 async fn a_lost_commit_is_not_answered_with_another_requests_order() {
     // No reconciliation: the gates give back by themselves.
-    let (link, linked, beside, _) =
-        linked_shop_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
+    let (link, linked, beside, _) = linked_shop_with(|config| {
+        config.job.reconcile_period_ms = 3_600_000;
+        config.purchase.deadline_ms = PATIENT_MS;
+    })
+    .await;
     for strategy in
         ["mysql-atomic", "mysql-batch", "lock-redis", "redis-watch", "redis-lua", "redis-bucket"]
     {
@@ -309,8 +315,11 @@ async fn a_lost_commit_is_not_answered_with_another_requests_order() {
 
 #[tokio::test]
 async fn a_lost_batch_is_not_answered_with_another_requests_order() {
-    let (link, linked, beside, pool) =
-        linked_shop_with(|config| config.mysql.lock_wait_timeout_seconds = 20).await;
+    let (link, linked, beside, pool) = linked_shop_with(|config| {
+        config.mysql.lock_wait_timeout_seconds = 60;
+        config.purchase.deadline_ms = PATIENT_MS;
+    })
+    .await;
     for strategy in ["mysql-batch", "redis-lua", "redis-bucket"] {
         for units in [2, 1] {
             let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
