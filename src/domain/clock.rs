@@ -69,7 +69,7 @@ impl Clock {
         let earliest = told_us.saturating_sub(self.us_since_begin(heard));
         let latest = told_us.saturating_sub(self.us_since_begin(asked));
         let known = self.shared.ledger_begin_us.load(Ordering::Relaxed);
-        if known < earliest || known > latest {
+        if !(earliest..=latest).contains(&known) {
             self.shared.ledger_begin_us.store(earliest, Ordering::Relaxed);
         }
     }
