@@ -71,7 +71,7 @@ impl App {
         let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
         let watch = Watch::new(pool.clone());
         let breakers = Breakers::new(&metrics);
-        let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone());
+        let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone(), clock.clone());
         let subscriber = locks::lock_subscriber(&config, &redis)?;
         let lock_redis = locks::lock_redis(&config, &redis, &subscriber)?;
         let lock_servers = locks::LockServers::new(&config)?;
@@ -144,7 +144,6 @@ impl App {
             queue,
             hub.clone(),
             metrics.clone(),
-            clock.clone(),
         );
         let lab = Lab::new(lab::Parts {
             purchases: purchases.clone(),

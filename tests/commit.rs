@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use seckill::config::Secret;
+use seckill::config::{Config, Secret};
 use seckill::strategy::LIST;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Instance, Shop, eventually, servers};
+use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path, servers};
 
 /// COM_QUERY with the text that ends a transaction, as it stands on the wire.
 const COMMIT: &[u8] = b"\x03COMMIT";
@@ -24,6 +25,11 @@ const LOSES_COMMIT: u8 = 2;
 const LOSES_ANSWER_AND_REFUSES: u8 = 3;
 /// Breaks every connection.
 const REFUSES: u8 = 4;
+/// As LOSES_COMMIT, but the one who sent it hears nothing until the link works again.
+const LOSES_COMMIT_IN_SILENCE: u8 = 5;
+
+/// How often a link that keeps silent looks whether it works again.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A link to the database that can break at COMMIT.
 struct Link {
@@ -92,6 +98,15 @@ async fn pass(
                         cuts.fetch_add(1, Ordering::SeqCst);
                         return;
                     }
+                    LOSES_COMMIT_IN_SILENCE if commits => {
+                        // The server rolls back now.
+                        let _ = to_server.shutdown().await;
+                        cuts.fetch_add(1, Ordering::SeqCst);
+                        while mode.load(Ordering::SeqCst) != WORKS {
+                            tokio::time::sleep(LOOK).await;
+                        }
+                        return;
+                    }
                     now @ (LOSES_ANSWER | LOSES_ANSWER_AND_REFUSES) if commits => {
                         lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
                         let next = if now == LOSES_ANSWER { WORKS } else { REFUSES };
@@ -128,9 +143,17 @@ async fn lose_answer(
 
 /// A shop whose instance reaches the ledger through a link, and an instance beside it.
 async fn linked_shop() -> (Link, Instance, Instance) {
+    let (link, linked, beside, _) = linked_shop_with(|_| {}).await;
+    (link, linked, beside)
+}
+
+/// The same with some settings changed, and the ledger beside the instances.
+async fn linked_shop_with(
+    change: impl FnOnce(&mut Config),
+) -> (Link, Instance, Instance, sqlx::MySqlPool) {
     let mysql = &servers().await.mysql;
     let link = Link::start(mysql.port()).await;
-    let mut shop = Shop::new().await;
+    let mut shop = Shop::with(change).await;
     // The one beside leaves the queues to the linked one.
     shop.config.queue.claim_idle_ms = 7_200_000;
     shop.config.queue.poll_ms = 3_600_000;
@@ -147,7 +170,7 @@ async fn linked_shop() -> (Link, Instance, Instance) {
     shop.config.job.reconcile_period_ms = 3_600_000;
     shop.config.session.revocation_period_ms = 3_600_000;
     let linked = shop.start().await;
-    (link, linked, beside)
+    (link, linked, beside, shop.pool)
 }
 
 /// Every strategy sells one unit although the link breaks at COMMIT.
@@ -224,6 +247,117 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
         (&json!(1), &json!(0), &json!(true)),
         "{audit}"
     );
+}
+
+/// How long a buyer waits whose purchase the test holds up.
+const PATIENT_MS: u64 = 60_000;
+
+/// Buys with the key `k`.
+async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {
+    let request = buyer.request(reqwest::Method::POST, &purchase_path(strategy, item));
+    Client::send(request.header("idempotency-key", "k").json(&json!({ "quantity": units }))).await
+}
+
+/// The COMMIT of `pressed` is lost; before it is settled, another instance makes an order of one
+/// unit with the same key, by `strategy`. Answers what the request was told.
+async fn overtaken(
+    (link, beside): (&Link, &Instance),
+    (strategy, item): (&str, i64),
+    pressed: impl Future<Output = Answer> + Send + 'static,
+) -> Answer {
+    let cuts = link.cuts();
+    let pressed = tokio::spawn(pressed);
+    eventually("the fault to bite", || async { (link.cuts() > cuts).then_some(()) }).await;
+    let other = buy_units(beside.buyer(1), strategy, item, 1).await;
+    assert_eq!(other.status, 201, "{strategy}: {}", other.text);
+    link.set(WORKS);
+    pressed.await.expect("no panic")
+}
+
+/// A request for as many units as the other order has is a replay; one for more is refused.
+fn assert_told_of_the_other_order(strategy: &str, units: i64, answer: &Answer) {
+    if units == 1 {
+        assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
+        let replayed = answer.headers.contains_key("idempotency-replayed");
+        assert!(replayed, "{strategy}: told as sold: {}", answer.text);
+    } else {
+        let expected = (422, "idempotency_key_reused");
+        assert_eq!(answer.brief(), expected, "{strategy}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_commit_is_not_answered_with_another_requests_order() {
+    // No reconciliation: the gates give back by themselves.
+    let (link, linked, beside, _) = linked_shop_with(|config| {
+        config.job.reconcile_period_ms = 3_600_000;
+        config.purchase.deadline_ms = PATIENT_MS;
+    })
+    .await;
+    for strategy in
+        ["mysql-atomic", "mysql-batch", "lock-redis", "redis-watch", "redis-lua", "redis-bucket"]
+    {
+        for units in [2, 1] {
+            let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+            // The gate's counter is loaded.
+            assert_eq!(linked.buyer(2).buy(strategy, item).await.status, 201);
+            link.set(LOSES_COMMIT_IN_SILENCE);
+            let pressed = buy_units(linked.buyer(1), strategy, item, units);
+            // The item's lock is taken; the other order comes without it.
+            let other = if strategy == "lock-redis" { "mysql-atomic" } else { strategy };
+            let answer = overtaken((&link, &beside), (other, item), pressed).await;
+            assert_told_of_the_other_order(strategy, units, &answer);
+            let audit = linked.audit(item).await;
+            assert_eq!((&audit["held"], &audit["clean"]), (&json!(2), &json!(true)), "{audit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_batch_is_not_answered_with_another_requests_order() {
+    let (link, linked, beside, pool) = linked_shop_with(|config| {
+        config.mysql.lock_wait_timeout_seconds = 60;
+        config.purchase.deadline_ms = PATIENT_MS;
+    })
+    .await;
+    for strategy in ["mysql-batch", "redis-lua", "redis-bucket"] {
+        for units in [2, 1] {
+            let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+            assert_eq!(linked.buyer(9).buy(strategy, item).await.status, 201);
+            // The next one's transaction waits for this row; those who come meanwhile are one batch.
+            let mut holder = pool.begin().await.expect("a transaction");
+            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+                .bind(item)
+                .execute(&mut *holder)
+                .await
+                .expect("the row is locked");
+            let mut presses = Vec::new();
+            for buyer in [8, 2] {
+                let client = linked.buyer(buyer);
+                presses.push(tokio::spawn(async move { client.buy(strategy, item).await }));
+                in_flight(&linked, presses.len()).await;
+            }
+            let pressed = tokio::spawn(buy_units(linked.buyer(1), strategy, item, units));
+            in_flight(&linked, 3).await;
+            link.spared.store(1, Ordering::SeqCst);
+            link.set(LOSES_COMMIT_IN_SILENCE);
+            holder.rollback().await.expect("the row is free");
+            let pressed = async { pressed.await.expect("no panic") };
+            let answer = overtaken((&link, &beside), ("mysql-atomic", item), pressed).await;
+            assert_told_of_the_other_order(strategy, units, &answer);
+            for press in presses {
+                assert_eq!(press.await.expect("no panic").status, 201, "{strategy}");
+            }
+        }
+    }
+}
+
+async fn in_flight(instance: &Instance, purchases: usize) {
+    let line = format!("seckill_purchases_in_flight {purchases}\n");
+    eventually("the press to be under way", || async {
+        instance.stranger().get("/metrics").await.text.contains(&line).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

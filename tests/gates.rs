@@ -281,7 +281,11 @@ async fn buckets_that_changed_meanwhile_are_not_repaired() {
 /// none leaves it to the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_fits_and_takes_nothing_leaves_the_unit_to_the_next() {
-    let shop = Shop::new().await;
+    let shop = Shop::with(|config| {
+        // Whoever waits for the row waits until the test lets go of it.
+        (config.mysql.lock_wait_timeout_seconds, config.purchase.deadline_ms) = (60, 60_000);
+    })
+    .await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     // The first one's transaction waits for this row; those who come meanwhile are one batch.

@@ -4,11 +4,13 @@
 
 mod support;
 
+mod batches;
 mod browser;
 mod commit;
 mod crowd;
 mod docs;
 mod docs_locks;
+mod expiry;
 mod fuzz;
 mod gates;
 mod http;

@@ -198,6 +198,31 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
 }
 
 #[tokio::test]
+async fn a_database_that_ignores_its_checks_is_refused() {
+    let shop = Shop::new().await;
+    let refused = async |shop: &Shop| {
+        let mut serve = program(shop, &["serve"]);
+        serve.env("SECKILL_HTTP_ADDR", "127.0.0.1:0");
+        let output = tokio::time::timeout(Duration::from_secs(30), serve.output()).await;
+        let (code, text) = told(&output.expect("it serves all the same").expect("runs"));
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("MySQL >= 8.0.16") && text.contains("MariaDB >= 10.2.1"), "{text}");
+        assert!(!text.contains("panicked"), "{text}");
+    };
+    // As such a server made the table: it reads the constraint and forgets it.
+    for name in ["buyer_limits_within", "buyer_limits_positive"] {
+        let statement = format!("ALTER TABLE buyer_limits DROP CONSTRAINT {name}");
+        sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
+    }
+    refused(&shop).await;
+    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("read");
+    assert_eq!(rows, 0, "the forbidden row stayed");
+}
+
+#[tokio::test]
 async fn the_audit_command_says_clean_broken_or_nothing_read() {
     let (shop, instance) = Shop::open().await;
     assert_eq!(run(&shop, &["audit"]).await.0, 2, "an audit of nothing proves nothing");

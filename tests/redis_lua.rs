@@ -51,7 +51,7 @@ async fn the_limit_holds_at_the_gate() {
 
 #[tokio::test]
 async fn orders_that_end_give_the_limit_back() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let body = json!({ "stock": 1, "per_buyer_limit": 1, "arbiter": "off" });
     let item = instance.make_item(body).await;
     let first = instance.buyer(1).buy(STRATEGY, item).await;
@@ -60,7 +60,7 @@ async fn orders_that_end_give_the_limit_back() {
     cancel(&instance, 1, &first).await;
     let second = instance.buyer(1).buy(STRATEGY, item).await;
     assert_eq!(second.status, 201, "cancelled: {}", second.text);
-    instance.clock.shift(Duration::seconds(301));
+    shop.let_holds_pass(301).await;
     eventually("the order to expire, and to be bought again", || async {
         (instance.buyer(1).buy(STRATEGY, item).await.status == 201).then_some(())
     })

@@ -4,8 +4,9 @@
 //! `available >= ?` stand behind it as behind a single order, so what must not happen does not.
 //! When one of them objects, the batch is rolled back, and this one and the next are looked at
 //! before they are written: duplicates of a key, buyers over their limit and those for whom nothing
-//! is left are answered singly, and the rest goes through together. Once nobody had to be sorted
-//! out, good faith returns.
+//! is left are answered singly, and the rest goes through together. Whoever has to stand back for
+//! one of the rest is looked at again once that one is written or refused. Once nobody had to be
+//! sorted out, good faith returns.
 //!
 //! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 
@@ -18,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::batch_sql::{Broken, Filled, choose, commit};
 use super::turns::{Turn, Turns};
-use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause};
+use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause, replay};
 use crate::domain::{ItemId, Purchase};
 use crate::store::mysql::{Fault, stock};
 
@@ -138,7 +139,7 @@ impl Batches {
         for (purchase, verdict) in purchases.iter().zip(verdicts) {
             if *verdict == Some(Verdict::Unknown) {
                 *verdict = match self.arbiter.settle(purchase).await {
-                    Some(Some(order)) => Some(Verdict::Sold(order)),
+                    Some(Some(order)) => Some(replay(purchase, order)),
                     Some(None) => None,
                     None => Some(Verdict::Unknown),
                 };
@@ -164,14 +165,8 @@ impl Batches {
         verdicts: &mut [Option<Verdict>],
     ) -> bool {
         let first_of_their_key = first_of_their_key(purchases);
-        for attempt in 0..ATTEMPTS_MAX {
-            if attempt > 0 {
-                self.arbiter.metrics.arbiter_retries.inc();
-                // What it wrote is rolled back, so the one behind it may pass meanwhile.
-                drop(turn);
-                pause(attempt).await;
-                turn = self.turns.next().await;
-            }
+        let mut failed = 0;
+        loop {
             let chosen = if self.careful {
                 turn.alone().await;
                 match choose(connection, purchases, &first_of_their_key, verdicts).await {
@@ -196,11 +191,16 @@ impl Batches {
                         let order = purchases[index].order(WRITTEN_AS, token);
                         verdicts[index] = Some(Verdict::Sold(order));
                     }
-                    return true;
+                    if first_of_their_key.iter().all(|&index| verdicts[index].is_some()) {
+                        return true;
+                    }
+                    // Those who were passed over are looked at again. Each round decides at least
+                    // one order, so there are no more rounds than orders, and mostly two.
+                    continue;
                 }
                 Ok(Filled::Fenced { accepted }) => {
-                    for &index in &chosen {
-                        verdicts[index] = Some(Verdict::Fenced { accepted });
+                    for verdict in verdicts.iter_mut().filter(|verdict| verdict.is_none()) {
+                        *verdict = Some(Verdict::Fenced { accepted });
                     }
                     return true;
                 }
@@ -224,8 +224,16 @@ impl Batches {
                     return false;
                 }
             }
+            failed += 1;
+            if failed == ATTEMPTS_MAX {
+                return true;
+            }
+            self.arbiter.metrics.arbiter_retries.inc();
+            // What it wrote is rolled back, so the one behind it may pass meanwhile.
+            drop(turn);
+            pause(failed).await;
+            turn = self.turns.next().await;
         }
-        true
     }
 }
 

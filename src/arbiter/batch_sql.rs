@@ -13,6 +13,9 @@ use crate::domain::{ItemId, Purchase, Refusal, UserId};
 use crate::store::mysql::{Fault, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
+///
+/// A refusal rests on what is committed alone. An order that only the chosen ones leave no room for
+/// stays undecided: they may still fail, and then it is the next to be chosen.
 pub(super) async fn choose(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
@@ -20,17 +23,17 @@ pub(super) async fn choose(
     verdicts: &mut [Option<Verdict>],
 ) -> sqlx::Result<Vec<usize>> {
     let item = purchases[0].item.id.get();
+    let guarded = is_guarded(&purchases[0]);
     answer_finished(connection, purchases, verdicts).await?;
-    let mut bought = if is_guarded(&purchases[0]) {
-        bought_so_far(connection, purchases).await?
-    } else {
-        HashMap::new()
-    };
+    let bought = if guarded { bought_so_far(connection, purchases).await? } else { HashMap::new() };
     let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
         .bind(item)
         .fetch_one(&mut *connection)
         .await?;
-    let mut left: i64 = row.try_get("available")?;
+    let available: i64 = row.try_get("available")?;
+    // What the chosen ones would take, of the stock and of each buyer's limit.
+    let mut taken = 0;
+    let mut taken_by: HashMap<UserId, i64> = HashMap::new();
     let mut chosen = Vec::with_capacity(candidates.len());
     for &index in candidates {
         if verdicts[index].is_some() {
@@ -38,15 +41,17 @@ pub(super) async fn choose(
         }
         let purchase = &purchases[index];
         let units = purchase.quantity.signed();
-        let counted = bought.entry(purchase.buyer).or_default();
         let limit = purchase.item.per_buyer_limit;
-        if is_guarded(purchase) && *counted + units > i64::from(limit) {
+        let written = bought.get(&purchase.buyer).copied().unwrap_or_default();
+        let taken_by = taken_by.entry(purchase.buyer).or_default();
+        let over_limit = |counted: i64| guarded && counted + units > i64::from(limit);
+        if over_limit(written) {
             verdicts[index] = Some(Verdict::Refused(Refusal::LimitReached { limit }));
-        } else if units > left {
+        } else if units > available {
             verdicts[index] = Some(Verdict::Refused(Refusal::SoldOut));
-        } else {
-            *counted += units;
-            left -= units;
+        } else if !over_limit(written + *taken_by) && taken + units <= available {
+            *taken_by += units;
+            taken += units;
             chosen.push(index);
         }
     }

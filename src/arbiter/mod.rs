@@ -15,6 +15,7 @@ mod bare;
 mod batch;
 mod batch_sql;
 mod budget;
+pub mod checks;
 mod lane;
 mod reject;
 mod transaction;
@@ -154,7 +155,7 @@ impl Arbiter {
                 Attempt::Done(verdict) => return verdict,
                 Attempt::Again(why) => fault = why,
                 Attempt::CommitLost => match self.settle(write.purchase).await {
-                    Some(Some(order)) => return Verdict::Sold(order),
+                    Some(Some(order)) => return replay(write.purchase, order),
                     Some(None) => fault = Fault::Connection,
                     None => return Verdict::Unknown,
                 },

@@ -1,10 +1,12 @@
 //! What `serve` refuses to start with, unless the operator says "I know" (`i_know` in the settings):
-//! a secret that everybody can read, servers without a password, and servers that forget.
+//! a secret that everybody can read, servers without a password, and servers that forget. A database
+//! that does not enforce CHECK constraints is always refused.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
+use seckill::arbiter::checks;
 use seckill::config::{Config, Risk};
 use seckill::lifecycle::Lifecycle;
 use seckill::store::mysql::{self, Durability};
@@ -17,6 +19,8 @@ const PUBLISHED: [&str; 1] = ["demo-only-demo-only-demo-only-demo-only"];
 const DIFFERENT_MIN: usize = 8;
 /// How long the start waits for the servers to say how they are set.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// What is said of a database that takes a forbidden row.
+const CHECKS_IGNORED: &str = "MySQL took a row that the CHECK constraints of the ledger forbid, and would let buyers exceed their limit: use MySQL >= 8.0.16 or MariaDB >= 10.2.1 with check_constraint_checks=ON, and tables that were made there";
 /// The pause between two questions to a server that does not answer yet.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -61,7 +65,7 @@ pub async fn servers(
     match asked {
         Ok(Some(judged)) => return judged,
         Ok(None) | Err(_) => {
-            tracing::warn!("MySQL or Redis does not answer yet; how it is set is judged later");
+            tracing::warn!("MySQL or Redis does not say yet how it is set; that is judged later");
         }
     }
     let (config, drained) = (config.clone(), lifecycle.drained());
@@ -84,7 +88,7 @@ pub async fn servers(
     Ok(())
 }
 
-/// `None` when one of them does not answer.
+/// `None` when one of them does not answer, or MySQL does not let us try.
 async fn look(
     config: &Config,
     pool: &MySqlPool,
@@ -92,7 +96,11 @@ async fn look(
 ) -> Option<Result<(), String>> {
     let durability = mysql::durability(pool).await.ok()?;
     let evicts = redis.evicts().await.ok()?;
-    Some(judge(config, durability, evicts))
+    if let Err(sentence) = judge(config, durability, evicts) {
+        return Some(Err(sentence));
+    }
+    let enforced = checks::are_enforced(pool).await.ok()?;
+    Some(if enforced { Ok(()) } else { Err(CHECKS_IGNORED.to_owned()) })
 }
 
 fn judge(config: &Config, durability: Durability, evicts: Option<String>) -> Result<(), String> {

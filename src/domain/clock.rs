@@ -1,30 +1,138 @@
-//! The wall clock, which tests can move.
+//! The wall clock, which tests can move, and the ledger's clock, which nobody here can.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 use time::{Duration, OffsetDateTime};
 
-/// The one source of wall-clock time in the service; clones share their shift.
+/// Nothing was heard of the ledger's clock yet.
+const UNHEARD: i64 = i64::MIN;
+
+/// The one source of time of day in the service; clones share it.
 ///
-/// Only schedules and stamps read it. Leases and deadlines count on the monotonic clock.
-#[derive(Clone, Debug, Default)]
+/// [`Self::now`] is this machine's: it judges schedules, tokens and tickets. [`Self::ledger_now`] is
+/// the database's: it stamps orders and their holds, which the database ends. Leases and deadlines
+/// count on the monotonic clock.
+#[derive(Clone, Debug)]
 pub struct Clock {
-    shift_ms: Arc<AtomicI64>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    shift_ms: AtomicI64,
+    /// Where the monotonic clock of this process begins.
+    begin: Instant,
+    /// The ledger's time at `begin`, in microseconds since 1970, or [`UNHEARD`].
+    ledger_begin_us: AtomicI64,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let (shift_ms, ledger_begin_us) = (AtomicI64::new(0), AtomicI64::new(UNHEARD));
+        Self { shared: Arc::new(Shared { shift_ms, begin: Instant::now(), ledger_begin_us }) }
+    }
 }
 
 impl Clock {
     /// Now in UTC, cut to microseconds, which is what the database keeps.
     #[must_use]
     pub fn now(&self) -> OffsetDateTime {
-        let shift = Duration::milliseconds(self.shift_ms.load(Ordering::Relaxed));
-        let now = OffsetDateTime::now_utc() + shift;
-        now.replace_microsecond(now.microsecond()).unwrap_or(now)
+        let shift = Duration::milliseconds(self.shared.shift_ms.load(Ordering::Relaxed));
+        cut(OffsetDateTime::now_utc() + shift)
     }
 
-    /// Moves this clock and its clones by `by` (tests only; the host's clock is never touched).
+    /// Now by the database's clock: what it said last, moved on by the monotonic clock. As long as
+    /// nothing was heard of it, this machine's.
+    ///
+    /// Every purchase has read its item a moment ago, and with it the time, so that this costs no
+    /// round trip.
+    #[must_use]
+    pub fn ledger_now(&self) -> OffsetDateTime {
+        let begin_us = self.shared.ledger_begin_us.load(Ordering::Relaxed);
+        if begin_us == UNHEARD {
+            return cut(OffsetDateTime::now_utc());
+        }
+        let now_us = begin_us.saturating_add(self.us_since_begin(Instant::now()));
+        let now = OffsetDateTime::from_unix_timestamp_nanos(i128::from(now_us) * 1_000);
+        now.unwrap_or_else(|_| cut(OffsetDateTime::now_utc()))
+    }
+
+    /// The database was asked at `asked`, and has just answered that it is `told`.
+    ///
+    /// The answer is late by at most as long as it took. An earlier one that fits in between was
+    /// quicker, and is kept.
+    pub fn heard_from_ledger(&self, told: OffsetDateTime, asked: Instant) {
+        let Ok(told_us) = i64::try_from(told.unix_timestamp_nanos() / 1_000) else { return };
+        let heard = Instant::now();
+        let earliest = told_us.saturating_sub(self.us_since_begin(heard));
+        let latest = told_us.saturating_sub(self.us_since_begin(asked));
+        let known = self.shared.ledger_begin_us.load(Ordering::Relaxed);
+        if !(earliest..=latest).contains(&known) {
+            self.shared.ledger_begin_us.store(earliest, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves this clock and its clones by `by` (tests only; the host's clock is never touched, and
+    /// the ledger's is not moved).
     pub fn shift(&self, by: Duration) {
         let by_ms = i64::try_from(by.whole_milliseconds()).unwrap_or(i64::MAX);
-        self.shift_ms.fetch_add(by_ms, Ordering::Relaxed);
+        self.shared.shift_ms.fetch_add(by_ms, Ordering::Relaxed);
+    }
+
+    fn us_since_begin(&self, instant: Instant) -> i64 {
+        let since = instant.saturating_duration_since(self.shared.begin);
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+fn cut(now: OffsetDateTime) -> OffsetDateTime {
+    now.replace_microsecond(now.microsecond()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How far `clock` is ahead of this machine's.
+    fn ahead(clock: &Clock) -> Duration {
+        clock.ledger_now() - OffsetDateTime::now_utc()
+    }
+
+    fn about(seen: Duration, expected: Duration) -> bool {
+        // A machine that is busy may stop a test anywhere.
+        (seen - expected).abs() < Duration::MINUTE
+    }
+
+    #[test]
+    fn the_ledgers_clock_is_what_the_ledger_said_moved_on() {
+        let clock = Clock::default();
+        assert!(about(ahead(&clock), Duration::ZERO), "nothing was heard");
+        clock.shift(Duration::HOUR);
+        assert!(about(ahead(&clock), Duration::ZERO), "tests move this machine's clock alone");
+        let told = OffsetDateTime::now_utc() - Duration::HOUR;
+        clock.heard_from_ledger(told, Instant::now());
+        assert!(about(ahead(&clock), -Duration::HOUR));
+        assert!(clock.ledger_now() >= told);
+        assert!(clock.clone().ledger_now() >= told);
+        // The ledger's clock was set.
+        clock.heard_from_ledger(told + Duration::HOUR * 3, Instant::now());
+        assert!(about(ahead(&clock), Duration::HOUR * 2));
+        clock.heard_from_ledger(told, Instant::now());
+        assert!(about(ahead(&clock), -Duration::HOUR));
+    }
+
+    #[test]
+    fn a_slow_answer_does_not_beat_a_quick_one() {
+        let clock = Clock::default();
+        let asked_long_ago = clock.shared.begin;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let told = OffsetDateTime::now_utc();
+        clock.heard_from_ledger(told, Instant::now());
+        let quick = clock.shared.ledger_begin_us.load(Ordering::Relaxed);
+        // It was written ten milliseconds before, and arrives only now.
+        clock.heard_from_ledger(told - Duration::milliseconds(10), asked_long_ago);
+        assert_eq!(clock.shared.ledger_begin_us.load(Ordering::Relaxed), quick);
     }
 }

@@ -24,9 +24,9 @@ pub struct Purchase {
     pub key: RequestKey,
     /// The name of the strategy.
     pub strategy: &'static str,
-    /// When it was judged.
+    /// When it was judged, by the database's clock.
     pub created_at: OffsetDateTime,
-    /// When its hold runs out.
+    /// When its hold runs out, by the database's clock.
     pub expires_at: OffsetDateTime,
 }
 

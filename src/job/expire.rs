@@ -1,4 +1,6 @@
 //! Gives back the stock of unpaid orders whose hold has run out.
+//!
+//! An error belongs to its item: it is logged and counted, and the other items go on.
 
 use std::time::Duration;
 
@@ -6,8 +8,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::Job;
-use crate::order::Orders;
+use crate::domain::ItemId;
+use crate::order::{Orders, Swept};
 use crate::purchase::Purchases;
+use crate::store::mysql::nothing_was_sent;
 
 /// Batches of one item in one run; the rest waits for the next.
 const BATCHES_MAX: usize = 100;
@@ -34,25 +38,49 @@ impl Job for Expire {
     }
 
     fn run(&self) -> BoxFuture<'_, Result<String, String>> {
-        self.sweep().map(|swept| swept.map_err(|error| error.to_string())).boxed()
+        self.sweep().boxed()
     }
 }
 
 impl Expire {
-    async fn sweep(&self) -> sqlx::Result<String> {
-        let mut total = 0;
-        for item in self.orders.overdue_items().await? {
-            for _ in 0..BATCHES_MAX {
-                let expired = self.orders.expire(item, self.batch_max).await?;
-                total += expired;
-                if expired > 0 {
-                    self.purchases.item_changed(item).await;
-                }
-                if expired < self.batch_max as usize {
-                    break;
+    async fn sweep(&self) -> Result<String, String> {
+        let items = self.orders.overdue_items().await.map_err(|error| error.to_string())?;
+        let (mut total, mut failed) = (0, 0);
+        for item in items {
+            match self.sweep_item(item, &mut total).await {
+                Ok(true) => {}
+                Ok(false) => failed += 1,
+                // That is the server's, and the other items would only wait for it as well.
+                Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
+                Err(error) => {
+                    tracing::warn!(%error, %item, "the holds of an item are not ended; the next run tries again");
+                    failed += 1;
                 }
             }
         }
-        Ok(format!("{total} orders expired"))
+        match failed {
+            0 => Ok(format!("{total} orders expired")),
+            1 => Err(format!("1 item failed, see the log; {total} orders expired")),
+            _ => Err(format!("{failed} items failed, see the log; {total} orders expired")),
+        }
+    }
+
+    /// Expires what is overdue of one item, and adds it to `total`; `false` when an order cannot
+    /// expire.
+    async fn sweep_item(&self, item: ItemId, total: &mut usize) -> sqlx::Result<bool> {
+        for _ in 0..BATCHES_MAX {
+            let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
+            *total += expired;
+            if expired > 0 {
+                self.purchases.item_changed(item).await;
+            }
+            if stuck > 0 {
+                return Ok(false);
+            }
+            if expired < self.batch_max as usize {
+                break;
+            }
+        }
+        Ok(true)
     }
 }

@@ -6,6 +6,7 @@
 //! wait for each other in a circle. Every step is idempotent, so an answer that was lost at COMMIT
 //! is found out by doing the step again.
 
+mod expiry;
 mod transaction;
 
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use sqlx::MySqlPool;
 
 use crate::domain::order::Step;
-use crate::domain::{Clock, ItemId, Order, OrderId, UserId};
+use crate::domain::{ItemId, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
@@ -69,7 +70,15 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
-    clock: Clock,
+}
+
+/// What one batch of the sweep came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// Orders that expired.
+    pub expired: usize,
+    /// Orders that cannot expire.
+    pub stuck: usize,
 }
 
 impl Orders {
@@ -82,9 +91,8 @@ impl Orders {
         queue: Queue,
         hub: Hub,
         metrics: Metrics,
-        clock: Clock,
     ) -> Self {
-        Self { pool, breaker, counters, queue, hub, metrics, clock }
+        Self { pool, breaker, counters, queue, hub, metrics }
     }
 
     /// Pays: in time, or late if the units can still be had.
@@ -159,21 +167,50 @@ impl Orders {
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
     /// gives their units back. May run in every instance at once: rows that another one works on
-    /// are skipped. Answers how many it expired.
+    /// are skipped. An order that cannot expire is logged and left as it is.
     ///
     /// # Errors
     /// The database's; what was expired before stays so.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<usize> {
-        let expired = transaction::expire(&self.pool, item, self.clock.now(), limit).await?;
+    pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
+        match expiry::expire(&self.pool, item, None, limit).await {
+            Ok(expired) => {
+                self.tell_expired(item, &expired).await;
+                Ok(Swept { expired: expired.len(), stuck: 0 })
+            }
+            Err(error) if is_of_one_order(&error) => self.expire_singly(item, limit).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Self::expire`], each order in a transaction of its own: one of them cannot expire, and
+    /// the others do not wait for it.
+    async fn expire_singly(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
+        let mut swept = Swept { expired: 0, stuck: 0 };
+        for order in expiry::overdue_orders(&self.pool, item, limit).await? {
+            match expiry::expire(&self.pool, item, Some(order), 1).await {
+                Ok(expired) => {
+                    self.tell_expired(item, &expired).await;
+                    swept.expired += expired.len();
+                }
+                Err(error) if is_of_one_order(&error) => {
+                    tracing::warn!(%error, %item, %order, "an order cannot expire");
+                    swept.stuck += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(swept)
+    }
+
+    async fn tell_expired(&self, item: ItemId, expired: &[Order]) {
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
             self.counters.follow_orders(item, &returned.collect::<Vec<_>>()).await;
         }
-        for order in &expired {
+        for order in expired {
             self.metrics.orders_expired.inc();
             self.hub.order_changed(order);
         }
-        Ok(expired.len())
     }
 
     /// The items that have unpaid orders whose hold has run out.
@@ -181,16 +218,14 @@ impl Orders {
     /// # Errors
     /// The database's.
     pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
-        transaction::overdue_items(&self.pool, self.clock.now()).await
+        expiry::overdue_items(&self.pool).await
     }
 
     async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let now = self.clock.now();
-            let stepped =
-                self.asked(transaction::step(&self.pool, id, owner, step, now), attempt).await;
+            let stepped = self.asked(transaction::step(&self.pool, id, owner, step), attempt).await;
             let error = match stepped {
                 Ok(stepped) => {
                     if stepped.units_returned != 0 {
@@ -247,4 +282,9 @@ impl Orders {
             Err(error) => Err(StepError::Unavailable(error)),
         }
     }
+}
+
+/// Whether an error speaks of a row that the database refuses, so that other orders can still expire.
+fn is_of_one_order(error: &sqlx::Error) -> bool {
+    matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
 }

@@ -24,10 +24,9 @@ pub(super) async fn step(
     id: OrderId,
     owner: UserId,
     step: Step,
-    now: OffsetDateTime,
 ) -> Result<Stepped, StepError> {
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
-    let stepped = match apply(&mut transaction, id, owner, step, now).await {
+    let stepped = match apply(&mut transaction, id, owner, step).await {
         Ok(stepped) => stepped,
         Err(error) => {
             // When even this fails the connection is dead, and the server rolls back by itself.
@@ -46,18 +45,21 @@ async fn apply(
     id: OrderId,
     owner: UserId,
     step: Step,
-    now: OffsetDateTime,
 ) -> Result<Stepped, StepError> {
-    let statement =
-        format!("SELECT {} FROM orders WHERE id = ? AND user_id = ? FOR UPDATE", orders::COLUMNS);
+    let statement = format!(
+        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
+         WHERE id = ? AND user_id = ? FOR UPDATE",
+        orders::COLUMNS
+    );
     let row = sqlx::query(&statement)
         .bind(id.to_string())
         .bind(owner.get())
         .fetch_optional(&mut *connection)
         .await
         .map_err(StepError::Unavailable)?;
-    let order = row.as_ref().map(orders::read).transpose().map_err(StepError::Unavailable)?;
-    let order = order.ok_or(StepError::NotFound)?;
+    let row = row.ok_or(StepError::NotFound)?;
+    let order = orders::read(&row).map_err(StepError::Unavailable)?;
+    let now = row.try_get("ledger_now").map_err(StepError::Unavailable)?;
     match order.status.step(step) {
         Transition::Already => Ok(Stepped { order, changed: false, units_returned: 0 }),
         Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
@@ -67,12 +69,12 @@ async fn apply(
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            give_back(connection, &order, reason, now).await.map_err(StepError::Unavailable)?;
+            give_back(connection, &order, reason).await.map_err(StepError::Unavailable)?;
             Ok(Stepped { units_returned: order.quantity.signed(), order, changed: true })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            take_again(connection, &order, reason, now).await?;
+            take_again(connection, &order, reason).await?;
             Ok(Stepped { units_returned: -order.quantity.signed(), order, changed: true })
         }
     }
@@ -100,18 +102,16 @@ async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-    now: OffsetDateTime,
 ) -> sqlx::Result<()> {
-    count_back(connection, order, reason, now).await?;
+    count_back(connection, order, reason).await?;
     return_stock(connection, order.item_id, order.quantity.signed()).await
 }
 
 /// Everything of giving back but the hot row.
-async fn count_back(
+pub(super) async fn count_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-    now: OffsetDateTime,
 ) -> sqlx::Result<()> {
     // Lab items without an arbiter count nobody, so the row may be missing.
     sqlx::query("UPDATE buyer_limits SET bought = bought - ? WHERE item_id = ? AND user_id = ?")
@@ -120,10 +120,10 @@ async fn count_back(
         .bind(order.user_id.get())
         .execute(&mut *connection)
         .await?;
-    insert_movement(connection, order, reason, order.quantity.signed(), now).await
+    insert_movement(connection, order, reason, order.quantity.signed()).await
 }
 
-async fn return_stock(
+pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
     item: ItemId,
     units: i64,
@@ -144,7 +144,6 @@ async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-    now: OffsetDateTime,
 ) -> Result<(), StepError> {
     let (item, units) = (order.item_id.get(), order.quantity.signed());
     sqlx::query("UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?")
@@ -157,9 +156,7 @@ async fn take_again(
             Fault::CheckViolated => StepError::LimitReached,
             _ => StepError::Unavailable(error),
         })?;
-    insert_movement(connection, order, reason, -units, now)
-        .await
-        .map_err(StepError::Unavailable)?;
+    insert_movement(connection, order, reason, -units).await.map_err(StepError::Unavailable)?;
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = version + 1 \
          WHERE item_id = ? AND available >= ?",
@@ -178,95 +175,16 @@ async fn insert_movement(
     order: &Order,
     reason: MovementReason,
     delta: i64,
-    now: OffsetDateTime,
 ) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
-         VALUES (?, ?, ?, ?, ?)",
+         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",
     )
     .bind(order.item_id.get())
     .bind(order.id.to_string())
     .bind(reason.word())
     .bind(delta)
-    .bind(now)
     .execute(connection)
     .await?;
     Ok(())
-}
-
-/// Expires a batch of one item's overdue orders in one transaction.
-pub(super) async fn expire(
-    pool: &MySqlPool,
-    item: ItemId,
-    now: OffsetDateTime,
-    limit: u32,
-) -> sqlx::Result<Vec<Order>> {
-    let mut transaction = pool.begin().await?;
-    match expire_batch(&mut transaction, item, now, limit).await {
-        Ok(expired) => {
-            failpoint!("expiry-applied");
-            transaction.commit().await?;
-            failpoint!("expiry-committed");
-            Ok(expired)
-        }
-        Err(error) => {
-            let _ = transaction.rollback().await;
-            Err(error)
-        }
-    }
-}
-
-async fn expire_batch(
-    connection: &mut MySqlConnection,
-    item: ItemId,
-    now: OffsetDateTime,
-    limit: u32,
-) -> sqlx::Result<Vec<Order>> {
-    let statement = format!(
-        "SELECT {} FROM orders WHERE item_id = ? AND status = 'pending' AND expires_at <= ? \
-         ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
-        orders::COLUMNS
-    );
-    let rows = sqlx::query(&statement)
-        .bind(item.get())
-        .bind(now)
-        .bind(limit)
-        .fetch_all(&mut *connection)
-        .await?;
-    let mut expired = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let order = orders::read(row)?;
-        let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
-            continue;
-        };
-        sqlx::query("UPDATE orders SET status = ? WHERE id = ?")
-            .bind(status.word())
-            .bind(order.id.to_string())
-            .execute(&mut *connection)
-            .await?;
-        count_back(connection, &order, reason, now).await?;
-        expired.push(Order { status, ..order });
-    }
-    // The hot row once and last: held while limits are still being taken, it would wait in a
-    // circle with a purchase.
-    let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
-    if units > 0 {
-        return_stock(connection, item, units).await?;
-    }
-    Ok(expired)
-}
-
-/// The items that have overdue orders.
-pub(super) async fn overdue_items(
-    pool: &MySqlPool,
-    now: OffsetDateTime,
-) -> sqlx::Result<Vec<ItemId>> {
-    let rows = sqlx::query(
-        "SELECT id FROM items WHERE EXISTS (SELECT 1 FROM orders WHERE orders.item_id = items.id \
-         AND orders.status = 'pending' AND orders.expires_at <= ?)",
-    )
-    .bind(now)
-    .fetch_all(pool)
-    .await?;
-    rows.iter().map(|row| ItemId::new(row.try_get("id")?).ok_or(sqlx::Error::RowNotFound)).collect()
 }

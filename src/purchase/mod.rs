@@ -193,7 +193,9 @@ impl Purchases {
     fn judge(&self, wish: &Wish, settled: Settled) -> Result<Purchase, Outcome> {
         let Settled { item, card } = settled;
         let refuse = |refusal| Err(Outcome::Refused(refusal));
-        let created_at = self.parts.clock.now();
+        let now = self.parts.clock.now();
+        // The database ends the hold, so it begins by the same clock.
+        let created_at = self.parts.clock.ledger_now();
         let order_id = OrderId::generate();
         let Some(amount) = item.price.times(wish.quantity) else {
             return refuse(Refusal::AmountOverflow);
@@ -211,7 +213,7 @@ impl Purchases {
             item,
         };
         let item = &purchase.item;
-        match item.window.phase(created_at) {
+        match item.window.phase(now) {
             Phase::Upcoming => {
                 let starts_at = item.window.starts_at();
                 return refuse(Refusal::SaleNotStarted { starts_at });
@@ -221,8 +223,7 @@ impl Purchases {
             Phase::Open => {}
         }
         if item.waiting_room {
-            let admitted =
-                self.parts.room.admit(wish.ticket.as_deref(), item.id, wish.buyer, created_at);
+            let admitted = self.parts.room.admit(wish.ticket.as_deref(), item.id, wish.buyer, now);
             admitted.map_err(Outcome::Refused)?;
         }
         if wish.quantity.units() > item.per_buyer_limit {

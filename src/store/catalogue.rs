@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::mysql;
 use super::mysql::items::{self, StockedItem};
-use crate::domain::ItemId;
+use crate::domain::{Clock, ItemId};
 
 /// Items whose last state is remembered.
 const REMEMBERED_MAX: u64 = 10_000;
@@ -44,16 +44,18 @@ type Listed = (Vec<StockedItem>, Instant);
 pub struct Catalogue {
     pool: MySqlPool,
     breaker: Breaker,
+    /// Hears the database's time with each item.
+    clock: Clock,
     items: Cache<ItemId, (StockedItem, Instant)>,
     shop: Arc<RwLock<Option<Listed>>>,
 }
 
 impl Catalogue {
-    /// Nothing was seen yet.
+    /// Nothing was seen yet; `clock` is told what time it is in the ledger.
     #[must_use]
-    pub fn new(pool: MySqlPool, breaker: Breaker) -> Self {
+    pub fn new(pool: MySqlPool, breaker: Breaker, clock: Clock) -> Self {
         let items = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(AGE_MAX).build();
-        Self { pool, breaker, items, shop: Arc::default() }
+        Self { pool, breaker, clock, items, shop: Arc::default() }
     }
 
     /// Reads one item.
@@ -61,12 +63,15 @@ impl Catalogue {
     /// # Errors
     /// When the ledger does not answer and the item was not seen lately.
     pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
-        if let Ok(found) = self.ask(items::find(&self.pool, id)).await {
-            match &found {
-                Some(stocked) => self.items.insert(id, (stocked.clone(), Instant::now())),
-                None => self.items.invalidate(&id),
-            }
-            return Ok(Seen { value: found, age: None });
+        let asked = Instant::now();
+        if let Ok(found) = self.ask(items::find_with_time(&self.pool, id)).await {
+            let Some((stocked, ledger_now)) = found else {
+                self.items.invalidate(&id);
+                return Ok(Seen { value: None, age: None });
+            };
+            self.clock.heard_from_ledger(ledger_now, asked.into_std());
+            self.items.insert(id, (stocked.clone(), Instant::now()));
+            return Ok(Seen { value: Some(stocked), age: None });
         }
         let (stocked, seen) = self.items.get(&id).ok_or(Unreachable)?;
         Ok(Seen { value: Some(stocked), age: Some(seen.elapsed()) })

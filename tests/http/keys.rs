@@ -37,7 +37,7 @@ async fn a_key_that_is_none_is_refused() {
 
 #[tokio::test]
 async fn a_key_belongs_to_one_buyer_and_one_item() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     let other_item = instance.make_item(json!({})).await;
     let (buyer, other) = (instance.buyer(1), instance.buyer(2));
@@ -69,7 +69,7 @@ async fn a_key_belongs_to_one_buyer_and_one_item() {
     assert_eq!((elsewhere.status, elsewhere.json["item_id"].as_i64()), (201, Some(other_item)));
     assert_eq!(assert_clean(&instance, item).await["orders"], 6);
     // A retry is answered even after the sale, and shows the order as it now stands.
-    instance.clock.shift(time::Duration::seconds(301));
+    shop.let_holds_pass(301).await;
     eventually(BOUND, || async {
         let retry = buyer.buy_with_key("default", item, "key-lock-redis").await;
         when(retry.status == 201 && retry.json["status"] == "expired", retry.text)

@@ -24,7 +24,7 @@ fn tells(order: &str, status: &str) -> impl Fn(&Event) -> bool {
 
 #[tokio::test]
 async fn an_owner_hears_of_purchase_payment_and_expiry() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
     let buyer = instance.buyer(1);
     let mut events = watch(&buyer).await;
@@ -36,7 +36,7 @@ async fn an_owner_hears_of_purchase_payment_and_expiry() {
     events.seek(SOON, tells(&order, "paid")).await.expect("the payment is told");
     let second = order_id(&buyer.buy("default", item).await);
     events.seek(SOON, tells(&second, "pending")).await.expect("the second purchase is told");
-    instance.clock.shift(time::Duration::seconds(301));
+    shop.let_holds_pass(301).await;
     events.seek(BOUND, tells(&second, "expired")).await.expect("the expiry is told");
     let nothing = of_another.seek(PATIENCE, |_| true).await;
     assert!(nothing.is_err(), "another's order was told: {nothing:?}");
@@ -62,7 +62,7 @@ async fn an_owner_hears_of_what_happens_on_another_instance() {
     events.seek(SOON, tells(&order, "paid")).await.expect("the payment is told");
     let second = order_id(&buyer.buy("default", item).await);
     events.seek(SOON, tells(&second, "pending")).await.expect("the second purchase is told");
-    here.clock.shift(time::Duration::seconds(301));
+    shop.let_holds_pass(301).await;
     events.seek(BOUND, tells(&second, "expired")).await.expect("the expiry is told");
 }
 

@@ -144,6 +144,7 @@ impl Service {
                 let by = time::Duration::minutes(*minutes);
                 self.ahead += by;
                 self.instances.iter().for_each(|process| process.instance.clock.shift(by));
+                self.runtime.block_on(self.shop.let_holds_pass(by.whole_seconds()));
                 run.books.pass(*minutes);
                 Ok(())
             }

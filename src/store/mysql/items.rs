@@ -135,10 +135,23 @@ pub async fn find(
     executor: impl MySqlExecutor<'_>,
     id: ItemId,
 ) -> sqlx::Result<Option<StockedItem>> {
-    let statement =
-        format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
+    Ok(find_with_time(executor, id).await?.map(|(stocked, _)| stocked))
+}
+
+/// Reads one item, and what time it is by the database's clock.
+///
+/// # Errors
+/// The database's.
+pub async fn find_with_time(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<(StockedItem, OffsetDateTime)>> {
+    let statement = format!(
+        "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
+         JOIN stock ON item_id = items.id WHERE items.id = ?"
+    );
     let row = sqlx::query(&statement).bind(id.get()).fetch_optional(executor).await?;
-    row.as_ref().map(read).transpose()
+    row.map(|row| Ok((read(&row)?, row.try_get("ledger_now")?))).transpose()
 }
 
 /// Reads the sales of the shop that are not over for longer than a day, soonest end first, at

@@ -1,0 +1,160 @@
+//! Batches of one item: a refusal holds for what was written, not for what was to be written.
+
+use std::sync::Arc;
+
+use seckill::arbiter::{Arbiter, Batches, LaneConnections, Lanes, Verdict};
+use seckill::domain::{
+    Cents, Item, ItemId, OrderId, Purchase, Quantity, Refusal, RequestKey, UserId,
+};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::{self, items};
+use serde_json::json;
+use sqlx::{MySql, Transaction};
+use tokio_util::task::TaskTracker;
+
+use crate::support::{Instance, Shop, eventually};
+
+/// A buyer who has nothing left to buy.
+const AT_THE_LIMIT: i64 = 90;
+
+struct Stage {
+    shop: Shop,
+    _instance: Instance,
+    item: Arc<Item>,
+    batches: Batches,
+}
+
+impl Stage {
+    /// An item of `stock` units, two for each buyer, and a writer that looks before it writes,
+    /// since somebody of the batch before had to be refused.
+    async fn new(stock: i64) -> Self {
+        // Whoever waits for a row waits until the test lets go of it.
+        let shop = Shop::with(|config| config.mysql.lock_wait_timeout_seconds = 30).await;
+        let instance = shop.start().await;
+        let item = instance.make_item(json!({ "stock": stock + 1, "per_buyer_limit": 2 })).await;
+        let id = ItemId::new(item).expect("positive");
+        let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;
+        let pool = mysql::pool(&shop.config).expect("the URL is fine");
+        let arbiter = Arbiter::new(pool.clone(), Metrics::new());
+        let lanes = Lanes::new(arbiter, LaneConnections::new(pool, 2), TaskTracker::new());
+        let mut stage = Self { batches: lanes.batches(), shop, _instance: instance, item };
+        stage.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
+        let first = [stage.purchase(AT_THE_LIMIT, 1), stage.purchase(91, 1)];
+        let verdicts = stage.batches.write(&first, None).await;
+        assert!(matches!(verdicts[..], [Verdict::Refused(_), Verdict::Sold(_)]), "{verdicts:?}");
+        stage
+    }
+
+    fn purchase(&self, buyer: i64, units: i64) -> Purchase {
+        let (order_id, now) = (OrderId::generate(), time::OffsetDateTime::now_utc());
+        Purchase {
+            order_id,
+            item: Arc::clone(&self.item),
+            buyer: UserId::new(buyer).expect("positive"),
+            quantity: Quantity::new(units.into()).expect("positive"),
+            amount: Cents::new(units * 250).expect("a price"),
+            key: RequestKey::of_order(order_id),
+            strategy: "mysql-batch",
+            created_at: now,
+            expires_at: now + time::Duration::HOUR,
+        }
+    }
+
+    /// Counts units for a buyer, in a transaction that is not committed.
+    async fn count(&self, buyer: i64, units: i64) -> Transaction<'static, MySql> {
+        self.in_transaction(
+            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, ?, ?, 2)",
+            &[self.item.id.get(), buyer, units],
+        )
+        .await
+    }
+
+    /// Takes units, in a transaction that is not committed.
+    async fn take(&self, units: i64) -> Transaction<'static, MySql> {
+        self.in_transaction(
+            "UPDATE stock SET available = available - ? WHERE item_id = ?",
+            &[units, self.item.id.get()],
+        )
+        .await
+    }
+
+    async fn in_transaction(&self, sql: &str, binds: &[i64]) -> Transaction<'static, MySql> {
+        let mut transaction = self.shop.pool.begin().await.expect("a transaction");
+        let mut query = sqlx::query(sql);
+        for bind in binds {
+            query = query.bind(*bind);
+        }
+        query.execute(&mut *transaction).await.expect("executed");
+        transaction
+    }
+
+    /// Writes a batch; once it waits in a statement, `rival` is committed.
+    async fn write_beside(
+        &mut self,
+        purchases: &[Purchase],
+        rival: Transaction<'static, MySql>,
+        statement: &str,
+    ) -> Vec<Verdict> {
+        let pool = &self.shop.pool;
+        let comes_first = async {
+            eventually(statement, || async {
+                let running: i64 = sqlx::query_scalar(
+                    "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+                     WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",
+                )
+                .bind(statement)
+                .fetch_one(pool)
+                .await
+                .expect("the list of sessions");
+                (running > 0).then_some(())
+            })
+            .await;
+            rival.commit().await.expect("committed");
+        };
+        tokio::join!(self.batches.write(purchases, None), comes_first).0
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
+    let mut stage = Stage::new(1).await;
+    // Buyer 1 gets to the limit in some other way, after the batch has looked.
+    let rival = stage.count(1, 2).await;
+    let purchases = [stage.purchase(1, 1), stage.purchase(2, 1), stage.purchase(3, 1)];
+    let verdicts = stage.write_beside(&purchases, rival, "INSERT INTO buyer_limits%").await;
+    let limit = Verdict::Refused(Refusal::LimitReached { limit: 2 });
+    assert_eq!(verdicts[0], limit, "{verdicts:?}");
+    assert!(matches!(verdicts[1], Verdict::Sold(_)), "a unit is left: {:?}", verdicts[1]);
+    assert_eq!(verdicts[2], Verdict::Refused(Refusal::SoldOut), "{verdicts:?}");
+}
+
+#[tokio::test]
+async fn nobody_is_sold_out_behind_a_larger_order_that_no_longer_fits() {
+    let mut stage = Stage::new(2).await;
+    let rival = stage.take(1).await;
+    let purchases = [stage.purchase(1, 2), stage.purchase(2, 1)];
+    let verdicts = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
+    assert_eq!(verdicts[0], Verdict::Refused(Refusal::SoldOut), "{verdicts:?}");
+    assert!(matches!(verdicts[1], Verdict::Sold(_)), "a unit is left: {:?}", verdicts[1]);
+}
+
+#[tokio::test]
+async fn nobody_is_over_the_limit_for_an_order_that_was_not_written() {
+    let mut stage = Stage::new(2).await;
+    let rival = stage.take(1).await;
+    let purchases = [stage.purchase(1, 2), stage.purchase(1, 1)];
+    let verdicts = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
+    assert_eq!(verdicts[0], Verdict::Refused(Refusal::SoldOut), "{verdicts:?}");
+    assert!(matches!(verdicts[1], Verdict::Sold(_)), "the buyer has none: {:?}", verdicts[1]);
+}
+
+#[tokio::test]
+async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
+    let mut stage = Stage::new(3).await;
+    let purchases: Vec<_> = (1..=8).map(|buyer| stage.purchase(buyer, 1)).collect();
+    let verdicts = stage.batches.write(&purchases, None).await;
+    let (sold, others) = verdicts.split_at(3);
+    assert!(sold.iter().all(|verdict| matches!(verdict, Verdict::Sold(_))), "{verdicts:?}");
+    let sold_out = Verdict::Refused(Refusal::SoldOut);
+    assert!(others.iter().all(|verdict| *verdict == sold_out), "{verdicts:?}");
+}
