@@ -81,7 +81,7 @@ impl Door {
             let problem = Problem::new(429, "too_many_attempts", "Too many attempts", detail);
             return Err(problem.retry_after(WINDOW_SECONDS));
         }
-        if self.tries.fetch_add(1, Ordering::Relaxed) % TRIES_BETWEEN_CLEAN_UPS == 0 {
+        if self.tries.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRIES_BETWEEN_CLEAN_UPS) {
             let forgot = failures::forget_old(&self.pool, WINDOW_SECONDS).await;
             if let Err(error) = forgot {
                 tracing::debug!(%error, "old failed sign-ins were not deleted");

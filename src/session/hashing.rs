@@ -158,6 +158,12 @@ mod tests {
 
     use super::*;
 
+    /// How many hash and how many wait.
+    fn counts(hashing: &Hashing) -> (usize, usize) {
+        let line = hashing.line();
+        (line.running, line.waiting)
+    }
+
     fn address(number: u8) -> IpAddr {
         Ipv4Addr::new(203, 0, 113, number).into()
     }
@@ -197,7 +203,7 @@ mod tests {
         assert_eq!(told.len(), WAITING_EACH_MAX + 1, "an address has so many waiting");
         let refused = ended.iter().filter(|ended| ended.is_err()).count();
         assert_eq!(refused, 100 - WAITING_EACH_MAX);
-        assert_eq!((hashing.line().running, hashing.line().waiting), (0, 0));
+        assert_eq!(counts(&hashing), (0, 0));
     }
 
     #[tokio::test]
@@ -228,7 +234,7 @@ mod tests {
         join(&hashing, &mut waiting, &told, (3, 1)).await;
         drop(place);
         assert!(waiting.join_all().await.iter().all(Result::is_ok));
-        assert_eq!((hashing.line().running, hashing.line().waiting), (0, 0));
+        assert_eq!(counts(&hashing), (0, 0));
         let place = hashing.enter(address(4)).await.expect("it is free");
         assert_eq!(place.compute(|| 7).await, Some(7));
     }

@@ -1,7 +1,7 @@
 //! Server-sent events: the stock of an item, and changes of one's own orders.
 //!
-//! Every stream ends when the service stops, one's own when the session ends, and a slow reader skips figures instead of having
-//! them buffered.
+//! Every stream ends when the service stops, and one's own when the session ends. A slow reader skips
+//! figures instead of having them buffered.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, In
     params(("id" = i64, Path, minimum = 1)),
     responses(
         (status = 200, description = "Events `stock` and `state`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "No such item", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "No such item, or too many streams of one user or address", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -101,7 +101,7 @@ pub async fn stock(
     tag = "buyer",
     responses(
         (status = 200, description = "Events `order`, each an order as it then stood", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not signed in, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),

@@ -179,7 +179,7 @@ async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static s
     params(("id" = String, Path)),
     responses(
         (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not an operator, no such run, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
