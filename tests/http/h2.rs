@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use crate::support::Answer;
 
 /// What a request carries.
+#[derive(Clone, Copy)]
 pub enum Carried {
     /// The head says that there is nothing.
     Nothing,

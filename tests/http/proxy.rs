@@ -59,12 +59,14 @@ fn program() -> Option<PathBuf> {
     folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
 }
 
-fn start(program: &Path, configuration: &str) -> Child {
+/// Starts HAProxy; answers it and the file that it reads at its start.
+fn start(program: &Path, configuration: &str) -> (Child, PathBuf) {
     let file = std::env::temp_dir().join(unique("haproxy"));
     std::fs::write(&file, configuration).expect("a file");
     let mut command = Command::new(program);
     command.arg("-db").arg("-f").arg(&file).kill_on_drop(true);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("haproxy starts")
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    (child.expect("haproxy starts"), file)
 }
 
 /// Runs where HAProxy is installed; elsewhere the test above has read the configuration.
@@ -84,7 +86,7 @@ async fn a_forged_address_does_not_get_past_the_proxy() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let listen = free.local_addr().expect("an address");
     drop(free);
-    let _proxy = start(&program, &configuration(listen, instance.addr));
+    let (_proxy, file) = start(&program, &configuration(listen, instance.addr));
     let client = Client::new(listen, None);
     // The proxy looks at the instance first.
     eventually(BOUND, || async {
@@ -95,6 +97,7 @@ async fn a_forged_address_does_not_get_past_the_proxy() {
         })
     })
     .await;
+    std::fs::remove_file(file).expect("it was read");
     let started = tokio::time::Instant::now();
     let mut passed = 0;
     for number in 0..10 * BURST {
