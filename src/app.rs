@@ -15,15 +15,15 @@ use crate::domain::Clock;
 use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
 use crate::http::crowd::Crowd;
+use crate::http::door::Door;
 use crate::http::hosts::Hosts;
 use crate::http::rates::{Rate, Rates};
-use crate::http::route::session::Door;
 use crate::http::server::{self, ServerOptions};
 use crate::http::{self, Web};
 use crate::job::{self, Board, Expire, Job, Reconcile, RefreshRevocations};
 use crate::lab::{self, Lab};
 use crate::lifecycle::{Ended, Lifecycle};
-use crate::live::{self, Hub, Tally, Watch};
+use crate::live::{self, Hub, StreamLimits, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::room::Rules;
@@ -68,7 +68,7 @@ impl App {
         let pool = mysql::pool(&config)?;
         let redis = RedisClient::new(&config)?;
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
-        let (hub, outbox) = Hub::new(config.live.streams_max, metrics.clone());
+        let (hub, outbox) = Hub::new(stream_limits(&config), metrics.clone());
         let watch = Watch::new(pool.clone());
         let breakers = Breakers::new(&metrics);
         let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone(), clock.clone());
@@ -194,6 +194,7 @@ impl App {
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
+        let door = Door::new(config.session.hashing_max, pool.clone(), breakers.mysql.clone());
         let web = Web::new(http::Parts {
             purchases,
             orders,
@@ -208,7 +209,7 @@ impl App {
             watch,
             tokens: Tokens::new(&config.secret, &config.secret_previous),
             revocations,
-            door: Door::new(config.session.hashing_max),
+            door,
             rates: rates(&config),
             proxies: proxies.clone(),
             hosts: Hosts::new(&config.http.hosts, addr),
@@ -323,6 +324,18 @@ fn room(config: &Config) -> Room {
         proof_bits_max: settings.proof_bits_max,
     };
     Room::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
+}
+
+fn stream_limits(config: &Config) -> StreamLimits {
+    let (all, limits) = (config.live.streams_max, &config.limits);
+    // Rounded down: a share of very few streams is none.
+    let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
+    StreamLimits {
+        all,
+        strangers: all.saturating_sub(kept),
+        each_user: limits.user_streams_max,
+        each_address: limits.address_streams_max,
+    }
 }
 
 fn rates(config: &Config) -> Rates {

@@ -53,6 +53,7 @@ async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
         let log = String::from_utf8_lossy(&output.stderr);
         assert!(log.contains("serving http://"), "nothing was logged: {log}");
         assert!(log.contains("SELECT"), "too little was logged to be a test: {log}");
+        assert!(log.contains("a sign-in failed"), "a wrong password left no trace: {log}");
         let password = |url: &str| {
             let (user, _) = url.rsplit_once('@')?;
             user.rsplit_once(':').map(|(_, password)| password.to_owned())
@@ -66,6 +67,8 @@ async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
             &database_password,
             &token,
             &signed,
+            // People type passwords into the wrong field.
+            "planted-name",
             "planted-password",
             "planted-wrong-password",
             "planted-key",

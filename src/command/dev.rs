@@ -9,6 +9,7 @@ use std::path::Path;
 use seckill::app::App;
 use seckill::config::{Config, Secret};
 use seckill::dev::Servers;
+use seckill::domain::Username;
 use seckill::session::{Role, password};
 use seckill::store::mysql::{self, users};
 use time::OffsetDateTime;
@@ -110,9 +111,9 @@ async fn serve_shop(
 async fn make_demo_accounts(pool: &sqlx::MySqlPool) -> Result<(), String> {
     for (name, password, role) in DEMO_ACCOUNTS {
         let hash = password::hash(password).ok_or("a password could not be hashed")?;
+        let username = Username::parse(name).ok_or("a demo account has no acceptable name")?;
         let account = users::NewAccount {
-            username: name,
-            username_folded: name,
+            username: &username,
             password_hash: &hash,
             role: role.word(),
             demo: true,

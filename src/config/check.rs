@@ -50,6 +50,14 @@ impl Config {
                 "limits.user_burst and limits.address_burst must be at least 1, or nobody is let in",
             ),
             (
+                self.limits.user_streams_max >= 1 && self.limits.address_streams_max >= 1,
+                "limits.user_streams_max and limits.address_streams_max must be at least 1, or nobody can watch",
+            ),
+            (
+                self.live.streams_kept_percent <= 100,
+                "live.streams_kept_percent must be at most 100",
+            ),
+            (
                 (1..=1_000_000).contains(&self.waiting_room.per_second)
                     && self.waiting_room.ticket_seconds >= 1
                     && self.waiting_room.line_max >= 1,

@@ -135,6 +135,8 @@ sections! {
         address_per_second: u32,
         address_burst: u32,
         address_connections_max: usize,
+        user_streams_max: usize,
+        address_streams_max: usize,
         loopback_exempt: bool,
     }
     Mysql {
@@ -185,6 +187,7 @@ sections! {
     Live {
         poll_ms: u64,
         streams_max: usize,
+        streams_kept_percent: usize,
     }
     Lifecycle {
         drain_ms: u64,

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
 //! [`order`] (the state machine), [`purchase`], [`outcome`] (what it can end in), [`audit`] (the
-//! invariants), [`clock`].
+//! invariants), [`clock`], [`username`].
 
 pub mod audit;
 pub mod clock;
@@ -13,6 +13,7 @@ pub mod order;
 pub mod outcome;
 pub mod purchase;
 pub mod quantity;
+pub mod username;
 pub mod window;
 
 pub use clock::Clock;
@@ -23,4 +24,5 @@ pub use order::{Order, OrderStatus};
 pub use outcome::{Outcome, Refusal, Unavailable};
 pub use purchase::Purchase;
 pub use quantity::Quantity;
+pub use username::Username;
 pub use window::SaleWindow;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::value::RawValue;
@@ -44,7 +44,9 @@ where
     }
 }
 
-/// The same, where no body at all and no Content-Type stands for `{}`.
+/// A JSON body of type `T`, where no body at all and no Content-Type stands for `{}`.
+///
+/// Whether there is a body is seen by the body itself: HTTP/2 needs no header to announce one.
 pub struct OptionalJsonBody<T>(pub T);
 
 impl<T, S> FromRequest<S> for OptionalJsonBody<T>
@@ -56,30 +58,56 @@ where
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let headers = request.headers();
-        let none = headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
-            && !headers.contains_key(TRANSFER_ENCODING)
-            && !headers.contains_key(CONTENT_TYPE);
-        let bytes = if none {
-            Bytes::from_static(b"{}")
+        let limits = BodyLimits::from_ref(state);
+        let bytes = if request.headers().contains_key(CONTENT_TYPE) {
+            read(request, limits).await?
         } else {
-            read(request, BodyLimits::from_ref(state)).await?
+            expect_nothing(request, limits).await?;
+            Bytes::from_static(b"{}")
         };
         parse(&bytes).map(Self)
     }
 }
 
+/// Refuses a body that does not say what it is; an empty one is none.
+async fn expect_nothing(request: Request, limits: BodyLimits) -> Result<(), Problem> {
+    let (head, mut body) = request.into_parts();
+    // Before the client sends it, if it asked with Expect: 100-continue.
+    if head.headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
+        return check_headers(&head.headers, limits);
+    }
+    let is_empty = async {
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| broken_off())?;
+            if frame.data_ref().is_some_and(|data| !data.is_empty()) {
+                return Ok::<_, Problem>(false);
+            }
+        }
+        Ok(true)
+    };
+    let is_empty =
+        tokio::time::timeout(limits.timeout, is_empty).await.map_err(|_| too_slow())??;
+    if is_empty { Ok(()) } else { check_headers(&head.headers, limits) }
+}
+
 async fn read(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
     check_headers(request.headers(), limits)?;
     let limited = Limited::new(request.into_body(), limits.bytes_max);
-    let slow = Problem::new(408, "request_timeout", "Too slow", "The body did not arrive in time.")
-        .close();
     match tokio::time::timeout(limits.timeout, limited.collect()).await {
-        Err(_) => Err(slow),
+        Err(_) => Err(too_slow()),
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limits)),
-        Ok(Err(_)) => Err(malformed("The body broke off.").close()),
+        Ok(Err(_)) => Err(broken_off()),
     }
+}
+
+fn too_slow() -> Problem {
+    let detail = "The body did not arrive in time.";
+    Problem::new(408, "request_timeout", "Too slow", detail).close()
+}
+
+fn broken_off() -> Problem {
+    malformed("The body broke off.").close()
 }
 
 fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem> {

@@ -6,7 +6,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts, Path};
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::Web;
 use super::problem::Problem;
@@ -103,26 +104,44 @@ fn token_of<'a>(parts: &'a Parts, web: &Web) -> Result<Option<&'a str>, Problem>
     }
     let token = cookie(&parts.headers, web.cookie_name());
     if token.is_some() {
-        refuse_cross_site(&parts.method, &parts.headers)?;
+        refuse_cross_site(&parts.method, &parts.uri, &parts.headers)?;
     }
     Ok(token)
 }
 
-/// Refuses a change that another site's page asked for.
+/// A request that no other site's page has asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct SameSite;
+
+impl<S: Send + Sync> FromRequestParts<S> for SameSite {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        refuse_cross_site(&parts.method, &parts.uri, &parts.headers).map(|()| Self)
+    }
+}
+
+/// Refuses a change that another site's page asked for. Our own name is in `Host`, or, in HTTP/2, in
+/// the address of the request (`:authority`). A page without a name has the origin `null`: not ours.
 ///
 /// # Errors
 /// 403 `cross_site_request`.
-pub fn refuse_cross_site(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+pub fn refuse_cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     if method.is_safe() {
         return Ok(());
     }
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let our_name = match headers.get(HOST) {
+        Some(host) => host.to_str().ok(),
+        None => uri.authority().map(Authority::as_str),
+    };
+    let is_ours = |origin: &HeaderValue| {
+        let name = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let names = name.map(|(_, name)| name).zip(our_name);
+        names.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(ours))
+    };
     let by_browser =
         headers.get("sec-fetch-site").map(|site| site == "same-origin" || site == "none");
-    let ours = by_browser.unwrap_or_else(|| match text(ORIGIN) {
-        None => true,
-        Some(origin) => origin.split_once("://").map(|(_, host)| host) == text(HOST),
-    });
+    let ours = by_browser.unwrap_or_else(|| headers.get(ORIGIN).is_none_or(is_ours));
     if ours {
         return Ok(());
     }

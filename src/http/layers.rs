@@ -138,14 +138,13 @@ fn with_body(response: Response, problem: &Problem, request_id: &str) -> Respons
     Response::from_parts(parts, Body::from(problem.body(request_id)))
 }
 
-/// A page that was not found is for people; every other error is for programs.
+/// A page that was not found is for people, and a handler that answers an error with a document of
+/// its own means it (`/readyz`); every other error becomes a problem.
 fn needs_problem(response: &Response, status: StatusCode, is_api: bool) -> bool {
     let error = status.is_client_error() || status.is_server_error();
-    let page = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("text/html")));
-    error && (is_api || !page)
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is = |wanted: &str| kind.is_some_and(|kind| kind.starts_with(wanted));
+    error && !is("application/json") && (is_api || !is("text/html"))
 }
 
 /// Methods as labels: a client cannot invent new ones.

@@ -1,13 +1,15 @@
 //! The only folder that knows axum, status codes and problem details.
 //!
 //! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
-//! requests; `address`, `rates` and `crowd` keep anybody from asking too much; `route/` has one
+//! requests; `address`, `rates`, `crowd` and `door` keep
+//! anybody from asking too much; `route/` has one
 //! file a resource; `problem` is the shape of an error, and `error` the one table from outcomes to
 //! answers.
 
 pub mod address;
 pub mod body;
 pub mod crowd;
+pub mod door;
 mod error;
 pub mod extract;
 pub mod hosts;
@@ -45,17 +47,17 @@ use crate::live::{Hub, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::Purchases;
-use crate::session::{Revocations, Tokens};
+use crate::session::{Claims, Revocations, Tokens};
 use crate::store::breaker::Breakers;
 use crate::store::catalogue::Catalogue;
 use crate::store::mysql;
 use crate::store::redis::{Counters, RedisClient};
 use address::Proxies;
 use body::BodyLimits;
+use door::Door;
 use hosts::Hosts;
 use problem::Problem;
 use rates::Rates;
-use route::session::Door;
 
 /// Asks a server for a sign of life; the error says what is wrong.
 pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -140,6 +142,12 @@ impl Web {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+
+    /// Whether a session goes on: its token has not expired and nobody signed it out.
+    #[must_use]
+    pub fn is_live(&self, claims: &Claims) -> bool {
+        claims.expires_at > self.clock.now() && !self.revocations.contains(&claims.token_id)
     }
 
     /// The name of the session cookie. The prefix makes browsers insist on Secure and on this

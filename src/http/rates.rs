@@ -62,15 +62,20 @@ impl Rates {
         self.users.take(user).map_err(|wait_ns| limited("user", self.users.rate, wait_ns))
     }
 
+    /// What an address is counted as; `None` when it is left out.
+    #[must_use]
+    pub fn counted(&self, address: IpAddr) -> Option<IpAddr> {
+        let is_exempt = self.loopback_exempt && address.to_canonical().is_loopback();
+        (!is_exempt).then(|| household(address))
+    }
+
     /// Counts a costly request of an address.
     ///
     /// # Errors
     /// 429 `rate_limited`.
     pub fn address(&self, address: IpAddr) -> Result<(), Problem> {
-        if self.loopback_exempt && address.is_loopback() {
-            return Ok(());
-        }
-        let taken = self.addresses.take(household(address));
+        let Some(address) = self.counted(address) else { return Ok(()) };
+        let taken = self.addresses.take(address);
         taken.map_err(|wait_ns| limited("address", self.addresses.rate, wait_ns))
     }
 }

@@ -8,18 +8,21 @@
 //! a convenience: a page that missed something asks again when it reconnects.
 
 mod channel;
+mod places;
 mod tally;
 mod watch;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc};
 
 use crate::domain::{Order, UserId};
 use crate::metrics::Metrics;
 
 pub use channel::{receive, send};
+pub use places::{NoPlace, StreamLimits, Watcher};
+use places::{Place, Places};
 pub use tally::Tally;
 pub use watch::{StockSeen, Watch};
 
@@ -43,32 +46,33 @@ pub struct OrderChanged {
 pub struct Hub {
     owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<OrderChanged>>>>,
     outbox: mpsc::Sender<OrderChanged>,
-    streams: Arc<Semaphore>,
+    streams: Places,
     metrics: Metrics,
 }
 
 /// One open stream; dropping it makes room for another.
 pub struct Stream {
     metrics: Metrics,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Hub {
-    /// A hub for at most `streams_max` streams, and the other end of its outbox for
-    /// [`send`].
+    /// A hub for so many streams, and the other end of its outbox for [`send`].
     #[must_use]
-    pub fn new(streams_max: usize, metrics: Metrics) -> (Self, mpsc::Receiver<OrderChanged>) {
+    pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<OrderChanged>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
-        let streams = Arc::new(Semaphore::new(streams_max.min(Semaphore::MAX_PERMITS)));
+        let streams = Places::new(limits);
         (Self { owners: Arc::default(), outbox, streams, metrics }, inbox)
     }
 
-    /// Makes room for a stream; `None` when there are too many.
-    #[must_use]
-    pub fn open_stream(&self) -> Option<Stream> {
-        let place = Arc::clone(&self.streams).try_acquire_owned().ok()?;
+    /// Makes room for a stream.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn open_stream(&self, watcher: Watcher) -> Result<Stream, NoPlace> {
+        let place = self.streams.take(watcher)?;
         self.metrics.streams.inc();
-        Some(Stream { metrics: self.metrics.clone(), _place: place })
+        Ok(Stream { metrics: self.metrics.clone(), _place: place })
     }
 
     /// An order changed on this instance.

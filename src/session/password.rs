@@ -1,4 +1,4 @@
-//! Passwords and user names: what is taken, and how it is kept.
+//! Passwords: which are taken, and how they are kept.
 
 use std::sync::LazyLock;
 
@@ -11,8 +11,6 @@ use unicode_normalization::UnicodeNormalization;
 pub const PASSWORD_LENGTH_MIN: usize = 8;
 /// The longest password, in bytes: hashing must not become a way to burn our processor.
 pub const PASSWORD_BYTES_MAX: usize = 256;
-/// The longest user name, in characters.
-pub const USERNAME_LENGTH_MAX: usize = 32;
 
 /// A hash that no password has, for names that nobody has: so that they cost the same.
 static NOBODY: LazyLock<String> = LazyLock::new(|| hash("nobody's password").unwrap_or_default());
@@ -20,42 +18,39 @@ static NOBODY: LazyLock<String> = LazyLock::new(|| hash("nobody's password").unw
 /// Whether a password may be set.
 #[must_use]
 pub fn is_acceptable(password: &str) -> bool {
-    password.len() <= PASSWORD_BYTES_MAX && password.chars().count() >= PASSWORD_LENGTH_MIN
+    password.len() <= PASSWORD_BYTES_MAX
+        && normalized(password).chars().count() >= PASSWORD_LENGTH_MIN
 }
 
-/// The form of a user name that must be unique: NFKC, lower case, so that look-alikes made of
-/// other code points cannot be taken. `None` when the name is not acceptable: 1 to 32 characters,
-/// letters, digits and `. _ -` of any script, without white space or invisible characters.
-#[must_use]
-pub fn fold_username(username: &str) -> Option<String> {
-    // Invisible characters vanish before names are compared: a look-alike is the same name.
-    let visible = username.chars().filter(|character| !is_invisible(*character));
-    let folded: String = visible.nfkc().flat_map(char::to_lowercase).nfkc().collect();
-    let length = folded.chars().count();
-    let plain = folded.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'));
-    let no_controls = !username.chars().any(char::is_control);
-    (plain && no_controls && (1..=USERNAME_LENGTH_MAX).contains(&length)).then_some(folded)
+/// The form in which a password is hashed: spaces of every width are one, and letters that can be
+/// typed in two ways are composed (the OpaqueString profile of RFC 8265).
+fn normalized(password: &str) -> String {
+    password.chars().map(|c| if is_space(c) { ' ' } else { c }).nfc().collect()
 }
 
-/// Zero-width and formatting characters, which make two names look the same.
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}')
+/// The space separators of Unicode.
+fn is_space(character: char) -> bool {
+    character.is_whitespace()
+        && !character.is_control()
+        && !matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 /// Hashes a password with Argon2id; takes tens of milliseconds, so call it off the event loop.
 #[must_use]
 pub fn hash(password: &str) -> Option<String> {
-    let hash = Argon2::default().hash_password(password.as_bytes()).ok()?;
+    let hash = Argon2::default().hash_password(normalized(password).as_bytes()).ok()?;
     Some(hash.to_string())
 }
 
-/// Checks a password against a hash, or against nobody's at the same cost.
+/// Checks a password against a hash, or against nobody's at the same cost. Older hashes are of
+/// passwords as they were typed, so a password that normalising changes is tried both ways.
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     let known = hash.is_some();
     let Ok(hash) = PasswordHash::new(hash.unwrap_or(&NOBODY)) else { return false };
-    Argon2::default().verify_password(password.as_bytes(), &hash).is_ok() && known
+    let is_right = |form: &str| Argon2::default().verify_password(form.as_bytes(), &hash).is_ok();
+    let normalized = normalized(password);
+    (is_right(&normalized) || normalized != password && is_right(password)) && known
 }
 
 #[cfg(test)]
@@ -63,20 +58,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_alikes_fold_to_the_same_name() {
-        let zoe = fold_username("Zoë").expect("fine");
-        for other in ["zoë", "ZOE\u{308}", "zo\u{200b}ë"] {
-            assert_eq!(fold_username(other).as_ref(), Some(&zoe), "{other:?}");
+    fn a_password_has_one_form() {
+        let composed = "pässwörd mit Länge";
+        for typed in [composed, "pa\u{308}sswo\u{308}rd\u{a0}mit\u{3000}La\u{308}nge"] {
+            assert_eq!(normalized(typed), composed);
         }
-    }
-
-    #[test]
-    fn names_with_control_characters_or_spaces_are_refused() {
-        for bad in
-            ["", "a b", "a\r\nb", "a\u{1b}[31m", "a\0", "<script>", &"x".repeat(33), "\u{200b}"]
-        {
-            assert_eq!(fold_username(bad), None, "{bad:?}");
+        // Compatibility forms, case and what surrounds it stay: they are part of the secret.
+        for typed in [" Ｆｕｌｌ ", "ﬁ", "A\tb\n"] {
+            assert_eq!(normalized(typed), typed);
         }
+        assert!(!is_acceptable(&"o\u{308}".repeat(7)), "seven characters");
     }
 
     #[test]

@@ -32,6 +32,22 @@ async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
     }
 }
 
+#[tokio::test]
+async fn an_instance_that_is_not_ready_says_why_in_the_same_document() {
+    let (shop, instance) = Shop::open().await;
+    sqlx::query("DELETE FROM _sqlx_migrations ORDER BY version DESC LIMIT 1")
+        .execute(&shop.pool)
+        .await
+        .expect("the newest migration is forgotten");
+    let answer = instance.stranger().get("/readyz").await;
+    assert_eq!((answer.status, &answer.json["status"]), (503, &json!("schema is old")));
+    assert_eq!(answer.headers["content-type"], "application/json");
+    assert_eq!(answer.json["dependencies"]["mysql"], "ok", "{}", answer.text);
+    // What axum answers by itself still becomes a problem, there too.
+    let wrong = instance.stranger().post("/readyz", &json!({})).await;
+    assert_problem(&wrong, (405, "method_not_allowed"), "a method that is none");
+}
+
 /// The value of the one metric that has this name and these labels.
 fn value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics

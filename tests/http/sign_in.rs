@@ -1,5 +1,6 @@
 //! Accounts: signing up, signing in, and what guards the door.
 
+use seckill::domain::Username;
 use seckill::session::{Role, password};
 use seckill::store::mysql::users::{self, NewAccount};
 use serde_json::{Value, json};
@@ -30,8 +31,8 @@ async fn a_name_is_given_once_however_it_is_written() {
     assert_eq!(made.status, 201, "{}", made.text);
     let user = made.json["user_id"].as_i64().expect("an id");
     assert!(user > 0);
-    // Upper case, a combining mark, full-width letters, an invisible character.
-    for taken in ["Zoë", "ZOË", "zoe\u{308}", "Ｚｏë", "zo\u{200b}ë", "z\u{ad}oë"] {
+    // Upper case, a combining mark, full-width letters.
+    for taken in ["Zoë", "ZOË", "zoe\u{308}", "Ｚｏë"] {
         assert_problem(&sign_up(&stranger, taken, PASSWORD).await, (409, "username_taken"), taken);
     }
     let other = sign_up(&stranger, "Zoe", PASSWORD).await;
@@ -122,8 +123,9 @@ async fn after_ten_failures_a_name_has_to_wait() {
     for name in ["victim", "bystander"] {
         sign_up(&stranger, name, PASSWORD).await;
     }
-    // All at once, so that none of them waits for another's failure to be counted.
-    let tries = (0..40).map(|number| {
+    // All at once, so that none of them waits for another's failure to be counted; no more than may
+    // wait for their hash.
+    let tries = (0..30).map(|number| {
         let client = instance.stranger();
         // A name's spellings are one name.
         let name = if number % 2 == 0 { "victim" } else { "VICTIM" };
@@ -157,8 +159,7 @@ async fn demo_accounts_work_only_where_they_are_allowed() {
     let shop = Shop::new().await;
     let hash = password::hash(PASSWORD).expect("a hash");
     let demo = NewAccount {
-        username: "admin",
-        username_folded: "admin",
+        username: &Username::parse("admin").expect("a name"),
         password_hash: &hash,
         role: Role::Admin.word(),
         demo: true,

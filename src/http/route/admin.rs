@@ -10,6 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
 use super::items::{ItemBody, answer};
+use super::texts;
 use crate::domain::{ArbiterMode, Cents, Item, ItemKind, Refusal, SaleWindow};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
@@ -27,8 +28,6 @@ const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
 const HOLD_SECONDS_DEFAULT: u32 = 300;
 /// The strategy of a sale, unless the operator says otherwise.
 const STRATEGY_DEFAULT: &str = "lock-redis";
-/// The longest address of a picture.
-const IMAGE_URL_LENGTH_MAX: usize = 500;
 
 /// A new sale.
 #[derive(Deserialize, ToSchema)]
@@ -189,8 +188,8 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     }
     let strategy = body.strategy.unwrap_or_else(|| STRATEGY_DEFAULT.to_owned());
     check_strategy(&strategy, kind)?;
-    let name = text(&body.name, 1, Item::NAME_LENGTH_MAX, "name")?;
-    let description = text(&body.description, 0, Item::DESCRIPTION_LENGTH_MAX, "description")?;
+    let name = texts::name(&body.name)?;
+    let description = texts::description(&body.description)?;
     let price_out_of_range = || {
         let detail = format!("A price is 0 to {} cents.", Cents::MAX);
         Problem::new(422, "price_out_of_range", "Not a price", detail)
@@ -207,7 +206,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     Ok(NewItem {
         name,
         description,
-        image_url: body.image_url.map(image_url).transpose()?,
+        image_url: body.image_url.map(texts::image_url).transpose()?,
         price: body.price_cents.or(None, price, price_out_of_range)?,
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window: SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
@@ -261,27 +260,6 @@ fn word<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Resu
         let detail = "kind is shop or lab; arbiter is on or off.";
         Problem::new(422, "invalid_type", "No such word", detail)
     })
-}
-
-fn text(value: &str, least: usize, most: usize, field: &str) -> Result<String, Problem> {
-    let value = value.trim();
-    let printable = !value.chars().any(|c| c.is_control() && c != '\n');
-    if printable && (least..=most).contains(&value.chars().count()) {
-        return Ok(value.to_owned());
-    }
-    let detail = format!("{field} has {least} to {most} printable characters.");
-    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
-}
-
-/// The picture's address ends up in a page: only our own files and https.
-fn image_url(url: String) -> Result<String, Problem> {
-    let ours = url.starts_with('/') && !url.starts_with("//");
-    let plain = url.bytes().all(|byte| byte.is_ascii_graphic());
-    if plain && (ours || url.starts_with("https://")) && url.len() <= IMAGE_URL_LENGTH_MAX {
-        return Ok(url);
-    }
-    let detail = "image_url is a path of this site or an https address.";
-    Err(Problem::new(422, "invalid_text", "Not an address", detail))
 }
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {

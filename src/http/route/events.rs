@@ -1,7 +1,7 @@
 //! Server-sent events: the stock of an item, and changes of one's own orders.
 //!
-//! Every stream ends when the service stops, and a slow reader skips figures instead of having
-//! them buffered.
+//! Every stream ends when the service stops, and one's own when the session ends. A slow reader skips
+//! figures instead of having them buffered.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,13 +17,17 @@ use super::orders::OrderBody;
 use crate::domain::window::Phase;
 use crate::domain::{Item, Refusal};
 use crate::http::Web;
+use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, rfc3339};
-use crate::live::{self, StockSeen};
+use crate::live::{self, NoPlace, StockSeen, Watcher};
+use crate::session::Claims;
 use crate::store::mysql::items;
 
 /// A comment is sent when nothing else was for so long, so that dead connections are noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How often it is looked whether the session that opened a stream is still good.
+const SESSION_CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Events that wait for a slow reader before the stream waits for it too.
 const BUFFERED_MAX: usize = 8;
 /// The longest sleep until a sale begins or ends; then it is looked at again.
@@ -40,17 +44,27 @@ pub(super) type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, In
     params(("id" = i64, Path, minimum = 1)),
     responses(
         (status = 200, description = "Events `stock` and `state`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "No such item", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "No such item, or too many streams of one user or address", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
-pub async fn stock(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Events, Problem> {
+pub async fn stock(
+    State(web): State<Web>,
+    buyer: Option<Buyer>,
+    ClientAddress(address): ClientAddress,
+    ItemPath(id): ItemPath,
+) -> Result<Events, Problem> {
     let found = web.catalogue.find(id).await?.value;
     let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
-    let stream = open(&web)?;
+    let watcher = match buyer {
+        Some(Buyer(claims)) => Watcher::User(claims.user),
+        None => Watcher::Stranger(web.rates.counted(address)),
+    };
+    let stream = open(&web, watcher)?;
     let first = StockSeen { item, total, available };
     let mut watched = web.watch.item(id);
-    Ok(events(web, stream, move |web, out| async move {
+    // Whoever signs out may still see what everybody may see.
+    Ok(events(web, stream, None, move |web, out| async move {
         let mut seen = first;
         let mut told: Option<(&'static str, Told)> = None;
         loop {
@@ -87,15 +101,16 @@ pub async fn stock(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Eve
     tag = "buyer",
     responses(
         (status = 200, description = "Events `order`, each an order as it then stood", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not signed in, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Events, Problem> {
-    let stream = open(&web)?;
+    let stream = open(&web, Watcher::User(claims.user))?;
     let mut changes = web.hub.watch_orders(claims.user);
-    Ok(events(web, stream, move |web, out| async move {
+    let owner = claims.user;
+    Ok(events(web, stream, Some(claims), move |web, out| async move {
         loop {
             let changed = tokio::select! {
                 changed = changes.recv() => changed,
@@ -107,7 +122,7 @@ pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Even
                 Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
             };
-            let Ok(Some(order)) = web.orders.find(changed.order, claims.user).await else {
+            let Ok(Some(order)) = web.orders.find(changed.order, owner).await else {
                 continue;
             };
             let body = serde_json::to_string(&OrderBody::from(order)).unwrap_or_default();
@@ -118,15 +133,29 @@ pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Even
     }))
 }
 
-pub(super) fn open(web: &Web) -> Result<live::Stream, Problem> {
-    web.hub.open_stream().ok_or_else(|| {
-        let detail = "Too many live streams are open; ask for the item instead.";
-        Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
+pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem> {
+    web.hub.open_stream(watcher).map_err(|why| match why {
+        NoPlace::Full => {
+            let detail = "Too many live streams are open; ask for the item instead.";
+            Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
+        }
+        NoPlace::Enough => {
+            let by = if matches!(watcher, Watcher::User(_)) { "user" } else { "address" };
+            web.metrics.rate_limited(by);
+            let detail = format!("One {by} has too many live streams open; close one first.");
+            Problem::new(429, "rate_limited", "Too many streams", detail).retry_after(5)
+        }
     })
 }
 
-/// Runs `work` beside the connection until either ends or the service stops.
-pub(super) fn events<F, W>(web: Web, stream: live::Stream, work: W) -> Events
+/// Runs `work` beside the connection until either ends, the service stops, or the session of
+/// `claims` is over.
+pub(super) fn events<F, W>(
+    web: Web,
+    stream: live::Stream,
+    claims: Option<Claims>,
+    work: W,
+) -> Events
 where
     F: Future<Output = ()> + Send + 'static,
     W: FnOnce(Web, mpsc::Sender<Event>) -> F,
@@ -134,10 +163,12 @@ where
     let (out, receiver) = mpsc::channel(BUFFERED_MAX);
     let stop = web.lifecycle.stopping();
     let tracker = web.lifecycle.connections().clone();
+    let over = session_over(web.clone(), claims);
     let work = work(web, out);
     tracker.spawn(async move {
         tokio::select! {
             () = work => {}
+            () = over => {}
             () = stop.cancelled() => {}
         }
         drop(stream);
@@ -145,6 +176,14 @@ where
     let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
     let events: Stoppable = Box::pin(events);
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Ends when a token has expired or was signed out, here or on another instance; never without one.
+async fn session_over(web: Web, claims: Option<Claims>) {
+    let Some(claims) = claims else { return std::future::pending().await };
+    while web.is_live(&claims) {
+        tokio::time::sleep(SESSION_CHECK_PERIOD).await;
+    }
 }
 
 /// What a watcher was told last.

@@ -20,6 +20,7 @@ use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Admin;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
+use crate::live::Watcher;
 use crate::store::mysql::actions::{self, Actor};
 
 /// A comparison to run.
@@ -178,19 +179,19 @@ async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static s
     params(("id" = String, Path)),
     responses(
         (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not an operator, no such run, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn events(
     State(web): State<Web>,
-    Admin(_operator): Admin,
+    Admin(claims): Admin,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
     let (first, mut changes) = web.lab.watch(&id).ok_or_else(not_found)?;
-    let stream = events::open(&web)?;
-    Ok(events::events(web, stream, move |web, out| async move {
+    let stream = events::open(&web, Watcher::User(claims.user))?;
+    Ok(events::events(web, stream, Some(claims), move |web, out| async move {
         let mut ended = first.state != RunState::Running;
         if out.send(event("run", &first)).await.is_err() {
             return;

@@ -12,5 +12,6 @@ pub mod operator;
 pub mod orders;
 pub mod purchase;
 pub mod session;
+mod texts;
 pub mod ticket;
 pub mod users;

@@ -2,26 +2,26 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::domain::Username;
 use crate::http::Web;
+use crate::http::address::{ClientAddress, household};
 use crate::http::body::JsonBody;
-use crate::http::extract::refuse_cross_site;
+use crate::http::extract::SameSite;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::Costly;
 use crate::session::Role;
-use crate::session::password::{
-    PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN, USERNAME_LENGTH_MAX, fold_username, is_acceptable,
-};
+use crate::session::password::{self, PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
 use crate::store::mysql::users;
 
 /// A name and a password.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialsBody {
-    /// 1 to 32 letters, digits, `.`, `_` and `-` of any script.
+    /// 1 to 32 letters, digits, `.`, `_` and `-` of one script, all of which can be seen.
     #[schema(min_length = 1, max_length = 32)]
     pub username: String,
     /// 8 characters to 256 bytes.
@@ -50,27 +50,29 @@ pub struct UserBody {
 pub async fn create(
     State(web): State<Web>,
     _: Costly,
-    method: Method,
-    headers: HeaderMap,
+    _: SameSite,
+    ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
-    refuse_cross_site(&method, &headers)?;
-    let folded = fold_username(&body.username).ok_or_else(|| {
-        let detail =
-            format!("A name is 1 to {USERNAME_LENGTH_MAX} letters, digits, '.', '_' and '-'.");
+    let username = Username::parse(&body.username).ok_or_else(|| {
+        let detail = format!(
+            "A name is 1 to {} letters, digits, '.', '_' and '-' of one script.",
+            Username::LENGTH_MAX
+        );
         Problem::new(422, "invalid_username", "Not a name", detail)
     })?;
-    if !is_acceptable(&body.password) {
+    if !password::is_acceptable(&body.password) {
         let detail = format!(
             "A password has at least {PASSWORD_LENGTH_MIN} characters and at most {PASSWORD_BYTES_MAX} bytes."
         );
         return Err(Problem::new(422, "invalid_password", "Not a password", detail));
     }
-    let hash = web.door.hash(body.password).await?;
+    let place = web.door.enter(household(address)).await?;
+    let hash = place.compute(move || password::hash(&body.password)).await;
+    let hash = hash.flatten().ok_or_else(Problem::internal)?;
     let now = web.clock.now();
     let new = users::NewAccount {
-        username: &body.username,
-        username_folded: &folded,
+        username: &username,
         password_hash: &hash,
         role: Role::Buyer.word(),
         demo: false,

@@ -6,6 +6,7 @@ pub mod ask;
 pub mod audit;
 pub mod buyers;
 pub mod error;
+pub mod failures;
 pub mod items;
 pub mod orders;
 pub mod sessions;
@@ -90,7 +91,10 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     MIGRATIONS
         .run(pool)
         .await
-        .map_err(|error| format!("the schema cannot be brought up to date: {error}"))
+        .map_err(|error| format!("the schema cannot be brought up to date: {error}"))?;
+    users::fill_skeletons(pool)
+        .await
+        .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
 }
 
 /// Whether the schema is the one that this program was built for, or a later one.

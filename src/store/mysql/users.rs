@@ -4,15 +4,16 @@ use sqlx::{MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::items::parsed;
-use crate::domain::UserId;
+use crate::domain::{UserId, Username, username};
+
+/// Older accounts whose skeletons are filled in between two reads.
+const FILL_MAX: u32 = 500;
 
 /// What an account is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAccount<'a> {
-    /// As the user typed it.
-    pub username: &'a str,
-    /// The form that must be unique.
-    pub username_folded: &'a str,
+    /// The name; its folded form and its skeleton must both be unique.
+    pub username: &'a Username,
     /// Argon2id in PHC form.
     pub password_hash: &'a str,
     /// `buyer` or `admin`.
@@ -34,7 +35,7 @@ pub struct Account {
     pub demo: bool,
 }
 
-/// Creates an account; `None` when the folded name is taken.
+/// Creates an account; `None` when the name, or one that looks like it, is taken.
 ///
 /// # Errors
 /// The database's.
@@ -44,11 +45,12 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
     let inserted = sqlx::query(
-        "INSERT INTO users (username, username_folded, password_hash, role, demo, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO users (username, username_folded, username_skeleton, password_hash, role, \
+         demo, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(new.username)
-    .bind(new.username_folded)
+    .bind(new.username.typed())
+    .bind(new.username.folded())
+    .bind(new.username.skeleton())
     .bind(new.password_hash)
     .bind(new.role)
     .bind(new.demo)
@@ -84,4 +86,49 @@ pub async fn find(pool: &MySqlPool, username_folded: &str) -> sqlx::Result<Optio
         })
     })
     .transpose()
+}
+
+/// Gives accounts from before skeletons theirs. Where two of them look alike, the older one gets it;
+/// the other keeps its name, and nobody can register it again.
+///
+/// # Errors
+/// The database's.
+pub async fn fill_skeletons(pool: &MySqlPool) -> sqlx::Result<()> {
+    let mut after = 0_i64;
+    loop {
+        let rows = sqlx::query(
+            "SELECT id, username_folded FROM users \
+             WHERE id > ? AND username_skeleton IS NULL ORDER BY id LIMIT ?",
+        )
+        .bind(after)
+        .bind(FILL_MAX)
+        .fetch_all(pool)
+        .await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        for row in &rows {
+            after = row.try_get("id")?;
+            // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
+            let folded: String = row.try_get_unchecked("username_folded")?;
+            fill_skeleton(pool, after, &username::skeleton(&folded)).await?;
+        }
+    }
+}
+
+async fn fill_skeleton(pool: &MySqlPool, id: i64, skeleton: &str) -> sqlx::Result<()> {
+    if skeleton.chars().count() > Username::SKELETON_LENGTH_MAX {
+        return Ok(());
+    }
+    let filled = sqlx::query(
+        "UPDATE users SET username_skeleton = ? WHERE id = ? AND username_skeleton IS NULL",
+    )
+    .bind(skeleton)
+    .bind(id)
+    .execute(pool)
+    .await;
+    match filled {
+        Err(error) if super::Fault::of(&error) != super::Fault::Duplicate => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -1,0 +1,85 @@
+//! The texts of an item: what a page shows must be seen, and seen as it was written.
+
+use axum::http::uri::Authority;
+
+use crate::domain::{Item, username};
+use crate::http::problem::Problem;
+
+/// The longest address of a picture.
+const IMAGE_URL_LENGTH_MAX: usize = 500;
+/// It has a width and no ink.
+const BRAILLE_BLANK: char = '\u{2800}';
+
+/// Takes a name: one line, of which something can be seen.
+///
+/// # Errors
+/// 422 `invalid_text`.
+pub(super) fn name(typed: &str) -> Result<String, Problem> {
+    let name = typed.trim();
+    let is_one_line = !name.chars().any(|c| c.is_control() || is_separator(c));
+    let is_visible = name
+        .chars()
+        .any(|c| !username::is_invisible(c) && !c.is_whitespace() && c != BRAILLE_BLANK);
+    let fits = (1..=Item::NAME_LENGTH_MAX).contains(&name.chars().count());
+    if is_one_line && is_visible && fits && !turns_text(name) {
+        return Ok(name.to_owned());
+    }
+    let detail = format!(
+        "A name is one line of 1 to {} printable characters, some of which can be seen.",
+        Item::NAME_LENGTH_MAX
+    );
+    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
+}
+
+/// Takes a description: lines of printable characters, or nothing.
+///
+/// # Errors
+/// 422 `invalid_text`.
+pub(super) fn description(typed: &str) -> Result<String, Problem> {
+    let description = typed.trim();
+    let is_printable = !description.chars().any(|c| c.is_control() && c != '\n');
+    let fits = description.chars().count() <= Item::DESCRIPTION_LENGTH_MAX;
+    if is_printable && fits && !turns_text(description) {
+        return Ok(description.to_owned());
+    }
+    let detail =
+        format!("A description has at most {} printable characters.", Item::DESCRIPTION_LENGTH_MAX);
+    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
+}
+
+/// Takes a path of this site or an https address without a user.
+///
+/// # Errors
+/// 422 `invalid_text`.
+pub(super) fn image_url(url: String) -> Result<String, Problem> {
+    // Browsers read a backslash as a slash: `/\host` would be another host.
+    let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let is_ours = url.starts_with('/') && !url.starts_with("//");
+    let is_foreign = url.strip_prefix("https://").is_some_and(names_a_host);
+    if is_plain && (is_ours || is_foreign) && url.len() <= IMAGE_URL_LENGTH_MAX {
+        return Ok(url);
+    }
+    let detail = "image_url is a path of this site or an https address without a user.";
+    Err(Problem::new(422, "invalid_text", "Not an address", detail))
+}
+
+/// Whether what follows `https://` begins with a host, perhaps with a port, and nothing before it.
+fn names_a_host(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let parsed = authority.parse::<Authority>();
+    !authority.contains('@')
+        && parsed.is_ok_and(|authority| {
+            let has_port = authority.as_str().len() > authority.host().len();
+            !authority.host().is_empty() && (!has_port || authority.port_u16().is_some())
+        })
+}
+
+/// The separators of lines and paragraphs that are no control characters.
+fn is_separator(character: char) -> bool {
+    matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+/// Whether a text has characters that turn what follows them round: embeddings, overrides, isolates.
+fn turns_text(text: &str) -> bool {
+    text.chars().any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+}

@@ -1,0 +1,156 @@
+//! Who has how many event streams open, so that no single client takes all of them.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::domain::UserId;
+
+/// How many streams may be open.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamLimits {
+    /// In all.
+    pub all: usize,
+    /// In all, of those who are not signed in: the rest is kept for buyers.
+    pub strangers: usize,
+    /// Of one user.
+    pub each_user: usize,
+    /// Of one address, of those who are not signed in.
+    pub each_address: usize,
+}
+
+/// Who wants to watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watcher {
+    /// Somebody with a token.
+    User(UserId),
+    /// Somebody without; `None` is an address that is not counted.
+    Stranger(Option<IpAddr>),
+}
+
+/// Why no stream is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// Too many are open in all, for this kind of watcher.
+    Full,
+    /// This user, or this address, has enough.
+    Enough,
+}
+
+/// The open streams. Clones share them.
+#[derive(Clone)]
+pub(super) struct Places {
+    limits: StreamLimits,
+    open: Arc<Mutex<Open>>,
+}
+
+/// One open stream; dropping it makes room for another.
+pub(super) struct Place {
+    places: Places,
+    watcher: Watcher,
+}
+
+#[derive(Default)]
+struct Open {
+    all: usize,
+    strangers: usize,
+    users: HashMap<UserId, usize>,
+    addresses: HashMap<IpAddr, usize>,
+}
+
+impl Places {
+    pub(super) fn new(limits: StreamLimits) -> Self {
+        Self { limits, open: Arc::default() }
+    }
+
+    pub(super) fn take(&self, watcher: Watcher) -> Result<Place, NoPlace> {
+        let limits = self.limits;
+        let mut open = self.open();
+        let is_stranger = matches!(watcher, Watcher::Stranger(_));
+        if open.all >= limits.all || is_stranger && open.strangers >= limits.strangers {
+            return Err(NoPlace::Full);
+        }
+        let counted = match watcher {
+            Watcher::User(user) => raise(&mut open.users, user, limits.each_user),
+            Watcher::Stranger(Some(address)) => {
+                raise(&mut open.addresses, address, limits.each_address)
+            }
+            Watcher::Stranger(None) => true,
+        };
+        if !counted {
+            return Err(NoPlace::Enough);
+        }
+        open.all += 1;
+        open.strangers += usize::from(is_stranger);
+        Ok(Place { places: self.clone(), watcher })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.places.open();
+        open.all -= 1;
+        match self.watcher {
+            Watcher::User(user) => lower(&mut open.users, &user),
+            Watcher::Stranger(address) => {
+                open.strangers -= 1;
+                if let Some(address) = address {
+                    lower(&mut open.addresses, &address);
+                }
+            }
+        }
+    }
+}
+
+/// Counts one more, unless that is more than `most`.
+fn raise<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, most: usize) -> bool {
+    let count = counts.get(&key).copied().unwrap_or_default();
+    if count >= most {
+        return false;
+    }
+    counts.insert(key, count + 1);
+    true
+}
+
+/// Counts one less; who has none is forgotten.
+fn lower<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    let Some(count) = counts.get_mut(key) else { return };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_shared_out() {
+        let places =
+            Places::new(StreamLimits { all: 6, strangers: 4, each_user: 2, each_address: 3 });
+        let user = |id| Watcher::User(UserId::new(id).expect("positive"));
+        let at = |text: &str| Watcher::Stranger(Some(text.parse().expect("an address")));
+        let take = |watcher| places.take(watcher).map_err(|why| (watcher, why));
+        let mut taken: Vec<_> = (0..3).map(|_| take(at("203.0.113.1")).expect("a place")).collect();
+        assert_eq!(take(at("203.0.113.1")).err(), Some((at("203.0.113.1"), NoPlace::Enough)));
+        taken.push(take(at("203.0.113.2")).expect("a place"));
+        // The share of strangers is used up, whoever they are; buyers still have theirs.
+        for stranger in [at("203.0.113.3"), Watcher::Stranger(None)] {
+            assert_eq!(take(stranger).err(), Some((stranger, NoPlace::Full)));
+        }
+        let buyers = [take(user(1)).expect("a place"), take(user(1)).expect("a place")];
+        assert_eq!(take(user(2)).err(), Some((user(2), NoPlace::Full)));
+        taken.pop();
+        assert_eq!(take(user(1)).err(), Some((user(1), NoPlace::Enough)));
+        drop((taken, buyers));
+        let open = places.open();
+        assert_eq!((open.all, open.strangers), (0, 0));
+        assert!(open.users.is_empty() && open.addresses.is_empty(), "who has left is forgotten");
+    }
+}

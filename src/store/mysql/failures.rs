@@ -1,0 +1,137 @@
+//! Failed sign-ins, counted by account and address for all instances together, by the database's
+//! clock.
+//!
+//! The table stays small: only a try that has a place to be hashed is counted, and what is older than
+//! the window is deleted again.
+
+use sqlx::{MySqlConnection, MySqlPool, Row};
+
+use super::Fault;
+
+/// The address of the row that counts an account's failures from everywhere.
+const EVERYWHERE: &str = "";
+/// How often a count is tried again after a deadlock.
+const TRIES_MAX: u32 = 3;
+/// Rows that one clean-up deletes.
+const FORGET_MAX: u32 = 1_000;
+
+/// The failures of an account within the window, with the try that was just counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// From the address that tries.
+    pub of_address: u32,
+    /// From all addresses together.
+    pub of_account: u32,
+}
+
+/// Counts a try as failed, before it is judged: of many at once none must slip through while the
+/// others are being hashed. [`forgive`] takes it back. A try that `is_allowed` refuses is not counted.
+///
+/// # Errors
+/// The database's; the transaction is rolled back.
+pub async fn count(
+    pool: &MySqlPool,
+    account: &str,
+    address: &str,
+    window_seconds: u32,
+    is_allowed: impl Fn(Failures) -> bool,
+) -> sqlx::Result<Failures> {
+    let mut tries = 1;
+    loop {
+        let mut transaction = pool.begin().await?;
+        let counted = raise(&mut transaction, account, address, window_seconds).await;
+        match counted {
+            Ok(failures) if is_allowed(failures) => {
+                transaction.commit().await?;
+                return Ok(failures);
+            }
+            Ok(failures) => {
+                transaction.rollback().await?;
+                return Ok(failures);
+            }
+            Err(error) => {
+                transaction.rollback().await?;
+                if Fault::of(&error) != Fault::Transient || tries == TRIES_MAX {
+                    return Err(error);
+                }
+                tries += 1;
+            }
+        }
+    }
+}
+
+async fn raise(
+    connection: &mut MySqlConnection,
+    account: &str,
+    address: &str,
+    window_seconds: u32,
+) -> sqlx::Result<Failures> {
+    // Every transaction takes the account's row first: no two of them wait for each other.
+    sqlx::query(
+        "INSERT INTO sign_in_failures (account, address, failures, since) \
+         VALUES (?, ?, 1, UTC_TIMESTAMP(6)), (?, ?, 1, UTC_TIMESTAMP(6)) \
+         ON DUPLICATE KEY UPDATE \
+         failures = IF(since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND, 1, failures + 1), \
+         since = IF(since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND, UTC_TIMESTAMP(6), since)",
+    )
+    .bind(account)
+    .bind(EVERYWHERE)
+    .bind(account)
+    .bind(address)
+    .bind(window_seconds)
+    .bind(window_seconds)
+    .execute(&mut *connection)
+    .await?;
+    let rows = sqlx::query(
+        "SELECT address = ? AS everywhere, failures FROM sign_in_failures \
+         WHERE account = ? AND address IN (?, ?)",
+    )
+    .bind(EVERYWHERE)
+    .bind(account)
+    .bind(EVERYWHERE)
+    .bind(address)
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut failures = Failures { of_address: 0, of_account: 0 };
+    for row in &rows {
+        let count = row.try_get("failures")?;
+        if row.try_get::<i64, _>("everywhere")? == 1 {
+            failures.of_account = count;
+        } else {
+            failures.of_address = count;
+        }
+    }
+    Ok(failures)
+}
+
+/// Takes back one counted try.
+///
+/// # Errors
+/// The database's.
+pub async fn forgive(pool: &MySqlPool, account: &str, address: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE sign_in_failures SET failures = failures - 1 \
+         WHERE account = ? AND address IN (?, ?) AND failures > 0",
+    )
+    .bind(account)
+    .bind(EVERYWHERE)
+    .bind(address)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Deletes counts that are older than the window.
+///
+/// # Errors
+/// The database's.
+pub async fn forget_old(pool: &MySqlPool, window_seconds: u32) -> sqlx::Result<u64> {
+    let done = sqlx::query(
+        "DELETE FROM sign_in_failures WHERE since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND LIMIT ?",
+    )
+    .bind(window_seconds)
+    .bind(FORGET_MAX)
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected())
+}

@@ -1,0 +1,71 @@
+//! A client of HTTP/2: any number of requests over one connection, without TLS.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use axum::http::request::Builder;
+use bytes::Bytes;
+use futures::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::support::Answer;
+
+/// What a request carries.
+#[derive(Clone, Copy)]
+pub enum Carried {
+    /// The head says that there is nothing.
+    Nothing,
+    /// These bytes, whose number no header tells.
+    Bytes(&'static str),
+}
+
+/// One connection.
+pub struct Http2 {
+    sender: SendRequest<BoxBody<Bytes, Infallible>>,
+    addr: SocketAddr,
+}
+
+impl Http2 {
+    pub async fn connect(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).await.expect("a connection");
+        let (sender, connection) =
+            handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2 is spoken");
+        // It ends with the last sender.
+        tokio::spawn(connection);
+        Self { sender, addr }
+    }
+
+    /// A request to be sent; the name of the host is in `:authority` alone.
+    pub fn request(&self, method: Method, path: &str) -> Builder {
+        Request::builder().method(method).uri(format!("http://{}{path}", self.addr))
+    }
+
+    /// Sends a request; answers as soon as the head of the answer is there.
+    pub async fn open(&self, request: Builder, carried: Carried) -> Response<Incoming> {
+        let body = match carried {
+            Carried::Nothing => Empty::new().boxed(),
+            Carried::Bytes(text) => {
+                let frame = Frame::data(Bytes::from_static(text.as_bytes()));
+                StreamBody::new(stream::iter([Ok(frame)])).boxed()
+            }
+        };
+        let request = request.body(body).expect("a request");
+        self.sender.clone().send_request(request).await.expect("an answer")
+    }
+
+    /// Sends a request and reads the answer to its end.
+    pub async fn ask(&self, request: Builder, carried: Carried) -> Answer {
+        let (head, body) = self.open(request, carried).await.into_parts();
+        let bytes = body.collect().await.expect("a whole body").to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status: head.status.as_u16(), headers: head.headers, text, json }
+    }
+}

@@ -1,0 +1,136 @@
+//! Names that look like others', and passwords that are typed in two ways.
+
+use argon2::Argon2;
+use argon2::password_hash::PasswordHasher;
+use seckill::store::mysql;
+use serde_json::{Value, json};
+
+use super::assert_problem;
+use crate::support::{Answer, Client, Shop};
+
+const PASSWORD: &str = "correct horse battery";
+
+fn credentials(username: &str, password: &str) -> Value {
+    json!({ "username": username, "password": password })
+}
+
+async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/users", &credentials(username, password)).await
+}
+
+async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/session", &credentials(username, password)).await
+}
+
+#[tokio::test]
+async fn invisible_characters_and_mixed_scripts_are_no_name() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    assert_eq!(sign_up(&stranger, "operator", PASSWORD).await.status, 201);
+    for name in [
+        // Hangul filler, half-width filler, zero width space, joiner, word joiner, soft hyphen.
+        "operator\u{3164}",
+        "operator\u{ffa0}",
+        "opera\u{200b}tor",
+        "operator\u{200d}",
+        "operator\u{2060}",
+        "opera\u{ad}tor",
+        // Right to left mark and override, a variation selector, a tag, a Khmer vowel that is not seen.
+        "\u{200f}operator",
+        "\u{202e}rotarepo",
+        "operator\u{fe0f}",
+        "operator\u{e0061}",
+        "operator\u{17b4}",
+        // Cyrillic o, Greek omicron, Armenian oh among Latin letters.
+        "\u{43e}perator",
+        "operat\u{3bf}r",
+        "operat\u{585}r",
+    ] {
+        let what = format!("{name:?}");
+        assert_problem(&sign_up(&stranger, name, PASSWORD).await, (422, "invalid_username"), &what);
+    }
+}
+
+#[tokio::test]
+async fn names_that_look_the_same_are_given_once() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    // Each is of one script. Cyrillic letters, a digit one, a zero.
+    for (name, look_alike) in
+        [("coco", "\u{441}\u{43e}\u{441}\u{43e}"), ("paul", "pau1"), ("bob", "B0B")]
+    {
+        assert_eq!(sign_up(&stranger, name, PASSWORD).await.status, 201, "{name}");
+        let second = sign_up(&stranger, look_alike, PASSWORD).await;
+        assert_problem(&second, (409, "username_taken"), look_alike);
+        assert_problem(
+            &sign_in(&stranger, look_alike, PASSWORD).await,
+            (401, "invalid_credentials"),
+            look_alike,
+        );
+    }
+    for name in
+        ["zoe", "user-2.b_c", "王小明", "Иван", "さくら", "김철수", "محمد", "สมชาย", "王小明abc"]
+    {
+        let made = sign_up(&stranger, name, PASSWORD).await;
+        assert_eq!(made.status, 201, "{name}: {}", made.text);
+        assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn accounts_from_before_are_compared_too_and_still_open() {
+    let (shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    assert_eq!(sign_up(&stranger, "operator", PASSWORD).await.status, 201);
+    // As older releases wrote them: without a skeleton, and one with a character that is not seen.
+    sqlx::query("UPDATE users SET username_skeleton = NULL")
+        .execute(&shop.pool)
+        .await
+        .expect("changed");
+    sqlx::query(
+        "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
+         SELECT ?, ?, password_hash, role, created_at FROM users",
+    )
+    .bind("operator\u{3164}")
+    .bind("operator\u{1160}")
+    .execute(&shop.pool)
+    .await
+    .expect("written");
+    mysql::migrate(&shop.config, &shop.pool).await.expect("filled in");
+    let skeletons: Vec<Option<i64>> =
+        sqlx::query_scalar("SELECT username_skeleton = 'operator' FROM users ORDER BY id")
+            .fetch_all(&shop.pool)
+            .await
+            .expect("read");
+    assert_eq!(skeletons, [Some(1), None], "the older account has it");
+    for name in ["operator", "operator\u{3164}"] {
+        assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name:?}");
+    }
+    let taken = sign_up(&stranger, "0perator", PASSWORD).await;
+    assert_problem(&taken, (409, "username_taken"), "a look-alike of an older account");
+}
+
+#[tokio::test]
+async fn a_password_is_the_same_however_its_letters_are_composed() {
+    let (shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let (composed, decomposed) = ("passwörd\u{a0}für Zoë", "passwo\u{308}rd fu\u{308}r Zoe\u{308}");
+    for (name, set, typed) in
+        [("composed", composed, decomposed), ("decomposed", decomposed, composed)]
+    {
+        assert_eq!(sign_up(&stranger, name, set).await.status, 201);
+        for password in [set, typed] {
+            let session = sign_in(&stranger, name, password).await;
+            assert_eq!(session.status, 200, "{name} with {password:?}: {}", session.text);
+        }
+    }
+    // A hash of a password as it was typed, from before passwords were normalised.
+    let hash = Argon2::default().hash_password(decomposed.as_bytes()).expect("a hash").to_string();
+    sqlx::query("UPDATE users SET password_hash = ? WHERE username = 'composed'")
+        .bind(hash)
+        .execute(&shop.pool)
+        .await
+        .expect("changed");
+    assert_eq!(sign_in(&stranger, "composed", decomposed).await.status, 200, "an older hash");
+    assert_eq!(sign_in(&stranger, "composed", PASSWORD).await.status, 401);
+}

@@ -1,0 +1,62 @@
+//! What HTTP/2 does differently: bodies without a length, and the host's name in `:authority`.
+
+use axum::http::request::Builder;
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
+use seckill::session::Role;
+use serde_json::json;
+
+use super::assert_problem;
+use super::h2::{Carried, Http2};
+use crate::support::{Shop, purchase_path};
+
+#[tokio::test]
+async fn a_body_counts_whether_or_not_a_header_announces_it() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 5_000, "per_buyer_limit": 2_000 })).await;
+    let client = Http2::connect(instance.addr).await;
+    let token = format!("Bearer {}", instance.token(1, Role::Buyer));
+    let purchase = || -> Builder {
+        let path = purchase_path("mysql-atomic", item);
+        client.request(Method::POST, &path).header(AUTHORIZATION, &token)
+    };
+    let thousand = || Carried::Bytes(r#"{"quantity":1000}"#);
+    let untyped = client.ask(purchase(), thousand()).await;
+    assert_problem(&untyped, (415, "unsupported_media_type"), "a body without a Content-Type");
+    assert_eq!(instance.audit(item).await["orders"], 0, "nothing was bought");
+    let typed = client.ask(purchase().header(CONTENT_TYPE, "application/json"), thousand()).await;
+    assert_eq!((typed.status, &typed.json["quantity"]), (201, &json!(1_000)), "{}", typed.text);
+    // No body, however that is said, is one unit.
+    for nothing in [Carried::Nothing, Carried::Bytes("")] {
+        let plain = client.ask(purchase(), nothing).await;
+        assert_eq!((plain.status, &plain.json["quantity"]), (201, &json!(1)), "{}", plain.text);
+    }
+    let empty = client.ask(purchase().header(CONTENT_TYPE, "application/json"), Carried::Nothing);
+    assert_problem(&empty.await, (400, "malformed_json"), "a type without a body");
+}
+
+#[tokio::test]
+async fn our_own_pages_are_known_by_the_authority() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    let client = Http2::connect(instance.addr).await;
+    let cookie = format!("seckill={}", instance.token(1, Role::Buyer));
+    let ours = format!("http://{}", instance.addr);
+    let purchase = |origin: Option<&str>| {
+        let path = purchase_path("mysql-atomic", item);
+        let request = client.request(Method::POST, &path).header(COOKIE, &cookie);
+        match origin {
+            Some(origin) => request.header(ORIGIN, origin),
+            None => request,
+        }
+    };
+    for foreign in ["null", "https://evil.example", "http://127.0.0.1:1", ""] {
+        let refused = client.ask(purchase(Some(foreign)), Carried::Nothing).await;
+        assert_problem(&refused, (403, "cross_site_request"), foreign);
+    }
+    assert_eq!(instance.audit(item).await["orders"], 0, "another site's page bought");
+    for own in [Some(ours.as_str()), None] {
+        let bought = client.ask(purchase(own), Carried::Nothing).await;
+        assert_eq!(bought.status, 201, "{own:?}: {}", bought.text);
+    }
+}

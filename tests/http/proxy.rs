@@ -1,0 +1,112 @@
+//! The proxy of `docker-compose.yml`: what a client says of its own address does not get past it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use reqwest::Method;
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use super::{BOUND, eventually};
+use crate::support::{Client, Shop, unique};
+
+/// How many sign-ins one address may ask for at once.
+const BURST: usize = 3;
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(root.join(path)).expect("a file of the project")
+}
+
+#[test]
+fn the_proxy_tells_the_address_itself_and_is_the_only_one_believed() {
+    let proxy = read("deploy/haproxy.cfg");
+    let rules: Vec<&str> = proxy.lines().map(str::trim).collect();
+    let set =
+        rules.iter().position(|rule| *rule == "http-request set-header X-Forwarded-For %[src]");
+    let passed = rules.iter().position(|rule| rule.starts_with("default_backend"));
+    assert!(set.is_some() && set < passed, "a forged X-Forwarded-For passes the proxy");
+    let compose = read("docker-compose.yml");
+    let value = |name: &str| {
+        let line = compose.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} is missing")).trim().to_owned()
+    };
+    assert_eq!(value("SECKILL_HTTP_TRUSTED_PROXIES:"), value("ipv4_address:"));
+}
+
+/// The project's configuration in front of one instance.
+fn configuration(listen: SocketAddr, instance: SocketAddr) -> String {
+    let text = read("deploy/haproxy.cfg");
+    let lines = text.lines().map(|line| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        match line.trim_start() {
+            "bind :8080" => format!("{indent}bind {listen}"),
+            // A test machine may not have files for twenty thousand.
+            "maxconn 20000" => format!("{indent}maxconn 100"),
+            server if server.starts_with("server-template") => {
+                format!("{indent}server one {instance} init-addr last,libc")
+            }
+            _ => line.to_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
+}
+
+/// Starts HAProxy; answers it and the file that it reads at its start.
+fn start(program: &Path, configuration: &str) -> (Child, PathBuf) {
+    let file = std::env::temp_dir().join(unique("haproxy"));
+    std::fs::write(&file, configuration).expect("a file");
+    let mut command = Command::new(program);
+    command.arg("-db").arg("-f").arg(&file).kill_on_drop(true);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    (child.expect("haproxy starts"), file)
+}
+
+/// Runs where HAProxy is installed; elsewhere the test above has read the configuration.
+#[tokio::test]
+async fn a_forged_address_does_not_get_past_the_proxy() {
+    let Some(program) = program() else { return };
+    let shop = Shop::with(|config| {
+        config.limits.loopback_exempt = false;
+        config.limits.address_per_second = 1;
+        config.limits.address_burst = 3;
+        config.http.trusted_proxies = "127.0.0.1".to_owned();
+        // The proxy's health checks have a name of their own.
+        config.http.hosts = "*".to_owned();
+    })
+    .await;
+    let instance = shop.start().await;
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listen = free.local_addr().expect("an address");
+    drop(free);
+    let (_proxy, file) = start(&program, &configuration(listen, instance.addr));
+    let client = Client::new(listen, None);
+    // The proxy looks at the instance first.
+    eventually(BOUND, || async {
+        let answer = client.request(Method::GET, "/api/items").send().await;
+        answer.map_err(|error| error.to_string()).and_then(|answer| {
+            let status = answer.status();
+            if status == 200 { Ok(()) } else { Err(status.to_string()) }
+        })
+    })
+    .await;
+    std::fs::remove_file(file).expect("it was read");
+    let started = tokio::time::Instant::now();
+    let mut passed = 0;
+    for number in 0..10 * BURST {
+        let credentials = json!({ "username": "no name", "password": "long enough" });
+        let request = client.request(Method::POST, "/api/session").json(&credentials);
+        let forged = request.header("x-forwarded-for", format!("198.51.100.{number}"));
+        passed += usize::from(Client::send(forged).await.status != 429);
+    }
+    // One a second comes in beside the burst.
+    let most = BURST + usize::try_from(started.elapsed().as_secs()).expect("few") + 1;
+    assert!(passed <= most, "{passed} sign-ins of one address passed, {most} may");
+}

@@ -1,0 +1,79 @@
+//! An event stream lives no longer than the session that opened it.
+
+use reqwest::Method;
+use seckill::session::Role;
+use serde_json::json;
+
+use super::BOUND;
+use super::events::Events;
+use crate::support::{Client, Instance, Shop};
+
+async fn watch(client: &Client, path: &str) -> Events {
+    Events::open(client.request(Method::GET, path)).await
+}
+
+async fn sign_out(client: &Client) {
+    let out = Client::send(client.request(Method::DELETE, "/api/session")).await;
+    assert_eq!(out.status, 204, "{}", out.text);
+}
+
+/// Starts a run of the lab that goes on for longer than a test; answers the path of its events.
+async fn start_run(instance: &Instance) -> String {
+    let plan = json!({
+        "strategies": ["mysql-atomic"],
+        "stock": 10_000,
+        "buyers": 10_000,
+        "requests": 100_000,
+        "concurrency": 1,
+        "seconds_max": 120,
+    });
+    let run = instance.admin().post("/api/lab/runs", &plan).await;
+    assert_eq!(run.status, 202, "{}", run.text);
+    format!("/api/lab/runs/{}/events", run.json["id"].as_str().expect("an id"))
+}
+
+#[tokio::test]
+async fn signing_out_ends_the_streams_of_the_session_and_no_others() {
+    let (_shop, instance) = Shop::open().await;
+    let (leaving, staying) = (instance.buyer(1), instance.buyer(1));
+    let mut ending = watch(&leaving, "/api/orders/events").await;
+    let mut other = watch(&staying, "/api/orders/events").await;
+    sign_out(&leaving).await;
+    assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
+    // Another session of the same buyer goes on: it hears of a purchase that comes later.
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(staying.buy("mysql-atomic", item).await.status, 201);
+    other.seek(BOUND, |event| event.name == "order").await.expect("the other stream is open");
+}
+
+#[tokio::test]
+async fn signing_out_on_another_instance_ends_the_stream_too() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let token = here.token(1, Role::Buyer);
+    let mut ending = watch(&here.stranger().with_token(&token), "/api/orders/events").await;
+    sign_out(&there.stranger().with_token(&token)).await;
+    assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
+}
+
+#[tokio::test]
+async fn a_token_that_expires_ends_its_stream() {
+    let (_shop, instance) = Shop::open().await;
+    let mut ending = watch(&instance.buyer(1), "/api/orders/events").await;
+    instance.clock.shift(time::Duration::hours(2));
+    assert!(ending.ends(BOUND).await, "the stream of a token that has expired is open");
+}
+
+#[tokio::test]
+async fn an_operator_who_signs_out_sees_no_more_of_the_lab() {
+    let (_shop, instance) = Shop::open().await;
+    let path = start_run(&instance).await;
+    let operator = instance.admin();
+    let mut ending = watch(&operator, &path).await;
+    sign_out(&operator).await;
+    assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
+    let run = path.trim_end_matches("/events");
+    let still = instance.admin().get(run).await;
+    assert_eq!(still.json["state"], "running", "the run itself goes on: {}", still.text);
+    Client::send(instance.admin().request(Method::DELETE, run)).await;
+}

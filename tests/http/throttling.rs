@@ -1,0 +1,112 @@
+//! Guessing passwords: slowed down for those who guess, never for the owner.
+
+use reqwest::Method;
+use seckill::config::Config;
+use seckill::store::mysql::failures;
+use serde_json::json;
+
+use super::assert_problem;
+use crate::support::{Answer, Client, Shop};
+
+const PASSWORD: &str = "correct horse battery";
+
+/// Believes the header that says where a request comes from.
+fn behind_a_proxy(config: &mut Config) {
+    config.http.trusted_proxies = "127.0.0.0/8, ::1".to_owned();
+}
+
+async fn sign_up(client: &Client, username: &str) {
+    let credentials = json!({ "username": username, "password": PASSWORD });
+    assert_eq!(client.post("/api/users", &credentials).await.status, 201);
+}
+
+async fn sign_in(client: &Client, from: &str, username: &str, password: &str) -> Answer {
+    let credentials = json!({ "username": username, "password": password });
+    let request = client.request(Method::POST, "/api/session").json(&credentials);
+    Client::send(request.header("x-forwarded-for", from)).await
+}
+
+#[tokio::test]
+async fn ten_strangers_cannot_lock_an_owner_out() {
+    let shop = Shop::with(behind_a_proxy).await;
+    let instance = shop.start().await;
+    let client = instance.stranger();
+    sign_up(&client, "victim").await;
+    for stranger in 1..=12 {
+        let from = format!("203.0.113.{stranger}");
+        let guess = sign_in(&client, &from, "victim", "a guess of somebody").await;
+        assert_problem(&guess, (401, "invalid_credentials"), "a stranger's guess");
+    }
+    let owner = sign_in(&client, "198.51.100.7", "victim", PASSWORD).await;
+    assert_eq!(owner.status, 200, "the owner is locked out: {}", owner.text);
+}
+
+#[tokio::test]
+async fn failures_are_counted_across_instances() {
+    let shop = Shop::with(behind_a_proxy).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let (here, there) = (here.stranger(), there.stranger());
+    sign_up(&here, "victim").await;
+    for instance in [&here, &there] {
+        for _ in 0..5 {
+            let guess = sign_in(instance, "203.0.113.1", "victim", "a guess of somebody").await;
+            assert_problem(&guess, (401, "invalid_credentials"), "a guess");
+        }
+    }
+    for instance in [&here, &there] {
+        let guess = sign_in(instance, "203.0.113.1", "victim", "a guess of somebody").await;
+        assert_problem(&guess, (429, "too_many_attempts"), "a guess too many");
+        let right = sign_in(instance, "203.0.113.1", "victim", PASSWORD).await;
+        assert_problem(&right, (429, "too_many_attempts"), "the guesser's luck comes too late");
+        assert_eq!(sign_in(instance, "203.0.113.2", "victim", PASSWORD).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn an_account_that_everybody_guesses_at_still_opens_for_its_owner() {
+    let shop = Shop::with(behind_a_proxy).await;
+    let instance = shop.start().await;
+    let client = instance.stranger();
+    sign_up(&client, "victim").await;
+    let guess = async |from: &str| sign_in(&client, from, "victim", "a guess of somebody").await;
+    assert_eq!(guess("203.0.113.1").await.status, 401);
+    // A hundred more from as many addresses.
+    sqlx::query("UPDATE sign_in_failures SET failures = failures + 100 WHERE address = ''")
+        .execute(&shop.pool)
+        .await
+        .expect("counted");
+    // Each address has two tries now instead of ten.
+    for _ in 0..2 {
+        assert_eq!(guess("203.0.113.2").await.status, 401);
+    }
+    assert_problem(&guess("203.0.113.2").await, (429, "too_many_attempts"), "a third guess");
+    // The owner may even mistype once, comes in, and may come in again.
+    assert_eq!(guess("198.51.100.7").await.status, 401);
+    for _ in 0..3 {
+        let owner = sign_in(&client, "198.51.100.7", "victim", PASSWORD).await;
+        assert_eq!(owner.status, 200, "the owner is locked out: {}", owner.text);
+    }
+}
+
+#[tokio::test]
+async fn failures_are_forgotten_after_a_minute_of_the_ledgers_clock() {
+    let (shop, instance) = Shop::open().await;
+    let client = instance.stranger();
+    sign_up(&client, "victim").await;
+    for _ in 0..10 {
+        let guess = sign_in(&client, "", "victim", "a guess of somebody").await;
+        assert_problem(&guess, (401, "invalid_credentials"), "a guess");
+    }
+    assert_eq!(sign_in(&client, "", "victim", PASSWORD).await.status, 429);
+    sqlx::query("UPDATE sign_in_failures SET since = since - INTERVAL 61 SECOND")
+        .execute(&shop.pool)
+        .await
+        .expect("a minute ago");
+    assert_eq!(sign_in(&client, "", "victim", PASSWORD).await.status, 200);
+    sqlx::query("UPDATE sign_in_failures SET since = since - INTERVAL 61 SECOND")
+        .execute(&shop.pool)
+        .await
+        .expect("a minute ago");
+    let forgot = failures::forget_old(&shop.pool, 60).await.expect("deleted");
+    assert_eq!(forgot, 2, "the count of the address and that of the account");
+}
