@@ -1,5 +1,4 @@
-//! The record of accepted fences, and what the audits make of it: a stale write that was let in is
-//! seen by each of them.
+//! The record of accepted fences, and its audits: each of them sees a stale write that was let in.
 
 use std::process::Stdio;
 
@@ -20,14 +19,14 @@ async fn broken(instance: &Instance, item: i64) -> Vec<String> {
     broken.filter_map(|finding| finding["invariant"].as_str()).map(str::to_owned).collect()
 }
 
-/// How many of the item's orders have these three: counter, sequence, and a fence.
+/// The counters and sequences of the item's orders, each with the number of fences.
 async fn recorded(shop: &Shop, item: i64) -> Vec<(Option<String>, Option<u64>, i64)> {
     let query = "SELECT fence_backend, fence_sequence, COUNT(fence) FROM orders WHERE item_id = ? \
                  GROUP BY fence_backend, fence_sequence ORDER BY fence_backend, fence_sequence";
     sqlx::query_as(query).bind(item).fetch_all(&shop.pool).await.expect("read")
 }
 
-/// What an arbiter does for a buyer who bought nothing yet, without the comparison of fences.
+/// Writes as an arbiter does for a buyer who bought nothing yet, without comparing the fence.
 async fn let_in(shop: &Shop, item: i64, buyer: i64, fence: u64) {
     let id = format!("00000000-0000-7000-8000-{buyer:012}");
     let mut write = shop.pool.begin().await.expect("a transaction");
@@ -141,7 +140,7 @@ async fn orders_from_before_the_record_audit_cleanly() {
     let plain = (None, None, 0);
     assert_eq!(now, [plain, (None, Some(0), 3), (Some("redis".to_owned()), Some(1), 1)]);
     assert_eq!(broken(&instance, item).await, [""; 0]);
-    // They are above what was accepted, which was judged before there was a record, too.
+    // Their fences are above the accepted one: that was judged before there was a record, too.
     shop.pool.execute("UPDATE fences SET fence = 1").await.expect("planted");
     assert_eq!(broken(&instance, item).await, ["I6"]);
 }

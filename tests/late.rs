@@ -23,7 +23,7 @@ async fn open() -> (Shop, Instance, i64) {
         config.lock.lease_ms = u64::try_from(LEASE.as_millis()).expect("a short lease");
         config.mysql.lock_wait_timeout_seconds = 60;
         config.purchase.deadline_ms = 60_000;
-        // What is on sale is not read again while the table is locked.
+        // The item is not read again while the table is locked.
         config.purchase.item_age_ms_max = 60_000;
     })
     .await;
@@ -78,7 +78,7 @@ async fn looks_wait(shop: &Shop, count: i64) {
     .await;
 }
 
-/// What speaks against it that nothing was written; one order was made before.
+/// The evidence that something was written, if there is any; one order was made before.
 async fn written(
     instance: &Instance,
     item: i64,

@@ -109,10 +109,9 @@ pub(super) trait Wakeups: Send {
     /// the next one.
     fn next(&mut self) -> BoxFuture<'_, bool>;
 
-    /// What the wake-up brought along, where the release has granted the name to us already: for the
-    /// place in the queue that this look of ours took, so after that look was refused, and for the
-    /// lease that it named. What was granted for an earlier look is over, since a later one was
-    /// refused; it is dropped.
+    /// The grant that came with the wake-up, if a release has granted the name to us: for the place in
+    /// the queue that this look of ours took, so after that look was refused, and for the lease that
+    /// it named. A grant for an earlier look is dropped: it is over, since a later look was refused.
     fn granted(&mut self, _look: u32) -> Option<Grant> {
         None
     }
@@ -187,7 +186,7 @@ impl Token {
         self.look += 1;
     }
 
-    /// The number of the last look that was sent, from 1 on. Who waits leaves it in the queue, and a
+    /// The number of the last look that was sent, from 1 on. A waiter leaves it in the queue, and a
     /// grant names it: so an old grant can be told from a new one without a clock.
     pub(super) fn look(&self) -> u32 {
         self.look

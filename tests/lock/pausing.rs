@@ -1,5 +1,5 @@
-//! A waiter that is stopped while a release grants it the lock: what it is told belongs to a look
-//! that it made before, and must not count after a later look was refused.
+//! A waiter that is stopped while a release grants it the lock: the message belongs to an earlier look
+//! of the waiter, and must not count after a later look was refused.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -42,9 +42,9 @@ struct Three {
     holds: LeasedMutex,
     waits: LeasedMutex,
     comes: LeasedMutex,
-    /// Between the waiter and what it asks.
+    /// Between the waiter and the server that it asks.
     asked: Proxy,
-    /// Between the waiter and what it is told.
+    /// Between the waiter and its messages.
     told: Proxy,
 }
 

@@ -60,8 +60,8 @@ pub struct Fence {
     pub number: u64,
     /// The counter that it comes from: fences of two counters cannot be compared.
     pub backend: Option<String>,
-    /// The how-many-th write under this counter it was, by the ledger's own count. 0 where it was
-    /// written before the ledger counted, `None` where nothing compared it.
+    /// The number of the write among those under this counter, by the ledger's own count. 0 where it
+    /// was written before the ledger counted, `None` where nothing compared it.
     pub sequence: Option<u64>,
 }
 

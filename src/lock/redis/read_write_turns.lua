@@ -25,7 +25,7 @@ local function who_waits()
     local arrived, said = alive(QUEUE, who, entries[i + 1])
     if arrived then
       local one = {who = who, token = string.sub(who, 3), arrived = arrived}
-      one.lease_ms, one.fences, one.channel, one.look = what(said)
+      one.lease_ms, one.fences, one.channel, one.look = terms(said)
       if string.sub(who, 1, 2) == 'r:' then
         readers[#readers + 1] = one
         early = early or arrived < last_writer_us

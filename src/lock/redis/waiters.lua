@@ -45,8 +45,8 @@ local function alive(queue, who, entry)
   redis.call('HDEL', queue, who)
 end
 
--- The lease, the fences, the channel and the look that a waiter said. An older program says no look.
-local function what(said)
+-- The lease, the fences, the channel and the look of a waiter. An older program writes no look: ''.
+local function terms(said)
   return string.match(said, '^(%d+) (%d+) (%S*) ?(%d*)$')
 end
 
@@ -75,7 +75,7 @@ end
 local function hand_on(queue, entries, grant, take_back)
   local token, said, others = first_waiter(queue, entries)
   while token do
-    local lease_ms, fences, channel, look = what(said)
+    local lease_ms, fences, channel, look = terms(said)
     if channel == '' then
       -- It looks by itself.
       return false
