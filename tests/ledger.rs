@@ -288,6 +288,9 @@ async fn planted_faults_are_named_by_the_audit() {
     assert!(returned.contains(&"I5".to_owned()), "{returned:?}");
     let fence = plant("UPDATE fences SET fence = 1 WHERE item_id = :item").await;
     assert_eq!(fence, ["I6"]);
+    // The last write was let in with a fence of long ago.
+    let stale = "UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1";
+    assert_eq!(plant(stale).await, ["I6"]);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod kinds;
 mod links;
 mod losing;
 mod manners;
+mod pausing;
 mod polling;
 mod primitives;
 mod proxy;

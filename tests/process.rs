@@ -16,7 +16,7 @@ use crate::support::{Client, Shop, eventually};
 /// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
 const PRESS_MAX: Duration = Duration::from_secs(30);
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_seckill");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_seckill");
 
 /// The program with the settings of a shop and nothing of this terminal's.
 pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
@@ -38,11 +38,11 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
     command
 }
 
-async fn run(shop: &Shop, arguments: &[&str]) -> (i32, String) {
+pub async fn run(shop: &Shop, arguments: &[&str]) -> (i32, String) {
     told(&program(shop, arguments).output().await.expect("the program runs"))
 }
 
-fn told(output: &Output) -> (i32, String) {
+pub fn told(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
@@ -261,7 +261,7 @@ async fn tokens_are_printed_one_a_line_and_work() {
 }
 
 /// The load test's program, which is built beside ours.
-fn loadtest() -> PathBuf {
+pub fn loadtest() -> PathBuf {
     let path = PathBuf::from(PROGRAM).with_file_name("loadtest");
     assert!(path.is_file(), "build the whole workspace first: cargo test --workspace");
     path

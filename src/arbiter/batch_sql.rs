@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sqlx::{Connection, MySqlConnection, Row};
 
 use super::batch::single;
-use super::transaction::{Fence, insert_orders, raise_fence};
+use super::transaction::{Fence, Raised, insert_orders, raise_fence};
 use super::turns::Turn;
 use super::{Verdict, Write, is_guarded, replay};
 use crate::domain::order::MovementReason;
@@ -168,15 +168,16 @@ async fn fill(
     turn: &mut Turn,
 ) -> sqlx::Result<Filled> {
     let guarded = is_guarded(purchases[0]);
-    if let Some(fence) = fence
-        && guarded
-        && let Some(accepted) = raise_fence(connection, purchases[0], fence).await?
-    {
-        return Ok(Filled::Fenced { accepted });
-    }
+    let sequence = match fence.filter(|_| guarded) {
+        Some(fence) => match raise_fence(connection, purchases[0], fence).await? {
+            Raised::Accepted { sequence } => Some(sequence),
+            Raised::Late { accepted } => return Ok(Filled::Fenced { accepted }),
+        },
+        None => None,
+    };
     for chunk in powers_of_two(purchases) {
         let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase, fence)).collect();
-        insert_orders(connection, &writes).await?;
+        insert_orders(connection, &writes, sequence).await?;
     }
     failpoint!("batch-orders-inserted");
     if guarded {

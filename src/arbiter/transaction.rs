@@ -70,17 +70,19 @@ async fn fill(
             }
             stock_written();
         }
-        insert_order(connection, write).await?;
+        insert_orders(connection, std::slice::from_ref(write), None).await?;
         insert_movement(connection, purchase).await?;
         return if early { Ok(None) } else { bare::take(connection, purchase, &write.bare).await };
     }
-    if let Some(fence) = write.fence
-        && let Some(accepted) = raise_fence(connection, purchase, fence).await?
-    {
-        return Ok(Some(Verdict::Fenced { accepted }));
-    }
+    let sequence = match write.fence {
+        Some(fence) => match raise_fence(connection, purchase, fence).await? {
+            Raised::Accepted { sequence } => Some(sequence),
+            Raised::Late { accepted } => return Ok(Some(Verdict::Fenced { accepted })),
+        },
+        None => None,
+    };
     failpoint!("fence-raised");
-    insert_order(connection, write).await?;
+    insert_orders(connection, std::slice::from_ref(write), sequence).await?;
     failpoint!("order-inserted");
     count_buyer(connection, purchase).await?;
     failpoint!("buyer-counted");
@@ -91,58 +93,75 @@ async fn fill(
     Ok(refusal)
 }
 
-/// Raises the accepted fence; answers the accepted one when `fence` is below it.
+/// What the comparison of a write's fence with those before it came to.
+pub(super) enum Raised {
+    /// None before it is later. Its orders keep the number of the write, so that the audit can tell
+    /// in which order writes were accepted.
+    Accepted {
+        /// The number of this write among those under the same counter, from 1 on.
+        sequence: u64,
+    },
+    /// A later holder has written.
+    Late {
+        /// The highest token that was accepted.
+        accepted: u64,
+    },
+}
+
+/// Raises the accepted fence and counts the write, unless a later fence was accepted before.
 pub(super) async fn raise_fence(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
     fence: Fence,
-) -> sqlx::Result<Option<u64>> {
+) -> sqlx::Result<Raised> {
     let item = purchase.item.id.get();
-    let raised =
-        sqlx::query("UPDATE fences SET fence = ? WHERE item_id = ? AND backend = ? AND fence <= ?")
-            .bind(fence.token)
-            .bind(item)
-            .bind(fence.backend)
-            .bind(fence.token)
-            .execute(&mut *connection)
-            .await?;
+    // LAST_INSERT_ID(n) answers n with the statement, which spares a SELECT.
+    let raised = sqlx::query(
+        "UPDATE fences SET fence = ?, accepted_writes = LAST_INSERT_ID(accepted_writes + 1) \
+         WHERE item_id = ? AND backend = ? AND fence <= ?",
+    )
+    .bind(fence.token)
+    .bind(item)
+    .bind(fence.backend)
+    .bind(fence.token)
+    .execute(&mut *connection)
+    .await?;
     if raised.rows_affected() == 1 {
-        return Ok(None);
+        return Ok(Raised::Accepted { sequence: raised.last_insert_id() });
     }
     // The row is missing (the item's first write under this backend) or holds a later token.
-    let first = sqlx::query("INSERT IGNORE INTO fences (item_id, backend, fence) VALUES (?, ?, ?)")
-        .bind(item)
-        .bind(fence.backend)
-        .bind(fence.token)
-        .execute(&mut *connection)
-        .await?;
+    let first = sqlx::query(
+        "INSERT IGNORE INTO fences (item_id, backend, fence, accepted_writes) VALUES (?, ?, ?, 1)",
+    )
+    .bind(item)
+    .bind(fence.backend)
+    .bind(fence.token)
+    .execute(&mut *connection)
+    .await?;
     if first.rows_affected() == 1 {
-        return Ok(None);
+        return Ok(Raised::Accepted { sequence: 1 });
     }
     let row = sqlx::query("SELECT fence FROM fences WHERE item_id = ? AND backend = ?")
         .bind(item)
         .bind(fence.backend)
         .fetch_one(&mut *connection)
         .await?;
-    row.try_get("fence").map(Some)
+    Ok(Raised::Late { accepted: row.try_get("fence")? })
 }
 
-async fn insert_order(connection: &mut MySqlConnection, write: &Write<'_>) -> sqlx::Result<()> {
-    insert_orders(connection, std::slice::from_ref(write)).await
-}
-
-/// Inserts orders with one statement. A lane passes a few fixed numbers of them, so that each
-/// statement is prepared once.
+/// Inserts orders with one statement, which are all of the write that was accepted with this
+/// `sequence`. A lane passes a few fixed numbers of them, so that each statement is prepared once.
 pub(super) async fn insert_orders(
     connection: &mut MySqlConnection,
     writes: &[Write<'_>],
+    sequence: Option<u64>,
 ) -> sqlx::Result<()> {
     let status = WRITTEN_AS.word();
-    let place = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?)");
+    let place = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?)");
     let places = vec![place; writes.len()].join(", ");
     let statement = format!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-         fence, request_key, created_at, expires_at) VALUES {places}"
+         fence, fence_backend, fence_sequence, request_key, created_at, expires_at) VALUES {places}"
     );
     let mut query = sqlx::query(&statement);
     for write in writes {
@@ -155,6 +174,8 @@ pub(super) async fn insert_orders(
             .bind(purchase.amount.cents())
             .bind(purchase.strategy)
             .bind(write.fence.map(|fence| fence.token))
+            .bind(write.fence.map(|fence| fence.backend))
+            .bind(sequence)
             .bind(purchase.key.as_str())
             .bind(purchase.created_at)
             .bind(purchase.expires_at);

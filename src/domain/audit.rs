@@ -34,8 +34,12 @@ pub struct Facts {
     pub movements_without_order: i64,
     /// Cancelled or expired orders that did not give back exactly their quantity, once.
     pub give_backs_wrong: i64,
-    /// Fences of orders above the highest accepted fence of their item.
+    /// Orders whose fence is below one that was accepted before under the same counter.
+    pub fences_fallen: i64,
+    /// Orders whose fence is above the highest that was accepted under its counter.
     pub fences_above_accepted: i64,
+    /// Orders with a fence that nothing compared.
+    pub fences_not_compared: i64,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -138,8 +142,13 @@ pub fn judge(facts: Facts) -> Report {
         Finding {
             invariant: "I6",
             claim: "fences of accepted writes never fall",
-            holds: guarded.then_some(f.fences_above_accepted == 0),
-            detail: format!("{} orders above the accepted fence", f.fences_above_accepted),
+            holds: guarded.then_some(
+                f.fences_fallen == 0 && f.fences_above_accepted == 0 && f.fences_not_compared == 0,
+            ),
+            detail: format!(
+                "{} orders below a fence accepted before, {} above the accepted fence, {} not compared",
+                f.fences_fallen, f.fences_above_accepted, f.fences_not_compared
+            ),
         },
         Finding {
             invariant: "I7",
@@ -178,7 +187,9 @@ mod tests {
             orders_without_their_movements: 0,
             movements_without_order: 0,
             give_backs_wrong: 0,
+            fences_fallen: 0,
             fences_above_accepted: 0,
+            fences_not_compared: 0,
             redis_available: Some(6),
             redis_queued: 0,
             redis_buckets: None,
@@ -211,7 +222,11 @@ mod tests {
         assert_eq!(broken(Facts { buyers_over_limit: 1, ..sound() }), ["I2"]);
         assert_eq!(broken(Facts { movements_sum: -3, ..sound() }), ["I3"]);
         assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);
+        assert_eq!(broken(Facts { fences_fallen: 1, ..sound() }), ["I6"]);
         assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);
+        assert_eq!(broken(Facts { fences_not_compared: 1, ..sound() }), ["I6"]);
+        let unguarded = Facts { arbiter: ArbiterMode::Off, fences_not_compared: 1, ..sound() };
+        assert_eq!(broken(unguarded), [""; 0]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);

@@ -191,10 +191,9 @@ async fn ask_until_granted(
     // So may a place in the queue, which has to be given back as well.
     let mut may_be_held = core.store.queues() || (request.waits && wakeups.is_some());
     let refusal = loop {
+        request.token.next_look();
         let sent_at = Instant::now();
-        let reply = ask_once(&core, &request, sent_at).await;
-        request.token.looks_again = true;
-        match reply {
+        match ask_once(&core, &request, sent_at).await {
             Reply::Granted(grant) => {
                 return Ok(core.guard(request, grant, sent_at, wakeups));
             }
@@ -233,10 +232,12 @@ async fn ask_until_granted(
             _ = &mut caller_gone => break AcquireError::TimedOut,
             () = pauses.pass_or_be_told(&mut wakeups, request.lease) => {}
         }
-        if let Some(grant) = wakeups.as_mut().and_then(|told| told.granted())
+        let look = request.token.look();
+        if let Some(grant) = wakeups.as_mut().and_then(|told| told.granted(look))
             && local_deadline(sent_at, request.lease) > Instant::now() + request.lease / 2
         {
-            // Granted after the look at `sent_at` was refused, for a whole lease.
+            // Granted after the look at `sent_at` was refused, for a whole lease. One that comes when
+            // half of it is over is not believed: the next look renews it, or finds that it is gone.
             count(&core.stats.handed_over_by_others);
             return Ok(core.guard(request, grant, sent_at, wakeups));
         }

@@ -13,6 +13,7 @@
 //! costs hardly more than that of one. With a `batch_max` of 1 it is off: each operation has a hold
 //! of its own.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -25,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::guard::Hold;
 use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
 
 /// How operations are combined.
@@ -44,12 +46,36 @@ pub type Executor<I, O> =
     Arc<dyn Fn(HeldFor, Vec<Operation<I, O>>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The hold under which a batch runs.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct HeldFor {
     /// As [`Guard::fence`].
     pub fence: Option<Fence>,
     /// As [`Guard::lost`].
     pub lost: CancellationToken,
+    hold: Arc<Hold>,
+}
+
+impl HeldFor {
+    fn of(guard: &Guard) -> Self {
+        Self { fence: guard.fence(), lost: guard.lost(), hold: Arc::clone(&guard.hold) }
+    }
+
+    /// As [`Guard::is_lost`]: to be asked before each write. After a pause of the whole process the
+    /// clock knows that the hold is over, and the signal not yet.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
+    }
+}
+
+impl fmt::Debug for HeldFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HeldFor")
+            .field("fence", &self.fence)
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
 }
 
 /// One operation of a batch.
@@ -188,7 +214,7 @@ async fn run<I: Send + 'static, O: Send + 'static>(
             begin(&mut batch, next);
         }
         run_batch(&guard, &execute, batch).await;
-        // Lost meanwhile or not: the executor had the fence and the signal.
+        // Lost meanwhile or not: the executor could see it, and had the fence.
         let _ = guard.release().await;
     }
 }
@@ -203,7 +229,7 @@ async fn run_batch<I, O>(guard: &Guard, execute: &Executor<I, O>, batch: Vec<Ope
     if batch.is_empty() {
         return;
     }
-    let held = HeldFor { fence: guard.fence(), lost: guard.lost() };
+    let held = HeldFor::of(guard);
     // Whoever was not answered learns it when its operation is dropped.
     let ran = AssertUnwindSafe(async { execute(held, batch).await }).catch_unwind().await;
     if ran.is_err() {

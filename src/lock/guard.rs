@@ -59,7 +59,7 @@ impl Guard {
     /// Whether the hold is over. Looks at the clock itself, so a process that was paused learns the
     /// truth at its first look.
     pub fn is_lost(&self) -> bool {
-        self.lost.is_cancelled() || Instant::now() >= self.deadline()
+        self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
     }
 
     /// Acquires the same name once more for the same owner, whose proof this guard is. The name is
@@ -240,6 +240,11 @@ impl Hold {
             due: state.due,
             was_live: before != Phase::Ended,
         }
+    }
+
+    /// Whether its lease is over, which its `lost` signal may not have told yet.
+    pub(super) fn is_over_by_the_clock(&self) -> bool {
+        Instant::now() >= self.locked().deadline
     }
 
     /// Fires `lost` and lets the next in line try, unless the hold is over already.

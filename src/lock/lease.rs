@@ -109,9 +109,10 @@ pub(super) trait Wakeups: Send {
     /// the next one.
     fn next(&mut self) -> BoxFuture<'_, bool>;
 
-    /// What the wake-up brought along, where the release has granted the name to us already: after
-    /// the last look that was refused, and for the lease that it named.
-    fn granted(&mut self) -> Option<Grant> {
+    /// The grant that came with the wake-up, if a release has granted the name to us: for the place in
+    /// the queue that this look of ours took, so after that look was refused, and for the lease that
+    /// it named. A grant for an earlier look is dropped: it is over, since a later look was refused.
+    fn granted(&mut self, _look: u32) -> Option<Grant> {
         None
     }
 
@@ -164,8 +165,7 @@ pub(super) struct Token {
     owner: Arc<str>,
     waits: bool,
     fences: u32,
-    /// Whether its acquire was sent before, so that it may stand in a queue or have the lock.
-    pub(super) looks_again: bool,
+    look: u32,
 }
 
 impl Token {
@@ -173,18 +173,28 @@ impl Token {
     /// fences, at least one.
     pub(super) fn mint(waits: bool, fences: u32) -> Self {
         let hold = random();
-        Self { owner: Arc::clone(&hold), hold, waits, fences, looks_again: false }
+        Self { owner: Arc::clone(&hold), hold, waits, fences, look: 0 }
     }
 
     /// One more hold of the same owner, for kinds that are re-entrant.
     pub(super) fn again(&self) -> Self {
-        Self {
-            hold: random(),
-            owner: Arc::clone(&self.owner),
-            waits: false,
-            fences: 1,
-            looks_again: false,
-        }
+        Self { hold: random(), owner: Arc::clone(&self.owner), waits: false, fences: 1, look: 0 }
+    }
+
+    /// Counts a look that is about to be sent.
+    pub(super) fn next_look(&mut self) {
+        self.look += 1;
+    }
+
+    /// The number of the last look that was sent, from 1 on. A waiter leaves it in the queue, and a
+    /// grant names it: so an old grant can be told from a new one without a clock.
+    pub(super) fn look(&self) -> u32 {
+        self.look
+    }
+
+    /// Whether its acquire was sent before, so that it may stand in a queue or have the lock.
+    pub(super) fn looks_again(&self) -> bool {
+        self.look > 1
     }
 
     /// Whether its acquire stays when it is refused, so that it is worth to tell it later.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::judge::Evidence;
-use super::{Faults, Finding, Ledger, Order, Stock};
+use super::{Faults, Finding, Ledger, Order, Stock, fences};
 
 /// What the ledger's rules found.
 pub struct LedgerJudgement {
@@ -27,11 +27,7 @@ pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
         movements_sum(ledger, stock),
         orders_and_movements(ledger),
         give_backs(ledger),
-        Finding::not_judged(
-            "I6",
-            "fences of accepted writes never fall",
-            "the ledger's public columns hold no order of writes; see the service's own audit",
-        ),
+        fences::judge(evidence),
         Finding::not_judged(
             "I7",
             "the Redis counters equal the ledger",

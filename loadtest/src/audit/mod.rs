@@ -1,11 +1,13 @@
 //! Was anything oversold or lost? Judged from the ledger and from the record of every answer.
 //!
 //! [`read`] and [`read_many`] read the ledger with SQL of their own; [`judge`] compares, without I/O, so that
-//! planted faults can test it: [`ledger_rules`] are I1 to I7, [`record_rules`] are I8 to I12 with
-//! [`purchase`] (what is compared), [`attribution`] (where orders came from) and [`demand`].
+//! planted faults can test it: [`ledger_rules`] are I1 to I7, of which [`fences`] is I6, and
+//! [`record_rules`] are I8 to I12 with [`purchase`] (what is compared), [`attribution`] (where orders
+//! came from) and [`demand`].
 
 pub mod attribution;
 pub mod demand;
+pub mod fences;
 pub mod judge;
 pub mod ledger_rules;
 pub mod purchase;
@@ -48,6 +50,19 @@ pub struct Order {
     pub quantity: i64,
     pub status: String,
     pub key: Option<String>,
+    /// The fence of the lock under which it was written; `None` where there was none.
+    pub fence: Option<Fence>,
+}
+
+/// A fence as an order has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    pub number: u64,
+    /// The counter that it comes from: fences of two counters cannot be compared.
+    pub backend: Option<String>,
+    /// The number of the write among those under this counter, by the ledger's own count. 0 where it
+    /// was written before the ledger counted, `None` where nothing compared it.
+    pub sequence: Option<u64>,
 }
 
 /// All movements of one reason.

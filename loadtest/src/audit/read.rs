@@ -2,7 +2,7 @@
 //!
 //! Relies on nothing but the columns that outside tools may rely on: `items(id)`,
 //! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
-//! request_key)`, `stock_movements(item_id, delta, reason)`.
+//! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`.
 
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{ConnectOptions, Row};
 use tokio::time::{sleep, timeout};
 
-use super::{Ledger, Movements, Order, Stock};
+use super::{Fence, Ledger, Movements, Order, Stock};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::record::{Answer, Outcome};
@@ -186,17 +186,15 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
     .await?
     .map(|row| stock(&row))
     .transpose()?;
-    let orders = sqlx::query(
-        "SELECT CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, CAST(quantity AS SIGNED) AS quantity, \
-         CAST(status AS CHAR) AS status, CAST(request_key AS CHAR) AS request_key \
-         FROM orders WHERE item_id = ? ORDER BY orders.id",
-    )
-    .bind(item_id)
-    .fetch_all(&mut *connection)
-    .await?
-    .into_iter()
-    .map(|row| order(&row))
-    .collect::<Result<_, sqlx::Error>>()?;
+    let statement =
+        format!("SELECT {ORDER_COLUMNS} FROM orders WHERE item_id = ? ORDER BY orders.id");
+    let orders = sqlx::query(&statement)
+        .bind(item_id)
+        .fetch_all(&mut *connection)
+        .await?
+        .into_iter()
+        .map(|row| order(&row))
+        .collect::<Result<_, sqlx::Error>>()?;
     let movements = sqlx::query(
         "SELECT CAST(reason AS CHAR) AS reason, COUNT(*) AS movements, CAST(SUM(delta) AS SIGNED) AS units \
          FROM stock_movements WHERE item_id = ? GROUP BY reason ORDER BY reason",
@@ -215,14 +213,23 @@ pub fn stock(row: &MySqlRow) -> Result<Stock, sqlx::Error> {
     Ok(Stock { total: row.try_get("total")?, available: row.try_get("available")? })
 }
 
-/// A row with `id`, `buyer`, `quantity`, `status` and `request_key`.
+/// What [`order`] reads.
+pub const ORDER_COLUMNS: &str = "CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, \
+     CAST(quantity AS SIGNED) AS quantity, CAST(status AS CHAR) AS status, \
+     CAST(request_key AS CHAR) AS request_key, CAST(fence AS UNSIGNED) AS fence, \
+     CAST(fence_backend AS CHAR) AS fence_backend, CAST(fence_sequence AS UNSIGNED) AS fence_sequence";
+
+/// A row with the [`ORDER_COLUMNS`].
 pub fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
+    let (backend, sequence) = (row.try_get("fence_backend")?, row.try_get("fence_sequence")?);
+    let number: Option<u64> = row.try_get("fence")?;
     Ok(Order {
         id: row.try_get("id")?,
         buyer: row.try_get("buyer")?,
         quantity: row.try_get("quantity")?,
         status: row.try_get("status")?,
         key: row.try_get("request_key")?,
+        fence: number.map(|number| Fence { number, backend, sequence }),
     })
 }
 

@@ -8,7 +8,9 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use tokio::time::timeout;
 
 use super::Ledger;
-use super::read::{Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable};
+use super::read::{
+    ORDER_COLUMNS, Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable,
+};
 use crate::failure::CannotJudge;
 
 impl Reader {
@@ -46,7 +48,7 @@ async fn read(
     first: i64,
     last: i64,
 ) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
-    let mut rows = async |statement: &'static str| {
+    let mut rows = async |statement: &str| {
         sqlx::query(statement).bind(first).bind(last).fetch_all(&mut *connection).await
     };
     let mut ledgers: HashMap<i64, Ledger> = HashMap::new();
@@ -59,11 +61,11 @@ async fn read(
     for row in rows(statement).await? {
         ledgers.entry(item(&row)?).or_default().stock = Some(stock(&row)?);
     }
-    let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(id AS CHAR) AS id, \
-                     CAST(user_id AS SIGNED) AS buyer, CAST(quantity AS SIGNED) AS quantity, \
-                     CAST(status AS CHAR) AS status, CAST(request_key AS CHAR) AS request_key \
-                     FROM orders WHERE item_id BETWEEN ? AND ?";
-    for row in rows(statement).await? {
+    let statement = format!(
+        "SELECT CAST(item_id AS SIGNED) AS item, {ORDER_COLUMNS} \
+         FROM orders WHERE item_id BETWEEN ? AND ?"
+    );
+    for row in rows(&statement).await? {
         ledgers.entry(item(&row)?).or_default().orders.push(order(&row)?);
     }
     let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(reason AS CHAR) AS reason, \

@@ -126,7 +126,7 @@ impl<C: Connection> RedisLatch<C> {
                 }
             }
             pauses.pass_or_be_told(&mut wakeups, LEASE_MAX).await;
-            if wakeups.as_mut().is_some_and(|told| told.granted().is_some()) {
+            if wakeups.as_mut().is_some_and(|told| told.granted(token.look()).is_some()) {
                 return Ok(());
             }
         }

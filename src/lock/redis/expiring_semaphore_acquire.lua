@@ -6,6 +6,7 @@
 -- ARGV[2]  how many holders there may be
 -- ARGV[3]  the lease in milliseconds
 -- ARGV[4]  the channel on which its process listens, if it is to be in the queue when it is refused
+-- ARGV[5]  the number of this look
 -- Answers  1 if the token has a permit now, 0 if none is left
 
 end_expired(KEYS[1])
@@ -13,7 +14,7 @@ end_expired(KEYS[1])
 if not prolong(KEYS[1], ARGV[1], ARGV[3]) then
   if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
     if ARGV[4] ~= '' then
-      join(KEYS[2], ARGV[1], false, ARGV[3], '1', ARGV[4])
+      join(KEYS[2], ARGV[1], false, ARGV[3], '1', ARGV[4], ARGV[5])
     end
     return 0
   end

@@ -111,7 +111,8 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
-            let arguments = [token.as_str(), &lease_ms, channel];
+            let look = token.look().to_string();
+            let arguments = [token.as_str(), &lease_ms, channel, &look];
             let fence: Option<u64> =
                 self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
             Ok(fence.map(Grant::fenced))

@@ -33,7 +33,8 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
-            let arguments = [token.as_str(), &permits, &lease_ms, self.server.waits_at(token)];
+            let (channel, look) = (self.server.waits_at(token), token.look().to_string());
+            let arguments = [token.as_str(), &permits, &lease_ms, channel, &look];
             let granted: bool =
                 self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
             Ok(granted.then_some(Grant::UNFENCED))

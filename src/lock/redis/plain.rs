@@ -79,7 +79,7 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
                 .map_err(unanswered)?;
             // Ours already, if the answer to an earlier try was lost: with a lease from now on.
             let ours =
-                set.is_some() || token.looks_again && self.key.renew(name, token, lease).await?;
+                set.is_some() || token.looks_again() && self.key.renew(name, token, lease).await?;
             Ok(ours.then_some(Grant::UNFENCED))
         })
     }

@@ -4,6 +4,7 @@
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  the channel on which its process listens, or ''
 -- ARGV[4]  '1' if it waits when it is refused
+-- ARGV[5]  the number of this look
 -- Answers  1 if the token holds the name now, nil if not
 
 local me = 'r:' .. ARGV[1]
@@ -17,7 +18,7 @@ local waited = redis.call('HGET', QUEUE, me)
 local early = waited and tonumber(string.match(waited, '^%d+')) < last_writer_us
 if written or (not early and who_waits()) then
   if ARGV[4] == '1' then
-    join(QUEUE, me, false, ARGV[2], '1', ARGV[3])
+    join(QUEUE, me, false, ARGV[2], '1', ARGV[3], ARGV[5])
   end
   return false
 end

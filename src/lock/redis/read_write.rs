@@ -135,7 +135,8 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
-            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits())];
+            let look = token.look().to_string();
+            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &look];
             let answer: Option<u64> =
                 self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
             Ok(answer.map(|fence| match self.side {

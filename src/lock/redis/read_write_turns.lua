@@ -24,8 +24,8 @@ local function who_waits()
     local who = entries[i]
     local arrived, said = alive(QUEUE, who, entries[i + 1])
     if arrived then
-      local lease_ms, channel = string.match(said, '^(%d+) %d+ (.*)$')
-      local one = {who = who, token = string.sub(who, 3), arrived = arrived, lease_ms = lease_ms, channel = channel}
+      local one = {who = who, token = string.sub(who, 3), arrived = arrived}
+      one.lease_ms, one.fences, one.channel, one.look = terms(said)
       if string.sub(who, 1, 2) == 'r:' then
         readers[#readers + 1] = one
         early = early or arrived < last_writer_us
@@ -65,7 +65,7 @@ local function let_in()
         stays_out = true
       else
         let_reader_in(one.token, one.lease_ms)
-        if redis.call('PUBLISH', one.channel, one.token .. ' granted') == 0 then
+        if redis.call('PUBLISH', one.channel, one.token .. ' granted ' .. one.look) == 0 then
           redis.call('ZREM', READERS, one.token)
         end
       end
@@ -75,7 +75,7 @@ local function let_in()
     return
   end
   local fence = let_writer_in(writer.token, writer.lease_ms)
-  if redis.call('PUBLISH', writer.channel, writer.token .. ' ' .. fence .. ' 1 0') == 0 then
+  if redis.call('PUBLISH', writer.channel, table.concat({writer.token, fence, '1', '0', writer.look}, ' ')) == 0 then
     -- It has gone: the next one.
     redis.call('DEL', LOCK)
     let_in()

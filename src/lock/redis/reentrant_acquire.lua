@@ -10,6 +10,7 @@
 -- ARGV[6]  '1' if it is to be in the queue when it is refused
 -- ARGV[7]  not used, as ARGV[5]
 -- ARGV[8]  the owner
+-- ARGV[9]  the number of this look
 -- Answers  the fence as a decimal string, a space and how many others wait, if the lock is the
 --          owner's now; nil if it is not
 
@@ -18,7 +19,7 @@ local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner and owner ~= me then
   if ARGV[6] == '1' then
     local told_at = redis.call('HGET', KEYS[1], 'channel')
-    if join(KEYS[3], entry, false, lease_ms, fences, channel) and told_at ~= '' then
+    if join(KEYS[3], entry, false, lease_ms, fences, channel, ARGV[9]) and told_at ~= '' then
       -- It should not go on handing over inside its process.
       redis.call('PUBLISH', told_at, owner .. ' wanted')
     end

@@ -5,13 +5,14 @@
 -- ARGV[2]  how many holders there may be
 -- ARGV[3]  the lease in milliseconds, which limits nothing here
 -- ARGV[4]  the channel on which its process listens, if it is to be in the queue when it is refused
+-- ARGV[5]  the number of this look
 -- Answers  1 if the token has a permit now, 0 if none is left
 
 -- Ours already if the answer to an earlier try was lost, or by a release.
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 0 then
   if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[2]) then
     if ARGV[4] ~= '' then
-      join(KEYS[2], ARGV[1], false, ARGV[3], '1', ARGV[4])
+      join(KEYS[2], ARGV[1], false, ARGV[3], '1', ARGV[4], ARGV[5])
     end
     return 0
   end

@@ -2,10 +2,14 @@
 //!
 //! **How it works.** Each process has a channel of its own. A contender that is refused leaves its
 //! token and this channel in the queue of the name; whoever releases grants the lock to the first in
-//! the queue and tells its process, nobody else: `token fence fences others`. A holder is told
-//! `token wanted` when another process begins to wait. Where there are no fences the word is `token
-//! granted`, and `token look` tells who waits for several names that one of them is free. Which task
-//! of the process a message is for is looked up by the token here.
+//! the queue and tells its process, nobody else: `token fence fences others look`. A holder is told
+//! `token wanted` when another process begins to wait. Where there are no fences the words are `token
+//! granted look`, and `token look` tells who waits for several names that one of them is free. Which
+//! task of the process a message is for is looked up by the token here.
+//!
+//! The number at the end of a grant says which look of the contender left the place in the queue that
+//! was granted. A contender that was stopped may hear of a grant whose lease is over, after it was
+//! refused anew: the number is that of an earlier look then, and the grant is dropped.
 //!
 //! **What can go wrong.** Messages are not kept for who does not listen: while the connection is
 //! broken they are lost. Then every listener is told that it cannot be told any more, and looks by
@@ -63,9 +67,15 @@ struct State {
 #[derive(Default)]
 struct Listener {
     told: Notify,
-    granted: Mutex<Option<Grant>>,
+    granted: Mutex<Option<Granted>>,
     wanted: AtomicBool,
     cut_off: AtomicBool,
+}
+
+/// A grant, and the look that it is for: 0 where the message names none.
+struct Granted {
+    grant: Grant,
+    look: u32,
 }
 
 impl Subscriber {
@@ -151,10 +161,12 @@ impl Shared {
         let listener = words.next().and_then(|token| self.locked().listeners.get(token).cloned());
         // Whoever does not listen any more has given back what it was granted.
         let Some(listener) = listener else { return };
+        let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
         match (words.next(), words.next(), words.next()) {
             (Some("wanted"), ..) => listener.wanted.store(true, Ordering::Release),
-            (Some("granted"), ..) => {
-                *listener.granted() = Some(Grant::UNFENCED);
+            (Some("granted"), look, _) => {
+                let granted = Granted { grant: Grant::UNFENCED, look: number(look) };
+                *listener.granted() = Some(granted);
                 listener.told.notify_one();
             }
             (Some("look"), ..) => listener.told.notify_one(),
@@ -162,7 +174,7 @@ impl Shared {
                 let (fence, fences) = (fence.parse(), fences.parse());
                 if let (Ok(fence), Ok(fences)) = (fence, fences) {
                     let grant = Grant::block(fence, fences, others != "0");
-                    *listener.granted() = Some(grant);
+                    *listener.granted() = Some(Granted { grant, look: number(words.next()) });
                 }
                 listener.told.notify_one();
             }
@@ -172,7 +184,7 @@ impl Shared {
 }
 
 impl Listener {
-    fn granted(&self) -> MutexGuard<'_, Option<Grant>> {
+    fn granted(&self) -> MutexGuard<'_, Option<Granted>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -192,8 +204,9 @@ impl Wakeups for Listening {
         })
     }
 
-    fn granted(&mut self) -> Option<Grant> {
-        self.listener.granted().take()
+    fn granted(&mut self, look: u32) -> Option<Grant> {
+        let granted = self.listener.granted().take()?;
+        (granted.look == look).then_some(granted.grant)
     }
 
     fn others_wait(&self) -> bool {

@@ -9,6 +9,8 @@
 -- ARGV[5]  '1' if it may take a lock that is free without regard to the queue, in which it is not
 -- ARGV[6]  '1' if it is to be in the queue when it is refused
 -- ARGV[7]  '1' if nobody may overtake those who came before
+-- ARGV[8]  not used
+-- ARGV[9]  the number of this look
 -- Answers  the first fence as a decimal string, followed by a space and how many others wait unless
 --          nobody does, if the lock is ours now; nil if someone else holds it or is to have it
 --          first
@@ -21,7 +23,7 @@ local function granted(fence)
 end
 
 local function queue_up()
-  return ARGV[6] == '1' and join(KEYS[3], token, ARGV[5] == '1', ARGV[2], ARGV[3], ARGV[4])
+  return ARGV[6] == '1' and join(KEYS[3], token, ARGV[5] == '1', ARGV[2], ARGV[3], ARGV[4], ARGV[9])
 end
 
 local held = redis.call('GET', KEYS[1])

@@ -68,10 +68,11 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
             let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
             // Without a message a waiter is of no use in the queue, unless the queue is the order.
             let queues = token.waits() && (self.fair || !channel.is_empty());
-            let may_overtake = !self.fair && !token.looks_again;
+            let may_overtake = !self.fair && !token.looks_again();
             let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
-            let (me, owner) = (token.as_str(), token.owner());
-            let arguments = [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner];
+            let (me, owner, look) = (token.as_str(), token.owner(), token.look().to_string());
+            let arguments =
+                [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &look];
             let keys = self.server.keys.all(name);
             grant(self.server.run(&self.scripts.acquire, &keys, &arguments).await?, token)
         })

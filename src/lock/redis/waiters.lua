@@ -1,7 +1,7 @@
 -- The head of scripts that know who waits for a lock. The queue is a hash from the token of each to
--- 'arrived seen lease_ms fences channel', where the first two are times by this server's clock and
--- channel is where its process listens, or ''. There is one for each process, or few, so the queue
--- is read as a whole. After clock.lua.
+-- 'arrived seen lease_ms fences channel look', where the first two are times by this server's clock,
+-- channel is where its process listens, or '', and look is the number of the look that said this. There
+-- is one for each process, or few, so the queue is read as a whole. After clock.lua.
 local WAITERS_KEPT_MS = 6000
 
 -- What stands in the key of a lock. Only a holder with fences to hand over is worth telling that
@@ -15,11 +15,11 @@ end
 
 -- Puts a waiter into the queue, or notes that it is still there; a new one is not in it yet. Tells
 -- whether it was not.
-local function join(queue, token, new, lease_ms, fences, channel)
+local function join(queue, token, new, lease_ms, fences, channel, look)
   local now = text(now_us)
   local before = not new and redis.call('HGET', queue, token)
   local arrived = before and string.match(before, '^%d+') or now
-  local said = table.concat({arrived, now, lease_ms, fences, channel}, ' ')
+  local said = table.concat({arrived, now, lease_ms, fences, channel, look}, ' ')
   redis.call('HSET', queue, token, said)
   -- When all of them are gone, nothing is left behind.
   redis.call('PEXPIRE', queue, WAITERS_KEPT_MS)
@@ -45,6 +45,11 @@ local function alive(queue, who, entry)
   redis.call('HDEL', queue, who)
 end
 
+-- The lease, the fences, the channel and the look of a waiter. An older program writes no look: ''.
+local function terms(said)
+  return string.match(said, '^(%d+) (%d+) (%S*) ?(%d*)$')
+end
+
 -- The waiter that came first, what it said, and how many others there are.
 local function first_waiter(queue, entries)
   local first, first_arrived, first_said
@@ -62,14 +67,15 @@ local function first_waiter(queue, entries)
 end
 
 -- Gives a hold that has just become free to the first waiter whose process listens, and tells it:
--- 'token fence fences others', or 'token granted' where there are no fences. grant(token, lease_ms,
--- fences, channel) writes the hold and answers its first fence; take_back(token) undoes it where a
--- further grant would not. A waiter that wants no fence, '0', cannot be granted this alone: it is
--- told to look. Answers false if nobody has got it.
+-- 'token fence fences others look', or 'token granted look' where there are no fences: the waiter
+-- believes it only if it was refused by that look last. grant(token, lease_ms, fences, channel) writes
+-- the hold and answers its first fence; take_back(token) undoes it where a further grant would not. A
+-- waiter that wants no fence, '0', cannot be granted this alone: it is told to look. Answers false if
+-- nobody has got it.
 local function hand_on(queue, entries, grant, take_back)
   local token, said, others = first_waiter(queue, entries)
   while token do
-    local lease_ms, fences, channel = string.match(said, '^(%d+) (%d+) (.*)$')
+    local lease_ms, fences, channel, look = terms(said)
     if channel == '' then
       -- It looks by itself.
       return false
@@ -80,7 +86,8 @@ local function hand_on(queue, entries, grant, take_back)
       message = token .. ' look'
     else
       local fence = grant(token, lease_ms, fences, channel)
-      message = fence and table.concat({token, fence, fences, others}, ' ') or token .. ' granted'
+      message = fence and table.concat({token, fence, fences, others, look}, ' ')
+        or token .. ' granted ' .. look
     end
     -- A process that has gone does not listen any more.
     if redis.call('PUBLISH', channel, message) > 0 then

@@ -4,6 +4,7 @@
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  the channel on which its process listens, or ''
 -- ARGV[4]  '1' if it waits when it is refused
+-- ARGV[5]  the number of this look
 -- Answers  the fence as a decimal string if the token holds the name now, nil if not
 
 local mine, written = writes(ARGV[1])
@@ -16,7 +17,7 @@ end
 local _, _, early_reader = who_waits()
 if written or early_reader or redis.call('ZCARD', READERS) > 0 then
   if ARGV[4] == '1' then
-    join(QUEUE, 'w:' .. ARGV[1], false, ARGV[2], '1', ARGV[3])
+    join(QUEUE, 'w:' .. ARGV[1], false, ARGV[2], '1', ARGV[3], ARGV[5])
   end
   return false
 end

@@ -65,7 +65,9 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         orders_without_their_movements: count(connection, ORDERS_UNMOVED, &[id.get()]).await?,
         movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
         give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
-        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get(), id.get()]).await?,
+        fences_fallen: count(connection, FENCES_FALLEN, &[id.get()]).await?,
+        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get()]).await?,
+        fences_not_compared: count(connection, FENCES_NOT_COMPARED, &[id.get()]).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
@@ -122,5 +124,24 @@ const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
      WHERE orders.item_id = ? AND status IN ('cancelled', 'expired') \
        AND (moves.delta IS NULL OR moves.delta <> quantity)";
 
-const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders WHERE item_id = ? AND fence > \
-     COALESCE((SELECT MAX(fence) FROM fences WHERE item_id = ?), 0)";
+/// Orders whose fence is below that of a write which was accepted before under the same counter.
+/// Those of one write should have one fence; if not, the highest comes first.
+const FENCES_FALLEN: &str = "SELECT COUNT(*) FROM ( \
+     SELECT fence, MAX(fence) OVER ( \
+       PARTITION BY fence_backend ORDER BY fence_sequence, fence DESC \
+       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest_before \
+     FROM orders WHERE item_id = ? AND fence_sequence > 0) AS accepted \
+     WHERE fence < highest_before";
+
+/// Orders that their counter knows nothing of. Orders from before the count of writes do not say
+/// which counter theirs is.
+const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
+     LEFT JOIN fences ON fences.item_id = orders.item_id AND fences.backend = orders.fence_backend \
+     WHERE orders.item_id = ? AND CASE WHEN fence_sequence > 0 THEN \
+       orders.fence > COALESCE(fences.fence, 0) OR fence_sequence > COALESCE(accepted_writes, 0) \
+     WHEN fence_sequence = 0 THEN orders.fence > COALESCE((SELECT MAX(others.fence) \
+       FROM fences AS others WHERE others.item_id = orders.item_id), 0) END";
+
+/// Orders with a fence that were written without its comparison.
+const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \
+     WHERE item_id = ? AND fence IS NOT NULL AND fence_sequence IS NULL";

@@ -138,7 +138,7 @@ impl Shared {
         held: &HeldFor,
         purchases: &[Purchase],
     ) -> Vec<Verdict> {
-        if held.lost.is_cancelled() {
+        if held.is_lost() {
             return vec![Verdict::Unavailable(Unavailable::Contended); purchases.len()];
         }
         let fence = held.fence.map(|fence| Fence { backend: self.fences, token: fence.get() });

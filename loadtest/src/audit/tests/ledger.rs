@@ -1,6 +1,6 @@
 //! Faults that the ledger shows by itself, and what cannot be judged.
 
-use super::super::{Ledger, Order, State, Stock};
+use super::super::{Fence, Ledger, Order, State, Stock};
 use super::sale::*;
 use crate::record::Outcome;
 
@@ -178,4 +178,46 @@ fn the_limit_is_not_judged_with_the_arbiter_off() {
     assert!(judgement.broken().is_empty());
     assert_eq!(judgement.over_limit.count, 1);
     assert_eq!(judgement.findings[1].state, State::NotJudged);
+}
+
+/// The orders of a sound sale, with the fences of these writes: number, counter and sequence.
+fn fenced(writes: [(u64, &str, Option<u64>); 3]) -> Case {
+    let mut case = Case::sound();
+    for (order, (number, backend, sequence)) in case.after.orders.iter_mut().zip(writes) {
+        order.fence = Some(Fence { number, backend: Some(backend.to_owned()), sequence });
+    }
+    case
+}
+
+#[test]
+fn a_stale_write_that_was_let_in_is_named() {
+    // A batch shares a fence; the order in which orders are read means nothing.
+    let sound = fenced([(7, "redis", Some(2)), (7, "redis", Some(2)), (5, "redis", Some(1))]);
+    assert!(sound.judge().is_clean());
+    assert_eq!(sound.judge().findings[5].state, State::Holds);
+    // Fences of two counters cannot be compared.
+    assert!(
+        fenced([(7, "redis", Some(1)), (2, "etcd", Some(1)), (3, "etcd", Some(2))])
+            .judge()
+            .is_clean()
+    );
+    let stale = fenced([(7, "redis", Some(1)), (9, "redis", Some(2)), (8, "redis", Some(3))]);
+    assert_eq!(stale.judge().broken(), ["I6"]);
+    assert!(example(&stale.judge(), "I6").contains("order-3"));
+    // Two holders in one write.
+    let mixed = fenced([(7, "redis", Some(1)), (9, "redis", Some(2)), (8, "redis", Some(2))]);
+    assert_eq!(mixed.judge().broken(), ["I6"]);
+    let never_compared = fenced([(7, "redis", Some(1)), (9, "redis", Some(2)), (8, "redis", None)]);
+    assert_eq!(never_compared.judge().broken(), ["I6"]);
+    // Before the ledger counted, the order of writes was not kept.
+    let older = fenced([(7, "", Some(0)), (5, "", Some(0)), (6, "redis", Some(1))]);
+    assert!(older.judge().is_clean());
+}
+
+#[test]
+fn fences_are_not_judged_where_nobody_compares_them() {
+    let mut case = fenced([(7, "redis", None), (5, "redis", None), (6, "redis", None)]);
+    case.arbiter_on = false;
+    assert_eq!(case.judge().findings[5].state, State::NotJudged);
+    assert_eq!(Case::sound().judge().findings[5].state, State::NotJudged);
 }

@@ -71,6 +71,7 @@ pub fn order(buyer: i64) -> Order {
         quantity: 1,
         status: "pending".into(),
         key: Some(format!("key-{buyer}")),
+        fence: None,
     }
 }
 

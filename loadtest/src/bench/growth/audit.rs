@@ -80,6 +80,7 @@ mod tests {
             quantity: 1,
             status: "pending".to_owned(),
             key: Some((*id).to_owned()),
+            fence: None,
         };
         let movements = Movements { reason: "sold".to_owned(), count: sold, units: -sold };
         Ledger {

@@ -1,0 +1,197 @@
+//! A waiter that is stopped while a release grants it the lock: the message belongs to an earlier look
+//! of the waiter, and must not count after a later look was refused.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use redis::AsyncCommands;
+use seckill::lock::redis::subscriber::Subscriber;
+use seckill::lock::{
+    AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting,
+    redis as redis_locks,
+};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::ground::{Ground, can_be_held, label, name};
+use super::handing::warm_up;
+use super::proxy::{Link, Proxy};
+use super::{LONG_LEASE, connect, until};
+
+/// Of the waiter, and so of what it is granted: long enough for a few looks of a busy machine.
+const LEASE: Duration = Duration::from_millis(900);
+
+/// How often the waiter may look after it was told, while somebody else holds.
+const LOOKS: u64 = 4;
+
+fn told(kind: &Capabilities) -> bool {
+    kind.waiting == Waiting::Notified && kind.backend == "redis" && can_be_held(kind)
+}
+
+fn for_long(lease: Duration) -> AcquireOptions {
+    AcquireOptions { lease, wait: Wait::Until(Instant::now() + LONG_LEASE) }
+}
+
+/// Three processes: one holds, one waits and is stopped, and one comes next.
+struct Three {
+    kind: &'static Capabilities,
+    label: String,
+    ground: Ground,
+    holds: LeasedMutex,
+    waits: LeasedMutex,
+    comes: LeasedMutex,
+    /// Between the waiter and the server that it asks.
+    asked: Proxy,
+    /// Between the waiter and its messages.
+    told: Proxy,
+}
+
+impl Three {
+    async fn new(kind: &'static Capabilities) -> Self {
+        let (ground, url) = (Ground::new().await, crate::support::redis_url().await);
+        let (asked, told) = (Proxy::start(&url).await, Proxy::start(&url).await);
+        Self {
+            holds: ground.process(kind).await,
+            waits: ground.process_told_at(kind, &asked.url(), &told.url()).await,
+            comes: ground.process(kind).await,
+            label: label(kind).to_owned(),
+            kind,
+            ground,
+            asked,
+            told,
+        }
+    }
+
+    /// A reader that waits, for a writer that leaves and a writer that comes.
+    async fn with_a_reader() -> Self {
+        let kind = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("redis", "read-write"));
+        let three = Self::new(kind.expect("it is on the list")).await;
+        let (prefix, tasks) = (&three.ground.prefix, TaskTracker::new());
+        let client = redis::Client::open(three.told.url()).expect("a Redis URL");
+        let subscriber = Subscriber::start(client, prefix, &tasks).expect("a prefix");
+        let connection = connect(&three.asked.url()).await;
+        let lock = redis_locks::read_write::read_write(&connection, &subscriber, prefix, &tasks);
+        let label = format!("{}, a reader", three.label);
+        Self { waits: lock.expect("a prefix").read, label, ..three }
+    }
+
+    /// The waiter is refused, is not polled from then on, is granted the lock by a release, and
+    /// loses it by the end of its lease to the one that comes. Answers that one's guard.
+    async fn granted_and_lost(
+        &self,
+        waits: &mut (impl Future<Output = Result<Guard, seckill::lock::AcquireError>> + Unpin),
+        before_the_release: impl FnOnce(),
+    ) -> Guard {
+        let held = self.holds.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted");
+        let contended = self.waits.stats().snapshot().contended;
+        tokio::select! {
+            biased;
+            granted = &mut *waits => panic!("{}: {granted:?} beside the holder", self.label),
+            () = until("it is refused", || self.waits.stats().snapshot().contended > contended) => {}
+        }
+        before_the_release();
+        assert_eq!(held.release().await, ReleaseOutcome::Released, "{}", self.label);
+        if !self.kind.expires {
+            // As an operator does with a permit whose holder does not come back.
+            let mut redis = connect(&crate::support::redis_url().await).await;
+            let holders = format!("{}{}:holders:{}", self.ground.prefix, self.kind.kind, name());
+            let deleted: u64 = redis.del(holders).await.expect("DEL");
+            assert_eq!(deleted, 1, "{}: nobody was granted it", self.label);
+        }
+        self.comes.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted")
+    }
+
+    async fn a_look_more_than(&self, looks: u64) {
+        until("it looks again", || self.asked.scripts_run() > looks).await;
+    }
+}
+
+/// Every kind whose waiters are told, and the readers of the one that has readers; each fails alone.
+async fn in_kinds(
+    applies: impl Fn(&Capabilities) -> bool,
+    test: impl Fn(Three) -> BoxFuture<'static, ()>,
+) {
+    let mut tests = JoinSet::new();
+    for kind in KINDS.iter().filter(|kind| told(kind) && applies(kind)) {
+        tests.spawn(test(Three::new(kind).await));
+    }
+    assert!(tests.len() >= 6, "only {} kinds", tests.len());
+    tests.spawn(test(Three::with_a_reader().await));
+    let mut failed = 0;
+    while let Some(ended) = tests.join_next().await {
+        failed += u32::from(ended.is_err());
+    }
+    assert_eq!(failed, 0, "kinds that failed, see above");
+}
+
+/// The message comes after a look that was refused, and is older than that look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn m2_a_grant_that_is_older_than_a_refused_look_makes_no_second_holder() {
+    in_kinds(|_| true, |three| Box::pin(an_old_grant_comes_late(three))).await;
+}
+
+async fn an_old_grant_comes_late(three: Three) {
+    let Three { label, waits: waiter, asked, told, .. } = &three;
+    listens(&three).await;
+    let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
+    let next = three.granted_and_lost(&mut waits, || told.set(Link::Stalls)).await;
+    let looks = asked.scripts_run();
+    // It goes on, and looks first: somebody else has the lock.
+    tokio::select! {
+        biased;
+        granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
+        () = three.a_look_more_than(looks) => {}
+    }
+    told.set(Link::Works);
+    let looks = asked.scripts_run();
+    tokio::select! {
+        biased;
+        granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
+        () = three.a_look_more_than(looks + LOOKS) => {}
+    }
+    goes_on(&three, next, waits).await;
+}
+
+/// The message comes before the look, and is older than the lease for which it granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn m2_a_grant_whose_lease_is_over_is_not_handed_out() {
+    let expires = |kind: &Capabilities| kind.expires;
+    in_kinds(expires, |three| Box::pin(a_grant_comes_when_its_lease_is_over(three))).await;
+}
+
+async fn a_grant_comes_when_its_lease_is_over(three: Three) {
+    let Three { label, waits: waiter, asked, .. } = &three;
+    listens(&three).await;
+    let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
+    let next = three.granted_and_lost(&mut waits, || {}).await;
+    let looks = asked.scripts_run();
+    tokio::select! {
+        biased;
+        granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
+        () = three.a_look_more_than(looks + LOOKS) => {}
+    }
+    goes_on(&three, next, waits).await;
+}
+
+/// The waiter's subscriber is connected, and its scripts are known.
+async fn listens(three: &Three) {
+    // A reader that waits behind nobody has nothing to be told: the writers have.
+    warm_up(&three.holds, &three.waits).await;
+}
+
+/// The waiter gets the lock in the end, and with a higher fence.
+async fn goes_on(
+    three: &Three,
+    next: Guard,
+    waits: impl Future<Output = Result<Guard, seckill::lock::AcquireError>>,
+) {
+    assert!(!next.is_lost(), "{}", three.label);
+    let fence = next.fence();
+    assert_eq!(next.release().await, ReleaseOutcome::Released, "{}", three.label);
+    let last = timeout(LONG_LEASE, waits).await.expect("in time").expect("granted");
+    assert!(last.fence().is_none() || last.fence() > fence, "{}", three.label);
+    assert!(!last.is_lost(), "{}", three.label);
+    assert_eq!(last.release().await, ReleaseOutcome::Released, "{}", three.label);
+}
