@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::batch::{Batches, LaneConnections};
 use super::turns::Turns;
-use super::{Arbiter, Verdict};
-use crate::domain::{ItemId, Purchase, Unavailable};
+use super::{Arbiter, Verdict, deadline};
+use crate::domain::{Doubt, ItemId, Purchase, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -34,6 +35,8 @@ const IDLE_MAX: Duration = Duration::from_millis(250);
 struct Waiting {
     purchase: Purchase,
     answer: oneshot::Sender<Verdict>,
+    /// As [`by`](super::by) had it when the order came.
+    deadline: Option<Instant>,
 }
 
 /// Who waits in one lane.
@@ -55,10 +58,20 @@ impl Line {
     }
 
     /// The next batch. A handful of sizes, so that each statement is prepared once and used for
-    /// ever; who does not fit is first in the next one.
+    /// ever; who does not fit is first in the next one. Who has waited for too long is in none.
     fn batch(&mut self) -> Vec<Waiting> {
         let room = BATCH_MAX.saturating_sub(self.first.len());
         self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(room));
+        let now = Instant::now();
+        let is_late = |one: &Waiting| one.deadline.is_some_and(|deadline| now >= deadline);
+        if self.first.iter().any(is_late) {
+            let waiting: Vec<Waiting> = self.first.drain(..).collect();
+            let (late, in_time): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_late);
+            self.first.extend(in_time);
+            for one in late {
+                let _ = one.answer.send(Verdict::Unavailable(Unavailable::Contended));
+            }
+        }
         let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
         self.first.drain(..size).collect()
     }
@@ -101,9 +114,9 @@ impl Lanes {
     /// The same where the lane is the gate, so that its refusals are not those of the arbiter.
     pub async fn decide(&self, purchase: Purchase) -> Verdict {
         let (answer, verdict) = oneshot::channel();
-        if self.queue(Waiting { purchase, answer }) {
+        if self.queue(Waiting { purchase, answer, deadline: deadline() }) {
             // A lane that broke between its COMMIT and the answer: only the ledger knows.
-            verdict.await.unwrap_or(Verdict::Unknown)
+            verdict.await.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
         } else {
             Verdict::Unavailable(Unavailable::Overloaded)
         }
@@ -148,6 +161,9 @@ impl Lanes {
                 // Who comes while the turn is awaited is in this batch.
                 (batches.turn().await, line.batch())
             };
+            if batch.is_empty() {
+                continue;
+            }
             let (purchases, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));

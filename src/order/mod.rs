@@ -186,13 +186,15 @@ impl Orders {
 
     async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
         let mut attempt = 0;
+        let mut lost = None;
         loop {
             attempt += 1;
             let now = self.clock.now();
-            let stepped =
-                self.asked(transaction::step(&self.pool, id, owner, step, now), attempt).await;
+            let work = transaction::step(&self.pool, id, owner, (step, now), &mut lost);
+            let stepped = self.asked(work, attempt).await;
             let error = match stepped {
                 Ok(stepped) => {
+                    let stepped = or_before(stepped, lost);
                     if stepped.units_returned != 0 {
                         let returned = [(stepped.order.user_id, stepped.units_returned)];
                         self.counters.follow_orders(stepped.order.item_id, &returned).await;
@@ -246,5 +248,13 @@ impl Orders {
             Err(error) if attempt == 1 && mysql::nothing_was_sent(&error) => Err(StepError::Away),
             Err(error) => Err(StepError::Unavailable(error)),
         }
+    }
+}
+
+/// What a step has changed: what its last try did, or an earlier one whose COMMIT was not answered.
+fn or_before(stepped: Stepped, lost: Option<Stepped>) -> Stepped {
+    match lost {
+        Some(lost) if !stepped.changed && lost.order.status == stepped.order.status => lost,
+        _ => stepped,
     }
 }

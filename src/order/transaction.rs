@@ -18,13 +18,14 @@ pub(super) struct Stepped {
     pub units_returned: i64,
 }
 
-/// Makes one step of an owner's order. Errors are rolled back.
+/// Makes one step of an owner's order. Errors are rolled back. When the COMMIT is not answered,
+/// `lost` is what was done if it came through.
 pub(super) async fn step(
     pool: &MySqlPool,
     id: OrderId,
     owner: UserId,
-    step: Step,
-    now: OffsetDateTime,
+    (step, now): (Step, OffsetDateTime),
+    lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
     let stepped = match apply(&mut transaction, id, owner, step, now).await {
@@ -36,7 +37,10 @@ pub(super) async fn step(
         }
     };
     failpoint!("step-applied");
-    transaction.commit().await.map_err(StepError::Unavailable)?;
+    if let Err(error) = transaction.commit().await {
+        *lost = stepped.changed.then_some(stepped);
+        return Err(StepError::Unavailable(error));
+    }
     failpoint!("step-committed");
     Ok(stepped)
 }
@@ -205,7 +209,9 @@ pub(super) async fn expire(
     match expire_batch(&mut transaction, item, now, limit).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
-            transaction.commit().await?;
+            if let Err(error) = transaction.commit().await {
+                return came_through(pool, expired).await.ok_or(error);
+            }
             failpoint!("expiry-committed");
             Ok(expired)
         }
@@ -214,6 +220,19 @@ pub(super) async fn expire(
             Err(error)
         }
     }
+}
+
+/// The orders of a batch whose COMMIT was not answered, if it came through. Nobody does it again, so
+/// nobody else would tell their owners. The read waits for a COMMIT that is only slow.
+async fn came_through(pool: &MySqlPool, batch: Vec<Order>) -> Option<Vec<Order>> {
+    let first = batch.first()?;
+    let row = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE")
+        .bind(first.id.to_string())
+        .fetch_optional(pool)
+        .await;
+    let status: String = row.ok().flatten()?.try_get("status").ok()?;
+    // All of them or none: it was one transaction.
+    (status == OrderStatus::Expired.word()).then_some(batch)
 }
 
 async fn expire_batch(

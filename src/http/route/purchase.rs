@@ -9,10 +9,10 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
-use crate::domain::{ItemId, Order, OrderStatus, Outcome, Quantity};
+use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::error::outcome_unknown;
+use crate::http::error::{outcome_unknown, request_in_progress};
 use crate::http::extract::{
     Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
 };
@@ -95,6 +95,7 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         }
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),
-        Outcome::Unknown => Err(outcome_unknown()),
+        Outcome::Unknown(Doubt::InProgress) => Err(request_in_progress().outcome_unknown()),
+        Outcome::Unknown(_) => Err(outcome_unknown()),
     }
 }

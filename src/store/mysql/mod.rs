@@ -8,6 +8,7 @@ pub mod buyers;
 pub mod error;
 pub mod items;
 pub mod orders;
+pub mod running;
 pub mod sessions;
 pub mod stock;
 pub mod users;
