@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::batch::{Batches, LaneConnections};
 use super::turns::Turns;
-use super::{Arbiter, Verdict, deadline};
+use super::{Arbiter, Verdict, deadline, in_time};
 use crate::domain::{Doubt, ItemId, Purchase, Unavailable};
 
 /// Orders of one batch.
@@ -37,6 +38,21 @@ struct Waiting {
     answer: oneshot::Sender<Verdict>,
     /// As [`by`](super::by) had it when the order came.
     deadline: Option<Instant>,
+    /// Set by a writer that takes it into a batch, or by the buyer's side that takes it back.
+    claimed: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// Takes it into a batch, unless it was taken back or its time is over.
+    fn begins(&self) -> bool {
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        !is_late && claim(&self.claimed)
+    }
+}
+
+/// Whether nobody else has claimed it.
+fn claim(claimed: &AtomicBool) -> bool {
+    !claimed.swap(true, Ordering::AcqRel)
 }
 
 /// Who waits in one lane.
@@ -58,22 +74,12 @@ impl Line {
     }
 
     /// The next batch. A handful of sizes, so that each statement is prepared once and used for
-    /// ever; who does not fit is first in the next one. Who has waited for too long is in none.
+    /// ever; what does not fit is first in the next one. What was taken back, or is late, is in none.
     fn batch(&mut self) -> Vec<Waiting> {
         let room = BATCH_MAX.saturating_sub(self.first.len());
         self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(room));
-        let now = Instant::now();
-        let is_late = |one: &Waiting| one.deadline.is_some_and(|deadline| now >= deadline);
-        if self.first.iter().any(is_late) {
-            let waiting: Vec<Waiting> = self.first.drain(..).collect();
-            let (late, in_time): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_late);
-            self.first.extend(in_time);
-            for one in late {
-                let _ = one.answer.send(Verdict::Unavailable(Unavailable::Contended));
-            }
-        }
         let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
-        self.first.drain(..size).collect()
+        self.first.drain(..size).filter(Waiting::begins).collect()
     }
 }
 
@@ -113,13 +119,21 @@ impl Lanes {
 
     /// The same where the lane is the gate, so that its refusals are not those of the arbiter.
     pub async fn decide(&self, purchase: Purchase) -> Verdict {
-        let (answer, verdict) = oneshot::channel();
-        if self.queue(Waiting { purchase, answer, deadline: deadline() }) {
-            // A lane that broke between its COMMIT and the answer: only the ledger knows.
-            verdict.await.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
-        } else {
-            Verdict::Unavailable(Unavailable::Overloaded)
+        let (answer, mut verdict) = oneshot::channel();
+        let claimed = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&claimed);
+        if !self.queue(Waiting { purchase, answer, deadline: deadline(), claimed }) {
+            return Verdict::Unavailable(Unavailable::Overloaded);
         }
+        let judged = match in_time(&mut verdict).await {
+            Some(Ok(judged)) => return judged,
+            // Too late, and no writer has it.
+            _ if claim(&own) => return Verdict::Unavailable(Unavailable::Contended),
+            Some(broken) => broken,
+            None => verdict.await,
+        };
+        // A lane that broke between its COMMIT and the answer: only the ledger knows.
+        judged.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
     }
 
     /// Whether there was room.

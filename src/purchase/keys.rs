@@ -13,13 +13,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
+use sqlx::{Executor, MySqlConnection, MySqlPool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{ItemId, Order, RequestKey, UserId};
-use crate::store::mysql::{orders, running};
+use crate::store::mysql::{Fault, orders, running};
 
 /// Questions of one statement.
 const TOGETHER_MAX: usize = 256;
@@ -132,7 +132,18 @@ impl KeyReader {
         }
     }
 
+    /// On a connection that was idle for so long that it is gone, the first try only finds that out.
     async fn look_up(&mut self, together: &[Question]) -> sqlx::Result<Found> {
+        let is_idle = self.uncommitted.is_some();
+        match self.look_up_once(together).await {
+            Err(error) if is_idle && Fault::of(&error) == Fault::Connection => {
+                self.look_up_once(together).await
+            }
+            found => found,
+        }
+    }
+
+    async fn look_up_once(&mut self, together: &[Question]) -> sqlx::Result<Found> {
         let asked: Vec<_> =
             together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
         // Kept only when all went well: a connection in doubt is closed.
@@ -160,7 +171,6 @@ impl KeyReader {
         let mut connection = self.pool.acquire().await?.detach();
         let session = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
         connection.execute(sqlx::raw_sql(session)).await?;
-        connection.clear_cached_statements().await?;
         Ok(connection)
     }
 }

@@ -25,6 +25,8 @@ pub const ANNOUNCE_AFTER: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// How often an announcement is made anew while its request runs.
 const RENEW_PERIOD: Duration = Duration::from_secs(10);
+/// How long nothing is announced after that has failed.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// Requests that are announced, or whose announcements are withdrawn, in one look.
 const ANNOUNCED_TOGETHER_MAX: usize = 1_024;
 
@@ -183,8 +185,11 @@ impl Announcer {
                 () = self.requests.shared.client_left.notified() => {}
                 () = stop.cancelled() => {}
             }
-            self.announce().await;
-            self.withdraw().await;
+            let told = self.announce().await && self.withdraw().await;
+            if !told {
+                let pause = tokio::time::sleep(TROUBLE_PAUSE);
+                stop.run_until_cancelled(pause).await;
+            }
             if purged.elapsed() >= running::EXPIRES_AFTER {
                 purged = Instant::now();
                 if let Err(error) = running::purge(&self.pool).await {
@@ -194,24 +199,30 @@ impl Announcer {
         }
     }
 
-    async fn announce(&self) {
+    /// Whether all went well.
+    async fn announce(&self) -> bool {
         let due = self.requests.due(Instant::now());
-        if let Err(error) = running::announce(&self.pool, &self.instance, &due).await {
+        let announced = running::announce(&self.pool, &self.instance, &due).await;
+        if let Err(error) = &announced {
             tracing::warn!(%error, requests = due.len(), "running requests were not announced");
             self.requests.not_announced(&due);
         }
+        announced.is_ok()
     }
 
-    async fn withdraw(&self) {
+    /// Whether all went well.
+    async fn withdraw(&self) -> bool {
         let ended: Vec<RequestOf> = {
             let mut ended = self.requests.shared.ended();
             let count = ended.len().min(ANNOUNCED_TOGETHER_MAX);
             ended.drain(..count).collect()
         };
-        if let Err(error) = running::withdraw(&self.pool, &self.instance, &ended).await {
+        let withdrawn = running::withdraw(&self.pool, &self.instance, &ended).await;
+        if let Err(error) = &withdrawn {
             // They expire.
             tracing::warn!(%error, requests = ended.len(), "ended requests stay announced a while longer");
         }
+        withdrawn.is_ok()
     }
 }
 

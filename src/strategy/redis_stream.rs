@@ -126,8 +126,8 @@ impl RedisStream {
         }
         match orders::find(&self.gear.pool, order, purchase.buyer).await {
             Ok(Some(decided)) => Outcome::Replayed(decided),
-            // It left the queue and is not in the ledger: a consumer has it in hand.
-            Ok(None) => Outcome::Unknown(Doubt::InProgress),
+            // Redis has lost it, and not the memory of it.
+            Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
             Err(error) => ledger_view::unavailable(&error),
         }
     }
