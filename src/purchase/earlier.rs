@@ -37,9 +37,7 @@ impl Purchases {
     ) -> Option<Outcome> {
         let Wish { buyer, item, quantity, .. } = *wish;
         let sought = Sought { buyer, item, key, quantity };
-        if self.parts.admission.is_in(buyer, item, key) {
-            return Some(Outcome::Unknown(Doubt::InProgress));
-        }
+        let is_running = self.parts.admission.is_in(buyer, item, key);
         let found = match in_ledger_or_moving(&self.parts, &sought, has_queue).await {
             None if has_queue => match in_queue(&self.parts, &sought).await {
                 // It may have got from one to the other in between.
@@ -48,12 +46,14 @@ impl Purchases {
             },
             found => found,
         };
-        if found.is_some() {
-            return found;
-        }
         // The purchase that keeps this one out may be an earlier try of it.
         let kept_out = *refused == Outcome::Refused(Refusal::RequestInProgress);
-        kept_out.then_some(Outcome::Unknown(Doubt::InProgress))
+        match found {
+            None | Some(Outcome::Unavailable(_)) if is_running || kept_out => {
+                Some(Outcome::Unknown(Doubt::InProgress))
+            }
+            found => found,
+        }
     }
 }
 

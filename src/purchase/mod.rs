@@ -296,6 +296,8 @@ fn hides_an_order(outcome: &Outcome) -> bool {
         Outcome::Refused(Refusal::KeyReused { .. }) => false,
         Outcome::Refused(_) => true,
         Outcome::Unavailable(why) => *why != Unavailable::Overloaded,
+        // It may have become one, with its answer still on the way.
+        Outcome::Unknown(doubt) => *doubt == Doubt::InProgress,
         _ => false,
     }
 }

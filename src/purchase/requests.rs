@@ -241,31 +241,28 @@ mod tests {
         InHand { shared: Arc::clone(&requests.shared), request: request(key) }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn slow_requests_and_left_ones_are_announced_and_withdrawn() {
+    #[test]
+    fn slow_requests_and_left_ones_are_announced_and_withdrawn() {
         let requests = Requests::default();
-        let (slow, fast) = (begin(&requests, "slow"), begin(&requests, "fast"));
+        let now = Instant::now();
+        let (left, fast) = (begin(&requests, "left"), begin(&requests, "fast"));
         let answered = begin(&requests, "answered");
-        assert_eq!(requests.due(Instant::now()), []);
+        assert_eq!(requests.due(now), []);
         answered.client().is_answered();
-        drop(slow.client());
-        assert_eq!(requests.due(Instant::now()), [request("slow")]);
-        assert_eq!(requests.due(Instant::now()), [], "once");
+        drop(left.client());
+        assert_eq!(requests.due(now), [request("left")]);
+        assert_eq!(requests.due(now), [], "once");
         drop((fast, answered));
         assert_eq!(*requests.shared.ended(), [], "nobody was told of them");
-        tokio::time::advance(RENEW_PERIOD).await;
-        assert_eq!(requests.due(Instant::now()), [request("slow")], "it still runs");
-        requests.not_announced(&[request("slow")]);
-        assert_eq!(requests.due(Instant::now()), [request("slow")], "and nobody was told");
+        let later = now + RENEW_PERIOD;
+        assert_eq!(requests.due(later), [request("left")], "it still runs");
+        requests.not_announced(&[request("left")]);
+        assert_eq!(requests.due(later), [request("left")], "and nobody was told");
+        drop(left);
+        assert_eq!(*requests.shared.ended(), [request("left")]);
+        let slow = begin(&requests, "slow");
+        let a_while_later = Instant::now() + ANNOUNCE_AFTER;
+        assert_eq!(requests.due(a_while_later), [request("slow")], "it runs for long");
         drop(slow);
-        assert_eq!(*requests.shared.ended(), [request("slow")]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_is_announced_after_a_while() {
-        let requests = Requests::default();
-        let _running = begin(&requests, "k");
-        tokio::time::advance(ANNOUNCE_AFTER).await;
-        assert_eq!(requests.due(Instant::now()), [request("k")]);
     }
 }

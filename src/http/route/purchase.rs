@@ -51,7 +51,7 @@ pub struct PurchaseBody {
     responses(
         (status = 201, description = "Sold, and durable", body = OrderBody),
         (status = 202, description = "Accepted; becomes durable soon", body = OrderBody),
-        (status = "4XX", description = "Nothing changed", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier try with the key runs: ask again", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, ask again with the same key", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
