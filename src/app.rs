@@ -27,7 +27,7 @@ use crate::live::{self, Hub, StreamLimits, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::room::Rules;
-use crate::purchase::{self, Admission, Items, Keys, Purchases, Room, SoldOut};
+use crate::purchase::{self, Admission, Items, Keys, Purchases, Requests, Room, SoldOut};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
 use crate::store::breaker::Breakers;
@@ -114,10 +114,13 @@ impl App {
             locks: locks.clone(),
             lease: Duration::from_millis(config.lock.lease_ms),
         };
-        let (keys, key_reader) = Keys::new(pool.clone());
+        let instance = format!("{:016x}", rand::random::<u64>());
+        let (keys, key_reader) = Keys::new(pool.clone(), instance.clone());
+        let (requests, announcer) = Requests::new(pool.clone(), instance.clone());
         let purchases = Purchases::new(purchase::Parts {
             strategies: Strategies::new(&gear),
             keys,
+            queue: queue.clone(),
             items: Items::new(
                 catalogue.clone(),
                 Duration::from_millis(config.purchase.item_age_ms_max),
@@ -132,10 +135,12 @@ impl App {
             admission: Admission::new(
                 config.purchase.in_flight_max,
                 Duration::from_millis(config.purchase.wait_ms_max).min(config.purchase_deadline()),
+                requests,
                 metrics.clone(),
             ),
             room: room(&config),
             deadline: config.purchase_deadline(),
+            gate_wait: config.gate_wait(),
         });
         let orders = Orders::new(
             pool.clone(),
@@ -187,6 +192,7 @@ impl App {
         let send = live::send(redis.clone(), outbox, drained.clone());
         workers.push(("events out", Box::pin(send)));
         workers.push(("keys", Box::pin(key_reader.run(drained.clone()))));
+        workers.push(("requests", Box::pin(announcer.run(drained.clone()))));
         workers.push(("queue", Box::pin(consumers.run(wake_ups, drained.clone()))));
         let receive = live::receive(redis.clone(), hub.clone(), drained);
         workers.push(("events in", Box::pin(receive)));
@@ -243,7 +249,7 @@ impl App {
             cookie_secure: config.http.cookie_secure,
             demo_accounts: config.demo_accounts,
             static_dir: config.http.static_dir.clone(),
-            instance: format!("{:016x}", rand::random::<u64>()),
+            instance,
         });
         let router = http::router(web);
         let limits = &config.limits;

@@ -4,12 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use reqwest::Method;
+use seckill::arbiter::{self, Arbiter, Bare, LaneConnections, Lanes, Verdict, Write};
 use seckill::config::{Config, Secret};
+use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, Unavailable, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::{self as store, items};
 use seckill::strategy::LIST;
 use serde_json::json;
+use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use crate::http::events::{Event, Events};
+use crate::http::{BOUND, order_id};
 use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path, servers};
 
 /// COM_QUERY with the text that ends a transaction, as it stands on the wire.
@@ -30,6 +42,8 @@ const LOSES_COMMIT_IN_SILENCE: u8 = 5;
 
 /// How often a link that keeps silent looks whether it works again.
 const LOOK: Duration = Duration::from_millis(5);
+/// Breaks at the next COMMIT, and passes that on when it is told to.
+const KEEPS_COMMIT: u8 = 6;
 
 /// A link to the database that can break at COMMIT.
 struct Link {
@@ -38,6 +52,8 @@ struct Link {
     cuts: Arc<AtomicUsize>,
     /// COMMITs that pass unharmed before the one that does not.
     spared: Arc<AtomicUsize>,
+    /// Passes on the COMMIT that was kept.
+    release: Arc<Notify>,
 }
 
 impl Link {
@@ -48,20 +64,23 @@ impl Link {
         let spared = Arc::new(AtomicUsize::new(0));
         let (shared_mode, shared_cuts) = (Arc::clone(&mode), Arc::clone(&cuts));
         let shared_spared = Arc::clone(&spared);
+        let release = Arc::new(Notify::new());
+        let released = Arc::clone(&release);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (mode, cuts) = (Arc::clone(&shared_mode), Arc::clone(&shared_cuts));
                 let spared = Arc::clone(&shared_spared);
+                let released = Arc::clone(&released);
                 tokio::spawn(async move {
                     if mode.load(Ordering::SeqCst) != REFUSES
                         && let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await
                     {
-                        pass(client, server, mode, cuts, spared).await;
+                        pass(client, server, mode, cuts, spared, released).await;
                     }
                 });
             }
         });
-        Self { port, mode, cuts, spared }
+        Self { port, mode, cuts, spared, release }
     }
 
     fn set(&self, mode: u8) {
@@ -80,6 +99,7 @@ async fn pass(
     mode: Arc<AtomicU8>,
     cuts: Arc<AtomicUsize>,
     spared: Arc<AtomicUsize>,
+    released: Arc<Notify>,
 ) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -106,6 +126,13 @@ async fn pass(
                             tokio::time::sleep(LOOK).await;
                         }
                         return;
+                    }
+                    KEEPS_COMMIT if commits => {
+                        mode.store(WORKS, Ordering::SeqCst);
+                        cuts.fetch_add(1, Ordering::SeqCst);
+                        drop((from_client, to_client));
+                        released.notified().await;
+                        return lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
                     }
                     now @ (LOSES_ANSWER | LOSES_ANSWER_AND_REFUSES) if commits => {
                         lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
@@ -226,6 +253,98 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
     assert_eq!(told.await.headers["idempotency-replayed"], "true");
     let audit = beside.audit(item).await;
     assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+}
+
+/// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
+/// a lie.
+#[tokio::test]
+async fn a_commit_that_is_only_slow_is_waited_for() {
+    let mysql = &servers().await.mysql;
+    let link = Link::start(mysql.port()).await;
+    let mut shop = Shop::new().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let database = shop.pool.connect_options().get_database().expect("a name").to_owned();
+    let url = mysql.tcp_url_of(&database);
+    let url = url.replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
+    shop.config.database_url = Secret::new(url);
+    let pool = store::pool(&shop.config).expect("the URL is fine");
+    // Connected before, since that is not what takes its time here.
+    drop(pool.acquire().await.expect("a connection"));
+    let arbiter = Arbiter::new(pool, Metrics::new());
+    let purchase = a_purchase(&shop, item).await;
+    let write = Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
+    link.set(KEEPS_COMMIT);
+    let told = CancellationToken::new();
+    let watch = async {
+        eventually("the fault to bite", || async { (link.cuts() == 1).then_some(()) }).await;
+        // The order's row is locked by the transaction whose COMMIT is kept.
+        eventually("the ledger to be asked", || async {
+            let waiting: i64 = sqlx::query_scalar(
+                "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' \
+                 AND trx_query LIKE '%FROM orders WHERE user_id%'",
+            )
+            .fetch_one(&shop.pool)
+            .await
+            .expect("the waits are read");
+            (waiting > 0 || told.is_cancelled()).then_some(())
+        })
+        .await;
+        link.release.notify_one();
+    };
+    let judged = async {
+        // Begun in time, and with no time for another try once the row was waited for.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let slow = async {
+            let verdict = arbiter.write(&write).await;
+            told.cancel();
+            verdict
+        };
+        arbiter::by(deadline, slow).await
+    };
+    let (verdict, ()) = tokio::join!(judged, watch);
+    eventually("the order to be in the ledger", || async {
+        (instance.audit(item).await["held"] == 1).then_some(())
+    })
+    .await;
+    assert!(matches!(verdict, Verdict::Sold(_)), "it is an order: {verdict:?}");
+}
+
+/// A purchase of one unit by buyer 1.
+async fn a_purchase(shop: &Shop, item: i64) -> Purchase {
+    let id = ItemId::new(item).expect("positive");
+    let found = items::find(&shop.pool, id).await.expect("read").expect("an item");
+    let now = OffsetDateTime::now_utc();
+    Purchase {
+        order_id: OrderId::generate(),
+        amount: found.item.price,
+        item: found.item,
+        buyer: UserId::new(1).expect("positive"),
+        quantity: Quantity::ONE,
+        key: RequestKey::parse("k").expect("a key"),
+        strategy: "mysql-atomic",
+        created_at: now,
+        expires_at: now + time::Duration::HOUR,
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_begun_for_a_purchase_that_is_late() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let purchase = a_purchase(&shop, item).await;
+    let write = Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
+    let lanes_pool = LaneConnections::new(shop.pool.clone(), 2);
+    let lanes = Lanes::new(arbiter.clone(), lanes_pool, TaskTracker::new());
+    let contended = Verdict::Unavailable(Unavailable::Contended);
+    let late = Instant::now();
+    assert_eq!(arbiter::by(late, arbiter.write(&write)).await, contended);
+    assert_eq!(arbiter::by(late, lanes.write(purchase.clone())).await, contended, "in a lane");
+    assert_eq!(instance.audit(item).await["orders"], 0);
+    let in_time = Instant::now() + Duration::from_secs(600);
+    let sold = arbiter::by(in_time, lanes.write(purchase.clone())).await;
+    assert!(matches!(sold, Verdict::Sold(_)), "{sold:?}");
 }
 
 #[tokio::test]
@@ -378,4 +497,61 @@ async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
         let audit = beside.audit(item).await;
         assert_eq!((&audit["held"], &audit["clean"]), (&json!(30), &json!(true)), "{audit}");
     }
+}
+
+/// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
+async fn lone_shop() -> (Link, Shop, Instance) {
+    let mysql = &servers().await.mysql;
+    let link = Link::start(mysql.port()).await;
+    let mut shop = Shop::with(|config| {
+        config.job.expire_period_ms = 200;
+        config.job.reconcile_period_ms = 3_600_000;
+        config.session.revocation_period_ms = 3_600_000;
+    })
+    .await;
+    let database = shop.pool.connect_options().get_database().expect("a name").to_owned();
+    let url = mysql.tcp_url_of(&database);
+    let url = url.replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
+    shop.config.database_url = Secret::new(url);
+    let instance = shop.start().await;
+    (link, shop, instance)
+}
+
+#[tokio::test]
+async fn a_step_whose_answer_is_lost_is_told_and_counted() {
+    let (link, shop, instance) = lone_shop().await;
+    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
+    let steps = [("payment", "paid"), ("cancellation", "cancelled"), ("expiry", "expired")];
+    for (number, (step, status)) in (1..).zip(steps) {
+        let order = order_id(&buyer.buy("redis-lua", item).await);
+        link.set(LOSES_ANSWER);
+        if step == "expiry" {
+            sqlx::query(
+                "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
+            )
+            .bind(&order)
+            .execute(&shop.pool)
+            .await
+            .expect("its hold ends");
+        } else {
+            let answer = buyer.post(&format!("/api/orders/{order}/{step}"), &json!({})).await;
+            assert_eq!(answer.status, 200, "{step}: {}", answer.text);
+        }
+        let told = |event: &Event| {
+            event.name == "order" && event.data["id"] == *order && event.data["status"] == status
+        };
+        events.seek(BOUND, told).await.expect("the step is told");
+        assert_eq!(link.cuts(), number, "{step}: the fault did not bite");
+    }
+    // The counter was told, too: it equals the ledger, and nobody repairs it here.
+    let audit = eventually("the counter to follow", || async {
+        let audit = instance.audit(item).await;
+        (audit["clean"] == true).then_some(audit)
+    })
+    .await;
+    assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(4)), "{audit}");
+    let metrics = instance.stranger().get("/metrics").await.text;
+    assert!(metrics.contains("seckill_orders_expired_total 1\n"), "{metrics}");
 }

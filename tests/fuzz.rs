@@ -102,6 +102,7 @@ fn open_item() -> Item {
         arbiter: ArbiterMode::On,
         paused: false,
         waiting_room: true,
+        has_queue: false,
         revision: 1,
     }
 }

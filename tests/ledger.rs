@@ -153,7 +153,7 @@ async fn a_purchase_finishes_although_its_buyer_has_gone() {
 #[tokio::test]
 async fn an_answer_that_takes_too_long_is_unknown_and_the_key_tells() {
     let shop = Shop::with(|config| {
-        config.purchase.deadline_ms = 600;
+        config.purchase.deadline_ms = 2_000;
         config.mysql.lock_wait_timeout_seconds = 20;
         config.mysql.acquire_timeout_ms = 500;
         config.redis.command_timeout_ms = 500;

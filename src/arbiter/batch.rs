@@ -137,11 +137,11 @@ impl Batches {
         // A COMMIT that was not answered: each order settles for itself, once the connection that
         // may hold its row is gone.
         for (purchase, verdict) in purchases.iter().zip(verdicts) {
-            if *verdict == Some(Verdict::Unknown) {
+            if matches!(verdict, Some(Verdict::Unknown(_))) {
                 *verdict = match self.arbiter.settle(purchase).await {
                     Some(Some(order)) => Some(replay(purchase, order)),
                     Some(None) => None,
-                    None => Some(Verdict::Unknown),
+                    None => Some(Verdict::UNANSWERED),
                 };
             }
         }
@@ -219,7 +219,7 @@ impl Batches {
                     tracing::warn!(%error, orders = picked.len(), "a batch's COMMIT was not answered");
                     self.arbiter.metrics.arbiter_commits_lost.inc();
                     for &index in &chosen {
-                        verdicts[index] = Some(Verdict::Unknown);
+                        verdicts[index] = Some(Verdict::UNANSWERED);
                     }
                     return false;
                 }

@@ -8,17 +8,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::batch::{Batches, LaneConnections};
 use super::turns::Turns;
-use super::{Arbiter, Verdict};
-use crate::domain::{ItemId, Purchase, Unavailable};
+use super::{Arbiter, Verdict, deadline, in_time};
+use crate::domain::{Doubt, ItemId, Purchase, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -34,6 +36,23 @@ const IDLE_MAX: Duration = Duration::from_millis(250);
 struct Waiting {
     purchase: Purchase,
     answer: oneshot::Sender<Verdict>,
+    /// As [`by`](super::by) had it when the order came.
+    deadline: Option<Instant>,
+    /// Set by a writer that takes it into a batch, or by the buyer's side that takes it back.
+    claimed: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// Takes it into a batch, unless it was taken back or its time is over.
+    fn begins(&self) -> bool {
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        !is_late && claim(&self.claimed)
+    }
+}
+
+/// Whether nobody else has claimed it.
+fn claim(claimed: &AtomicBool) -> bool {
+    !claimed.swap(true, Ordering::AcqRel)
 }
 
 /// Who waits in one lane.
@@ -55,12 +74,12 @@ impl Line {
     }
 
     /// The next batch. A handful of sizes, so that each statement is prepared once and used for
-    /// ever; who does not fit is first in the next one.
+    /// ever; what does not fit is first in the next one. What was taken back, or is late, is in none.
     fn batch(&mut self) -> Vec<Waiting> {
         let room = BATCH_MAX.saturating_sub(self.first.len());
         self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(room));
         let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
-        self.first.drain(..size).collect()
+        self.first.drain(..size).filter(Waiting::begins).collect()
     }
 }
 
@@ -100,13 +119,21 @@ impl Lanes {
 
     /// The same where the lane is the gate, so that its refusals are not those of the arbiter.
     pub async fn decide(&self, purchase: Purchase) -> Verdict {
-        let (answer, verdict) = oneshot::channel();
-        if self.queue(Waiting { purchase, answer }) {
-            // A lane that broke between its COMMIT and the answer: only the ledger knows.
-            verdict.await.unwrap_or(Verdict::Unknown)
-        } else {
-            Verdict::Unavailable(Unavailable::Overloaded)
+        let (answer, mut verdict) = oneshot::channel();
+        let claimed = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&claimed);
+        if !self.queue(Waiting { purchase, answer, deadline: deadline(), claimed }) {
+            return Verdict::Unavailable(Unavailable::Overloaded);
         }
+        let judged = match in_time(&mut verdict).await {
+            Some(Ok(judged)) => return judged,
+            // Too late, and no writer has it.
+            _ if claim(&own) => return Verdict::Unavailable(Unavailable::Contended),
+            Some(broken) => broken,
+            None => verdict.await,
+        };
+        // A lane that broke between its COMMIT and the answer: only the ledger knows.
+        judged.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
     }
 
     /// Whether there was room.
@@ -148,6 +175,9 @@ impl Lanes {
                 // Who comes while the turn is awaited is in this batch.
                 (batches.turn().await, line.batch())
             };
+            if batch.is_empty() {
+                continue;
+            }
             let (purchases, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));

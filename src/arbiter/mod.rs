@@ -17,6 +17,7 @@ mod batch_sql;
 mod budget;
 pub mod checks;
 mod lane;
+mod places;
 mod reject;
 mod transaction;
 mod turns;
@@ -29,11 +30,12 @@ use sqlx::{MySqlConnection, MySqlPool};
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
-use crate::domain::{ArbiterMode, Order, OrderStatus, Purchase, Refusal, Unavailable};
+use crate::domain::{ArbiterMode, Doubt, Order, OrderStatus, Purchase, Refusal, Unavailable};
 use crate::metrics::Metrics;
 use crate::store::mysql::{Fault, orders};
 
 use budget::RetryBudget;
+use places::Places;
 
 pub use bare::Bare;
 pub use batch::{Batches, LaneConnections};
@@ -48,13 +50,14 @@ pub const SETTLE_ATTEMPTS_MAX: u32 = 5;
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
 tokio::task_local! {
-    /// When the buyer of the running purchase stops waiting. It travels with the task, since no
-    /// gate has a use for it here.
+    /// Until when a transaction may be begun for the running purchase. It travels with the task,
+    /// since no gate has a use for it here.
     static DEADLINE: Instant;
 }
 
-/// Runs a purchase whose buyer waits until `deadline`: after that no transaction is begun for it,
-/// while one that is under way is finished.
+/// Runs a purchase for which no transaction is begun after `deadline`, while one that is under way is
+/// finished. The deadline is so long before the end of the buyer's wait that a transaction that has
+/// to wait for a row ends in time, too.
 pub async fn by<T>(deadline: Instant, purchase: impl Future<Output = T>) -> T {
     DEADLINE.scope(deadline, purchase).await
 }
@@ -90,8 +93,14 @@ pub enum Verdict {
     },
     /// Nothing changed; try again later.
     Unavailable(Unavailable),
-    /// The COMMIT's answer was lost and the ledger cannot be asked now.
-    Unknown,
+    /// The COMMIT's answer was lost and the ledger cannot be asked now, or a part of the service
+    /// broke off.
+    Unknown(Doubt),
+}
+
+impl Verdict {
+    /// The ledger has not answered a COMMIT and cannot be asked.
+    pub(crate) const UNANSWERED: Self = Self::Unknown(Doubt::Unanswered(Dependency::Mysql));
 }
 
 /// The arbiter. Clones share the pool and the counters.
@@ -100,6 +109,7 @@ pub struct Arbiter {
     pool: MySqlPool,
     metrics: Metrics,
     budget: Arc<RetryBudget>,
+    places: Places,
 }
 
 /// How one try of the transaction ended.
@@ -115,7 +125,8 @@ impl Arbiter {
     /// An arbiter over the ledger's pool.
     #[must_use]
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
-        Self { pool, metrics, budget: Arc::new(RetryBudget::new()) }
+        let places = Places::new(pool.options().get_max_connections());
+        Self { pool, metrics, budget: Arc::new(RetryBudget::new()), places }
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order.
@@ -157,7 +168,7 @@ impl Arbiter {
                 Attempt::CommitLost => match self.settle(write.purchase).await {
                     Some(Some(order)) => return replay(write.purchase, order),
                     Some(None) => fault = Fault::Connection,
-                    None => return Verdict::Unknown,
+                    None => return Verdict::UNANSWERED,
                 },
             }
         }
@@ -172,24 +183,25 @@ impl Arbiter {
         write: &Write<'_>,
         stock_written: &mut (dyn FnMut() + Send),
     ) -> Attempt {
-        // The pool has tried for as long as it may; trying again would only keep the buyer waiting.
-        let Some(mut connection) = self.connection().await else {
-            let unavailable = Unavailable::Dependency(Dependency::Mysql);
-            return Attempt::Done(Verdict::Unavailable(unavailable));
+        // What waits here waits for rows of its own item, without a connection.
+        let place = in_time(self.places.enter(write.purchase.item.id));
+        let Some(_place) = place.await else {
+            return Attempt::Done(Verdict::Unavailable(Unavailable::Contended));
+        };
+        let mut connection = match in_time(self.pool.acquire()).await {
+            Some(Ok(connection)) => connection,
+            None => return Attempt::Done(Verdict::Unavailable(Unavailable::Contended)),
+            // The pool has tried for as long as it may; trying again would only keep the buyer
+            // waiting.
+            Some(Err(_)) => {
+                let unavailable = Unavailable::Dependency(Dependency::Mysql);
+                return Attempt::Done(Verdict::Unavailable(unavailable));
+            }
         };
         match transaction::run(&mut connection, write, stock_written).await {
             Ok(attempt) => attempt,
             Err(error) => self.after_error(&mut connection, write, &error).await,
         }
-    }
-
-    /// A connection, unless the pool has none in time for the buyer.
-    async fn connection(&self) -> Option<sqlx::pool::PoolConnection<sqlx::MySql>> {
-        let acquired = match DEADLINE.try_with(|deadline| *deadline) {
-            Ok(deadline) => tokio::time::timeout_at(deadline, self.pool.acquire()).await.ok()?,
-            Err(_) => self.pool.acquire().await,
-        };
-        acquired.ok()
     }
 
     /// Sorts an error that came before COMMIT was sent; the transaction is rolled back already.
@@ -217,7 +229,7 @@ impl Arbiter {
             fault @ (Fault::Transient | Fault::Connection) => Attempt::Again(fault),
             Fault::Other => {
                 tracing::error!(%error, item = %purchase.item.id, "the ledger refused an order");
-                Attempt::Done(Verdict::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
+                Attempt::Done(Verdict::Unavailable(Unavailable::Faulty(Dependency::Mysql)))
             }
         }
     }
@@ -282,9 +294,23 @@ fn is_guarded(purchase: &Purchase) -> bool {
     purchase.item.arbiter == ArbiterMode::On
 }
 
-/// Whether nobody waits for the running purchase any more.
+/// Until when a transaction may be begun for the running purchase; `None` where nobody waits for
+/// its end, so that it is not bounded.
+fn deadline() -> Option<Instant> {
+    DEADLINE.try_with(|deadline| *deadline).ok()
+}
+
+/// Whether it is too late to begin a transaction for the running purchase.
 fn is_late() -> bool {
-    DEADLINE.try_with(|deadline| Instant::now() >= *deadline).unwrap_or(false)
+    deadline().is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+/// What `wait` comes to, unless the running purchase's deadline comes first.
+async fn in_time<T>(wait: impl Future<Output = T>) -> Option<T> {
+    match deadline() {
+        Some(deadline) => tokio::time::timeout_at(deadline, wait).await.ok(),
+        None => Some(wait.await),
+    }
 }
 
 /// Full jitter over a doubling bound.

@@ -18,6 +18,10 @@ impl Config {
                 "mysql.acquire_timeout_ms must be shorter than purchase.deadline_ms, or a full pool looks like an unknown outcome",
             ),
             (
+                self.gate_wait() + self.transaction_margin() <= self.purchase_deadline(),
+                "purchase.deadline_ms must be a third longer than mysql.lock_wait_timeout_seconds and half a second together, or a row that somebody holds looks like an unknown outcome",
+            ),
+            (
                 self.redis.command_timeout_ms < self.purchase.deadline_ms,
                 "redis.command_timeout_ms must be shorter than purchase.deadline_ms, or a slow Redis looks like an unknown outcome",
             ),

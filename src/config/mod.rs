@@ -15,6 +15,11 @@ use serde::Deserialize;
 
 pub use load::{ConfigError, DEFAULTS, read_env_file};
 
+/// What a transaction takes beside its wait for a row, with its answer on the way to the buyer.
+const ANSWER_MARGIN: Duration = Duration::from_millis(500);
+/// A gate may wait at least for the buyer's wait divided by this.
+const GATE_SHARE_MIN: u32 = 4;
+
 /// All settings; sections and keys as in `defaults.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -226,5 +231,18 @@ impl Config {
     #[must_use]
     pub fn purchase_deadline(&self) -> Duration {
         Duration::from_millis(self.purchase.deadline_ms)
+    }
+
+    /// How long a gate waits, and until when a transaction is begun for a buyer: what is begun then
+    /// may wait for a row and ends before the buyer is answered, who so is told what happened.
+    #[must_use]
+    pub fn gate_wait(&self) -> Duration {
+        let deadline = self.purchase_deadline();
+        deadline.saturating_sub(self.transaction_margin()).max(deadline / GATE_SHARE_MIN)
+    }
+
+    /// What a transaction that waits for one row in vain takes.
+    fn transaction_margin(&self) -> Duration {
+        Duration::from_secs(self.mysql.lock_wait_timeout_seconds.into()) + ANSWER_MARGIN
     }
 }

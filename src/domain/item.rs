@@ -35,6 +35,8 @@ pub struct Item {
     pub paused: bool,
     /// Whether buyers stand in line for a ticket first.
     pub waiting_room: bool,
+    /// Whether orders of it may wait in a queue, whatever its strategy is now.
+    pub has_queue: bool,
     /// Counts the edits of this row: the item's entity tag.
     pub revision: u64,
 }

@@ -21,7 +21,7 @@ pub use id::{ItemId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemKind, ItemState};
 pub use money::Cents;
 pub use order::{Order, OrderStatus};
-pub use outcome::{Outcome, Refusal, Unavailable};
+pub use outcome::{Doubt, Outcome, Refusal, Unavailable};
 pub use purchase::Purchase;
 pub use quantity::Quantity;
 pub use username::Username;

@@ -22,7 +22,32 @@ pub enum Outcome {
     /// Nothing changed; the same request may succeed later.
     Unavailable(Unavailable),
     /// It may or may not have happened; a retry with the same key tells.
-    Unknown,
+    Unknown(Doubt),
+}
+
+/// Why it is not known whether a purchase happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A server was told to write and has not answered.
+    Unanswered(Dependency),
+    /// The buyer's wait ran out; the purchase still runs. That says nothing about any server: it
+    /// may wait for a row of its item.
+    StillRunning,
+    /// An earlier try with the same key runs or is queued, here or on another instance.
+    InProgress,
+    /// A part of the service broke off in the middle of it.
+    BrokenOff,
+}
+
+impl Doubt {
+    /// The code in problem details, logs and metrics.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::InProgress => "request_in_progress",
+            Self::Unanswered(_) | Self::StillRunning | Self::BrokenOff => "outcome_unknown",
+        }
+    }
 }
 
 impl Outcome {
@@ -35,7 +60,7 @@ impl Outcome {
             Self::Queued(_) => "queued",
             Self::Refused(refusal) => refusal.code(),
             Self::Unavailable(why) => why.code(),
-            Self::Unknown => "outcome_unknown",
+            Self::Unknown(doubt) => doubt.code(),
         }
     }
 }
@@ -84,7 +109,7 @@ pub enum Refusal {
     UnsafeStrategy,
     /// The price of all units would be above the largest amount.
     AmountOverflow,
-    /// The same buyer's purchase of this item is still running.
+    /// Another purchase of the same buyer is still running, and the strategy allows one.
     RequestInProgress,
     /// The key belongs to an order for another quantity.
     KeyReused {
@@ -139,6 +164,8 @@ pub enum Unavailable {
     StrategyUnavailable,
     /// A server that is needed does not answer.
     Dependency(Dependency),
+    /// A server that is needed answers with an error, perhaps about this purchase alone.
+    Faulty(Dependency),
 }
 
 impl Unavailable {
@@ -149,7 +176,7 @@ impl Unavailable {
             Self::Contended => "contended",
             Self::Overloaded => "overloaded",
             Self::StrategyUnavailable => "strategy_unavailable",
-            Self::Dependency(_) => "dependency_unavailable",
+            Self::Dependency(_) | Self::Faulty(_) => "dependency_unavailable",
         }
     }
 }

@@ -72,10 +72,7 @@ impl From<Refusal> for Problem {
                 "Amount too large",
                 "The price of so many units is out of range.",
             ),
-            Refusal::RequestInProgress => {
-                let detail = "Your purchase is still running; ask again in a moment.";
-                Problem::new(409, code, "Still running", detail).retry_after(1)
-            }
+            Refusal::RequestInProgress => request_in_progress(),
             Refusal::KeyReused { order_id } => {
                 let detail = "This Idempotency-Key belongs to an order for another quantity.";
                 Problem::new(422, code, "Key already used", detail)
@@ -101,9 +98,19 @@ impl From<Unavailable> for Problem {
                 let detail = "The servers of this strategy are not configured here.";
                 Problem::new(503, code, "Strategy unavailable", detail)
             }
-            Unavailable::Dependency(dependency) => Problem::dependency(dependency.name()),
+            Unavailable::Dependency(dependency) | Unavailable::Faulty(dependency) => {
+                Problem::dependency(dependency.name())
+            }
         }
     }
+}
+
+/// The answer while an earlier purchase of the buyer runs. Where that may be the same request, its
+/// outcome is unknown.
+#[must_use]
+pub fn request_in_progress() -> Problem {
+    let detail = "Your purchase is still running; ask again in a moment.";
+    Problem::new(409, "request_in_progress", "Still running", detail).retry_after(1)
 }
 
 /// The answer to an unknown outcome.

@@ -154,6 +154,6 @@ fn said(outcome: &Outcome) -> Said {
         Outcome::Queued(order) => Said::Accepted { order: order.id, queued: true },
         Outcome::Refused(refusal) => Said::Refused(refusal.code()),
         Outcome::Unavailable(_) => Said::Unavailable,
-        Outcome::Unknown => Said::Unknown,
+        Outcome::Unknown(_) => Said::Unknown,
     }
 }

@@ -60,7 +60,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Refusal;
+    use crate::domain::{Doubt, Refusal};
 
     #[test]
     fn outcomes_are_counted_by_item_and_the_oldest_items_are_forgotten() {
@@ -69,7 +69,7 @@ mod tests {
         let refused = Outcome::Refused(Refusal::SoldOut);
         tally.count(item(1), &refused);
         tally.count(item(1), &refused);
-        tally.count(item(1), &Outcome::Unknown);
+        tally.count(item(1), &Outcome::Unknown(Doubt::StillRunning));
         assert_eq!(tally.read(item(1)), BTreeMap::from([("outcome_unknown", 1), ("sold_out", 2)]));
         assert_eq!(tally.read(item(2)), BTreeMap::new());
         for id in 2..ITEMS_MAX + 2 {

@@ -223,11 +223,14 @@ impl Orders {
 
     async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
         let mut attempt = 0;
+        let mut lost = None;
         loop {
             attempt += 1;
-            let stepped = self.asked(transaction::step(&self.pool, id, owner, step), attempt).await;
+            let work = transaction::step(&self.pool, id, owner, step, &mut lost);
+            let stepped = self.asked(work, attempt).await;
             let error = match stepped {
                 Ok(stepped) => {
+                    let stepped = or_before(stepped, lost);
                     if stepped.units_returned != 0 {
                         let returned = [(stepped.order.user_id, stepped.units_returned)];
                         self.counters.follow_orders(stepped.order.item_id, &returned).await;
@@ -287,4 +290,12 @@ impl Orders {
 /// Whether an error speaks of a row that the database refuses, so that other orders can still expire.
 fn is_of_one_order(error: &sqlx::Error) -> bool {
     matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
+}
+
+/// What a step has changed: what its last try did, or an earlier one whose COMMIT was not answered.
+fn or_before(stepped: Stepped, lost: Option<Stepped>) -> Stepped {
+    match lost {
+        Some(lost) if !stepped.changed && lost.order.status == stepped.order.status => lost,
+        _ => stepped,
+    }
 }

@@ -18,12 +18,14 @@ pub(super) struct Stepped {
     pub units_returned: i64,
 }
 
-/// Makes one step of an owner's order. Errors are rolled back.
+/// Makes one step of an owner's order. Errors are rolled back. When the COMMIT is not answered,
+/// `lost` is what was done if it came through.
 pub(super) async fn step(
     pool: &MySqlPool,
     id: OrderId,
     owner: UserId,
     step: Step,
+    lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
     let stepped = match apply(&mut transaction, id, owner, step).await {
@@ -35,7 +37,10 @@ pub(super) async fn step(
         }
     };
     failpoint!("step-applied");
-    transaction.commit().await.map_err(StepError::Unavailable)?;
+    if let Err(error) = transaction.commit().await {
+        *lost = stepped.changed.then_some(stepped);
+        return Err(StepError::Unavailable(error));
+    }
     failpoint!("step-committed");
     Ok(stepped)
 }

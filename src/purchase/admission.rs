@@ -1,17 +1,14 @@
 //! Admission: how many purchases run at once, and no request twice.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::pace::{Paces, Running};
-use crate::domain::{ItemId, Outcome, Purchase, Refusal, Unavailable, UserId};
+use super::requests::{InHand, Requests, Waiting};
+use crate::domain::{Doubt, ItemId, Outcome, Purchase, RequestKey, Unavailable, UserId};
 use crate::metrics::Metrics;
-
-/// What makes two requests the same.
-type Request = (UserId, ItemId, String);
 
 /// The door in front of the gates. Clones share it.
 #[derive(Clone)]
@@ -23,7 +20,7 @@ struct Room {
     places: Arc<Semaphore>,
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
-    running: Mutex<HashSet<Request>>,
+    requests: Requests,
     paces: Paces,
     metrics: Metrics,
 }
@@ -31,7 +28,7 @@ struct Room {
 /// One admitted purchase; dropping it leaves.
 pub struct Admitted {
     room: Arc<Room>,
-    request: Option<Request>,
+    request: Option<InHand>,
     _place: (OwnedSemaphorePermit, Running),
 }
 
@@ -39,16 +36,14 @@ impl Admission {
     /// Lets `in_flight_max` purchases in at once, and of each item no more than go through in
     /// `wait_max`.
     #[must_use]
-    pub fn new(in_flight_max: usize, wait_max: Duration, metrics: Metrics) -> Self {
+    pub fn new(
+        in_flight_max: usize,
+        wait_max: Duration,
+        requests: Requests,
+        metrics: Metrics,
+    ) -> Self {
         let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
-        Self {
-            room: Arc::new(Room {
-                places,
-                running: Mutex::default(),
-                paces: Paces::new(wait_max),
-                metrics,
-            }),
-        }
+        Self { room: Arc::new(Room { places, requests, paces: Paces::new(wait_max), metrics }) }
     }
 
     /// Lets a purchase in without waiting.
@@ -62,31 +57,34 @@ impl Admission {
             self.room.metrics.purchases_shed.inc();
             Outcome::Unavailable(Unavailable::Overloaded)
         })?;
-        let request = purchase
-            .key
-            .is_from_caller()
-            .then(|| (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned()));
-        if let Some(request) = &request
-            && !self.room.running().insert(request.clone())
-        {
-            return Err(Outcome::Refused(Refusal::RequestInProgress));
-        }
+        let request = match purchase.key.is_from_caller() {
+            true => {
+                let running = || Outcome::Unknown(Doubt::InProgress);
+                Some(self.room.requests.begin(purchase).ok_or_else(running)?)
+            }
+            false => None,
+        };
         self.room.metrics.purchases_in_flight.inc();
         Ok(Admitted { room: Arc::clone(&self.room), request, _place: place })
     }
+
+    /// Whether a request with this key is in.
+    #[must_use]
+    pub fn is_in(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> bool {
+        self.room.requests.is_running(buyer, item, key)
+    }
 }
 
-impl Room {
-    fn running(&self) -> MutexGuard<'_, HashSet<Request>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+impl Admitted {
+    /// The client that waits for it, if it can ask again.
+    #[must_use]
+    pub fn client(&self) -> Option<Waiting> {
+        self.request.as_ref().map(InHand::client)
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.room.metrics.purchases_in_flight.dec();
-        if let Some(request) = &self.request {
-            self.room.running().remove(request);
-        }
     }
 }

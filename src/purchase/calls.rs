@@ -1,7 +1,7 @@
 //! A purchase as calls of the servers that its strategy needs, for their breakers.
 
 use crate::domain::outcome::Dependency;
-use crate::domain::{Outcome, Unavailable};
+use crate::domain::{Doubt, Outcome, Unavailable};
 use crate::store::breaker::{Breakers, Call};
 use crate::strategy::Card;
 
@@ -29,19 +29,13 @@ impl Calls {
         Ok(Self { mysql, gate })
     }
 
-    /// Tells the breakers what the outcome says about their servers; often nothing.
+    /// Tells the breakers what the outcome says about their servers; often nothing. A server fails
+    /// when it does not answer. That a purchase waited for its item, or was not over in time, is
+    /// nothing against any.
     pub fn ended(self, outcome: &Outcome) {
         match outcome {
-            // A write that is not answered in time, or a ledger that is not.
-            Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)) | Outcome::Unknown => {
-                self.mysql.failed();
-            }
-            Outcome::Unavailable(Unavailable::Dependency(dependency)) => {
-                self.gate
-                    .into_iter()
-                    .filter(|call| call.dependency() == *dependency)
-                    .for_each(Call::failed);
-            }
+            Outcome::Unavailable(Unavailable::Dependency(dependency))
+            | Outcome::Unknown(Doubt::Unanswered(dependency)) => self.failed(*dependency),
             Outcome::Sold(_) | Outcome::Replayed(_) => {
                 self.mysql.answered();
                 self.gate.into_iter().for_each(Call::answered);
@@ -52,7 +46,18 @@ impl Calls {
                 self.mysql.answered();
                 self.gate.into_iter().for_each(Call::answered);
             }
-            Outcome::Refused(_) | Outcome::Unavailable(_) => {}
+            Outcome::Refused(_) | Outcome::Unavailable(_) | Outcome::Unknown(_) => {}
+        }
+    }
+
+    fn failed(self, dependency: Dependency) {
+        match dependency {
+            Dependency::Mysql => self.mysql.failed(),
+            other => self
+                .gate
+                .into_iter()
+                .filter(|call| call.dependency() == other)
+                .for_each(Call::failed),
         }
     }
 }

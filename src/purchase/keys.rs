@@ -1,19 +1,25 @@
-//! Looking up the keys of requests that are turned away: have they become an order before?
+//! Looking up the keys of requests that are turned away: have they become an order before, or may
+//! they still?
 //!
 //! Once an item is sold out every request with a key asks this, thousands in a second. So they are
 //! asked about together: while one statement runs the next questions gather, up to a bound. There is
 //! no timer; a question that comes alone is asked at once.
+//!
+//! First comes the list of what runs elsewhere, then the orders: a request that ends in between is
+//! seen in one of them. The orders are looked for in what is not committed yet, too (READ
+//! UNCOMMITTED, on a connection of its own): a transaction that has written the key is seen without
+//! waiting for it, so that nobody waits for the row of another item.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use sqlx::{Executor, MySqlConnection, MySqlPool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{ItemId, Order, RequestKey, UserId};
-use crate::store::mysql::orders;
+use crate::store::mysql::{Fault, orders, running};
 
 /// Questions of one statement.
 const TOGETHER_MAX: usize = 256;
@@ -28,11 +34,22 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 #[error("the key could not be looked up")]
 pub struct NotLookedUp;
 
+/// What the ledger knows of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// Nothing.
+    None,
+    /// A request with it runs: on another instance, or in a transaction that is not over.
+    Running,
+    /// A request with it became this order.
+    Order(Order),
+}
+
 struct Question {
     buyer: UserId,
     item: ItemId,
     key: RequestKey,
-    answer: oneshot::Sender<Result<Option<Order>, NotLookedUp>>,
+    answer: oneshot::Sender<Result<Trace, NotLookedUp>>,
 }
 
 /// Asks about keys. Clones ask together.
@@ -44,18 +61,28 @@ pub struct Keys {
 /// Answers what is asked.
 pub struct KeyReader {
     pool: MySqlPool,
+    instance: String,
+    /// Sees what is not committed; made when it is first needed, and again after an error.
+    uncommitted: Option<MySqlConnection>,
     questions: mpsc::Receiver<Question>,
 }
 
+/// What was found about some requests.
+#[derive(Default)]
+struct Found {
+    running: HashSet<orders::RequestOf>,
+    orders: HashMap<orders::RequestOf, Order>,
+}
+
 impl Keys {
-    /// The two ends.
+    /// The two ends, in the instance that announces its own requests as `instance`.
     #[must_use]
-    pub fn new(pool: MySqlPool) -> (Self, KeyReader) {
+    pub fn new(pool: MySqlPool, instance: String) -> (Self, KeyReader) {
         let (sender, questions) = mpsc::channel(WAITING_MAX);
-        (Self { questions: sender }, KeyReader { pool, questions })
+        (Self { questions: sender }, KeyReader { pool, instance, uncommitted: None, questions })
     }
 
-    /// The order that a request became, if it did.
+    /// What became of a request, as far as it does not run in this process.
     ///
     /// # Errors
     /// When it cannot be known now.
@@ -64,7 +91,7 @@ impl Keys {
         buyer: UserId,
         item: ItemId,
         key: RequestKey,
-    ) -> Result<Option<Order>, NotLookedUp> {
+    ) -> Result<Trace, NotLookedUp> {
         let (answer, found) = oneshot::channel();
         let question = Question { buyer, item, key, answer };
         self.questions.try_send(question).map_err(|_| NotLookedUp)?;
@@ -87,14 +114,17 @@ impl KeyReader {
             if come == 0 {
                 return;
             }
-            let found = self.look_up(&together).await;
+            let found = match timeout(ANSWER_MAX, self.look_up(&together)).await {
+                Ok(found) => found.map_err(|error| error.to_string()),
+                Err(_) => Err("the ledger does not answer".to_owned()),
+            };
             for Question { buyer, item, key, answer } in together.drain(..) {
-                let order = match &found {
-                    Ok(found) => Ok(found.get(&(buyer, item, key.as_str().to_owned())).cloned()),
+                let request = (buyer, item, key.as_str().to_owned());
+                // A client that went away asks again.
+                let _ = answer.send(match &found {
+                    Ok(found) => Ok(found.trace(&request)),
                     Err(_) => Err(NotLookedUp),
-                };
-                // Who has gone asks again.
-                let _ = answer.send(order);
+                });
             }
             if let Err(error) = found {
                 tracing::warn!(%error, "keys could not be looked up");
@@ -102,13 +132,55 @@ impl KeyReader {
         }
     }
 
-    async fn look_up(
-        &self,
-        together: &[Question],
-    ) -> sqlx::Result<HashMap<orders::RequestOf, Order>> {
+    /// On a connection that was idle for so long that it is gone, the first try only finds that out.
+    async fn look_up(&mut self, together: &[Question]) -> sqlx::Result<Found> {
+        let is_idle = self.uncommitted.is_some();
+        match self.look_up_once(together).await {
+            Err(error) if is_idle && Fault::of(&error) == Fault::Connection => {
+                self.look_up_once(together).await
+            }
+            found => found,
+        }
+    }
+
+    async fn look_up_once(&mut self, together: &[Question]) -> sqlx::Result<Found> {
         let asked: Vec<_> =
             together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
+        // Kept only when all went well: a connection in doubt is closed.
+        let mut uncommitted = match self.uncommitted.take() {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let mut running = running::elsewhere(&mut uncommitted, &self.instance, &asked).await?;
+        let written = orders::written(&mut uncommitted, &asked).await?;
+        self.uncommitted = Some(uncommitted);
+        if written.is_empty() {
+            return Ok(Found { running, ..Found::default() });
+        }
+        let asked: Vec<_> =
+            written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
         let mut connection = self.pool.acquire().await?;
-        orders::find_by_keys(&mut connection, &asked).await
+        let orders = orders::find_by_keys(&mut connection, &asked).await?;
+        // Written and not committed, or taken back a moment ago.
+        running.extend(written.iter().filter(|request| !orders.contains_key(*request)).cloned());
+        Ok(Found { running, orders })
+    }
+
+    /// A connection beside the pool, since its sessions must not see what may be taken back.
+    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
+        let mut connection = self.pool.acquire().await?.detach();
+        let session = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
+        connection.execute(sqlx::raw_sql(session)).await?;
+        Ok(connection)
+    }
+}
+
+impl Found {
+    fn trace(&self, request: &orders::RequestOf) -> Trace {
+        match self.orders.get(request) {
+            Some(order) => Trace::Order(order.clone()),
+            None if self.running.contains(request) => Trace::Running,
+            None => Trace::None,
+        }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! [`Purchases::buy`] in order: find the item and the strategy; judge the window; answer "sold out"
 //! from memory if that is known; ask the breakers and admission; run the gate on a task of its own,
-//! which finishes whether or not the buyer still waits; where that ends without an order, answer a
-//! key that already became one with that order; tell the outcome.
+//! which finishes whether or not the buyer still waits; where that ends without an order, ask what
+//! became of the request's key before (`earlier.rs`); tell the outcome.
 //!
 //! A retry's key is looked up last, because most keys are new: the arbiter's unique key finds those
 //! that reach it, and only a request that would be turned away has to be asked about.
 
 mod admission;
 mod calls;
+mod earlier;
 mod items;
 mod keys;
 mod pace;
+mod requests;
 pub mod room;
 mod sold_out;
 mod standing;
@@ -27,12 +29,13 @@ use crate::arbiter;
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{
-    Clock, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey,
-    Unavailable, UserId,
+    Clock, Doubt, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal,
+    RequestKey, Unavailable, UserId,
 };
 use crate::live::{Hub, Tally};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
+use crate::store::redis::Queue;
 use crate::strategy::{Breaks, Card, Options, Request, Strategies};
 
 use calls::Calls;
@@ -40,7 +43,8 @@ use items::Found;
 
 pub use admission::Admission;
 pub use items::Items;
-pub use keys::{KeyReader, Keys, NotLookedUp};
+pub use keys::{KeyReader, Keys, NotLookedUp, Trace};
+pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use room::Room;
 pub use sold_out::SoldOut;
 
@@ -75,6 +79,8 @@ pub struct Parts {
     pub strategies: Strategies,
     /// What became of earlier requests.
     pub keys: Keys,
+    /// The orders that are on their way to the ledger.
+    pub queue: Queue,
     /// The items, a moment old.
     pub items: Items,
     /// What is known to be sold out.
@@ -97,12 +103,8 @@ pub struct Parts {
     pub room: Room,
     /// How long a buyer waits.
     pub deadline: Duration,
-}
-
-/// What is settled about a wish before its gate runs.
-struct Settled {
-    item: Arc<Item>,
-    card: &'static Card,
+    /// How long a gate waits: shorter, so that it ends before its buyer is answered.
+    pub gate_wait: Duration,
 }
 
 impl Purchases {
@@ -115,25 +117,29 @@ impl Purchases {
     /// Buys, or says why not. When the wait runs out the answer is `Unknown` and the purchase
     /// still finishes; dropping the returned future does not stop it either.
     pub async fn buy(&self, wish: Wish) -> Outcome {
-        let (started, item) = (Instant::now(), wish.item);
-        let settled = match self.settle(&wish).await {
-            Ok(settled) => settled,
+        let started = Instant::now();
+        let item = match self.find(&wish).await {
+            Ok(item) => item,
             Err(outcome) => return outcome,
         };
-        let card = settled.card;
-        let mut outcome = match self.judge(&wish, settled) {
-            Ok(purchase) => self.run(&wish, purchase, card, started + self.parts.deadline).await,
+        let (id, has_queue) = (item.id, item.has_queue);
+        let chosen = self.choose(&wish, &item);
+        let card = chosen.as_ref().ok().copied();
+        let mut outcome = match chosen.and_then(|card| Ok((self.judge(&wish, item, card)?, card))) {
+            Ok((purchase, card)) => self.run(&wish, purchase, card, started).await,
             Err(outcome) => outcome,
         };
         if let Some(key) = &wish.key
             && hides_an_order(&outcome)
-            && let Some(finished) = self.finished(&wish, key).await
+            && let Some(earlier) = self.earlier(&wish, key, has_queue, &outcome).await
         {
-            outcome = finished;
+            outcome = earlier;
         }
-        let seconds = started.elapsed().as_secs_f64();
-        self.parts.metrics.purchase_ended(card.name, outcome.word(), seconds);
-        self.parts.tally.count(item, &outcome);
+        if let Some(card) = card {
+            let seconds = started.elapsed().as_secs_f64();
+            self.parts.metrics.purchase_ended(card.name, outcome.word(), seconds);
+            self.parts.tally.count(id, &outcome);
+        }
         outcome
     }
 
@@ -161,18 +167,21 @@ impl Purchases {
         self.parts.sold_out.clear(item);
     }
 
-    /// Finds the item and the strategy, and refuses what can never be sold this way.
-    async fn settle(&self, wish: &Wish) -> Result<Settled, Outcome> {
-        let item = match self.parts.items.find(wish.item).await {
-            Ok(Found::Fresh(item)) => item,
-            Ok(Found::Nothing) => return Err(Outcome::Refused(Refusal::ItemNotFound)),
+    async fn find(&self, wish: &Wish) -> Result<Arc<Item>, Outcome> {
+        match self.parts.items.find(wish.item).await {
+            Ok(Found::Fresh(item)) => Ok(item),
+            Ok(Found::Nothing) => Err(Outcome::Refused(Refusal::ItemNotFound)),
             // Nothing comes back while the ledger is away; a key asks for more than that.
             Ok(Found::Earlier { sold_out: true, .. }) if wish.key.is_none() => {
                 self.parts.metrics.sold_out_from_memory.inc();
-                return Err(Outcome::Refused(Refusal::SoldOut));
+                Err(Outcome::Refused(Refusal::SoldOut))
             }
-            Ok(Found::Earlier { .. }) | Err(_) => return Err(no_ledger()),
-        };
+            Ok(Found::Earlier { .. }) | Err(_) => Err(no_ledger()),
+        }
+    }
+
+    /// Finds the strategy, and refuses what can never be sold this way.
+    fn choose(&self, wish: &Wish, item: &Item) -> Result<&'static Card, Outcome> {
         let name = if wish.strategy == "default" { &item.strategy } else { &wish.strategy };
         let found = self.parts.strategies.find(name);
         let (card, built) = found.ok_or(Outcome::Refused(Refusal::StrategyNotFound))?;
@@ -186,12 +195,11 @@ impl Purchases {
         if built.is_none() {
             return Err(Outcome::Unavailable(Unavailable::StrategyUnavailable));
         }
-        Ok(Settled { item, card })
+        Ok(card)
     }
 
     /// Everything that can be said without the gate.
-    fn judge(&self, wish: &Wish, settled: Settled) -> Result<Purchase, Outcome> {
-        let Settled { item, card } = settled;
+    fn judge(&self, wish: &Wish, item: Arc<Item>, card: &Card) -> Result<Purchase, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
         let now = self.parts.clock.now();
         // The database ends the hold, so it begins by the same clock.
@@ -236,26 +244,13 @@ impl Purchases {
         Ok(purchase)
     }
 
-    /// Answers a retry of a request that already became an order.
-    async fn finished(&self, wish: &Wish, key: &RequestKey) -> Option<Outcome> {
-        if self.parts.breakers.mysql.is_open() {
-            return Some(no_ledger());
-        }
-        match self.parts.keys.find(wish.buyer, wish.item, key.clone()).await {
-            Ok(None) => None,
-            Ok(Some(order)) if order.quantity == wish.quantity => Some(Outcome::Replayed(order)),
-            Ok(Some(order)) => Some(Outcome::Refused(Refusal::KeyReused { order_id: order.id })),
-            Err(NotLookedUp) => Some(no_ledger()),
-        }
-    }
-
     /// Admission, then the gate on a task of its own.
     async fn run(
         &self,
         wish: &Wish,
         purchase: Purchase,
-        card: &Card,
-        deadline: Instant,
+        card: &'static Card,
+        started: Instant,
     ) -> Outcome {
         let calls = match Calls::begin(&self.parts.breakers, card) {
             Ok(calls) => calls,
@@ -266,18 +261,31 @@ impl Purchases {
             Err(outcome) => return outcome,
         };
         let parts = Arc::clone(&self.parts);
+        let client = admitted.client();
+        let deadline = started + self.parts.gate_wait;
         let request = Request { purchase, options: wish.options, deadline };
         let task = self.parts.tasks.spawn(async move {
-            let outcome = arbiter::by(deadline, gate(&parts, &request)).await;
+            let decide = async {
+                match earlier::found(&parts, &request.purchase, card).await {
+                    Some(outcome) => outcome,
+                    None => gate(&parts, &request).await,
+                }
+            };
+            let outcome = arbiter::by(deadline, decide).await;
+            // Also when its buyer has gone: how it ended is what its servers are judged by.
+            calls.ended(&outcome);
             drop(admitted);
             outcome
         });
-        let outcome = match tokio::time::timeout_at(deadline, task).await {
+        let outcome = match tokio::time::timeout_at(started + self.parts.deadline, task).await {
             Ok(Ok(outcome)) => outcome,
             // A panic in a gate: whether its write went through is for the ledger to say.
-            Ok(Err(_)) | Err(_) => Outcome::Unknown,
+            Ok(Err(_)) => Outcome::Unknown(Doubt::BrokenOff),
+            Err(_) => Outcome::Unknown(Doubt::StillRunning),
         };
-        calls.ended(&outcome);
+        if let Some(client) = client {
+            client.is_answered();
+        }
         outcome
     }
 }
@@ -289,6 +297,8 @@ fn hides_an_order(outcome: &Outcome) -> bool {
         Outcome::Refused(Refusal::KeyReused { .. }) => false,
         Outcome::Refused(_) => true,
         Outcome::Unavailable(why) => *why != Unavailable::Overloaded,
+        // It may have become one, with its answer still on the way.
+        Outcome::Unknown(doubt) => *doubt == Doubt::InProgress,
         _ => false,
     }
 }

@@ -95,11 +95,11 @@ impl Consumers {
                     }
                 }
             }
-            Verdict::Unavailable(Unavailable::Dependency(_)) => {
+            Verdict::Unavailable(Unavailable::Dependency(_) | Unavailable::Faulty(_)) => {
                 Decision::Stuck("the ledger does not take it")
             }
             Verdict::Unavailable(_)
-            | Verdict::Unknown
+            | Verdict::Unknown(_)
             | Verdict::Stale
             | Verdict::Fenced { .. } => Decision::Later,
         }

@@ -162,7 +162,7 @@ fn outcome(verdict: Verdict) -> Outcome {
         Verdict::Refused(refusal) => Outcome::Refused(refusal),
         Verdict::Stale | Verdict::Fenced { .. } => Outcome::Unavailable(Unavailable::Contended),
         Verdict::Unavailable(why) => Outcome::Unavailable(why),
-        Verdict::Unknown => Outcome::Unknown,
+        Verdict::Unknown(doubt) => Outcome::Unknown(doubt),
     }
 }
 

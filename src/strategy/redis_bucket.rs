@@ -84,7 +84,7 @@ impl Strategy for RedisBucket {
 impl RedisBucket {
     async fn write(&self, request: &Request, parts: &Parts) -> Outcome {
         let verdict = redis_gate::write_in_lane(&self.gear, request).await;
-        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
+        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
             self.gear.buckets.give_back(parts).await;
         }
         outcome(verdict)

@@ -71,7 +71,7 @@ impl Strategy for RedisLua {
                 match self.gear.counters.take_once(&request.purchase).await {
                     Ok(Take::First(taken)) => {
                         let verdict = redis_gate::write_in_lane(&self.gear, request).await;
-                        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
+                        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
                             self.gear.counters.untake(&taken).await;
                         }
                         return outcome(verdict);

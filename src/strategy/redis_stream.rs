@@ -9,7 +9,7 @@
 //! or `rejected` when the ledger refuses it; then its units go back to the counter.
 //!
 //! A retry of a request is answered with the order that it was queued as, for as long as it is in the
-//! queue; then the ledger knows it, and is asked before anything is queued. The buyer's limit counts what the ledger has and what is in the
+//! queue; then the ledger knows it, and is asked before anything is queued (`src/purchase/earlier.rs`). The buyer's limit counts what the ledger has and what is in the
 //! queue, so that a 202 is seldom taken back.
 //!
 //! # What can go wrong
@@ -29,12 +29,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::shared::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter;
+use super::{Breaks, Card, Entry, Gear, Request, Strategy};
 use crate::domain::outcome::Dependency;
-use crate::domain::{
-    ArbiterMode, Order, OrderId, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
-};
+use crate::domain::{ArbiterMode, Doubt, OrderId, OrderStatus, Outcome, Refusal, Unavailable};
 use crate::store::mysql::{buyers, orders};
 use crate::store::redis::CounterError;
 use crate::store::redis::queue::{self, Push};
@@ -88,7 +85,7 @@ impl Strategy for RedisStream {
                     // It may be in the queue; the key tells.
                     Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
                         tracing::warn!(%error, order = %purchase.order_id, "it is not known whether an order was queued");
-                        return Outcome::Unknown;
+                        return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
                     }
                     Err(error) => return redis_gate::unavailable(&error),
                 }
@@ -101,31 +98,16 @@ impl Strategy for RedisStream {
 }
 
 impl RedisStream {
-    /// Units that the buyer may still have, by the ledger; `None` where no limit is kept. An order
-    /// that the request became already is the answer: once queued, it could only be rejected.
+    /// Units that the buyer may still have, by the ledger; `None` where no limit is kept.
     async fn limit_left(&self, request: &Request) -> Result<Option<i64>, Outcome> {
         let purchase = &request.purchase;
         if purchase.item.arbiter == ArbiterMode::Off {
             return Ok(None);
         }
-        match self.look(purchase).await {
-            Ok((Some(order), _)) => Err(outcome(arbiter::replay(purchase, order))),
-            Ok((None, bought)) => {
-                Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0)))
-            }
+        match buyers::bought(&self.gear.pool, purchase.item.id, purchase.buyer).await {
+            Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
             Err(error) => Err(ledger_view::unavailable(&error)),
         }
-    }
-
-    /// The order of the request's key, and the units that its buyer has.
-    async fn look(&self, purchase: &Purchase) -> sqlx::Result<(Option<Order>, i64)> {
-        let Purchase { buyer, item, key, .. } = purchase;
-        let mut connection = self.gear.pool.acquire().await?;
-        let order = match key.is_from_caller() {
-            true => orders::find_by_key(&mut *connection, *buyer, item.id, key).await?,
-            false => None,
-        };
-        Ok((order, buyers::bought(&mut *connection, item.id, *buyer).await?))
     }
 
     /// An earlier try of the request was queued as `order`.
@@ -144,7 +126,8 @@ impl RedisStream {
         }
         match orders::find(&self.gear.pool, order, purchase.buyer).await {
             Ok(Some(decided)) => Outcome::Replayed(decided),
-            Ok(None) => Outcome::Unknown,
+            // Redis has lost it, and not the memory of it.
+            Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
             Err(error) => ledger_view::unavailable(&error),
         }
     }

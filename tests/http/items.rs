@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::{SOON, assert_clean, assert_problem, available, eventually, order_id, when};
+use super::{BOUND, SOON, assert_clean, assert_problem, available, eventually, order_id, when};
 use crate::support::{Answer, Client, Instance, Shop, item_body};
 
 async fn find(instance: &Instance, item: i64) -> Value {
@@ -213,6 +213,42 @@ async fn a_restock_reopens_a_sold_out_item_everywhere() {
         }
         assert_eq!(assert_clean(&here, item).await["held"], 3, "{strategy}");
     }
+}
+
+#[tokio::test]
+async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
+    // Nobody looks again by itself for as long as this test runs.
+    let shop = Shop::with(|config| config.purchase.sold_out_ms = 3_600_000).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let buy = async |id: i64| instance.buyer(id).buy("mysql-atomic", item).await;
+    let sold_out = async |what: &str| {
+        for id in [98, 99] {
+            assert_problem(&buy(id).await, (409, "sold_out"), what);
+        }
+    };
+    let first = order_id(&buy(1).await);
+    sold_out("the only unit is held").await;
+    let path = format!("/api/orders/{first}/cancellation");
+    assert_eq!(instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    let second = buy(2).await;
+    assert_eq!(second.status, 201, "cancelled: {}", second.text);
+    sold_out("it is held again").await;
+    assert_eq!(edit(&instance, item, json!({ "stock_delta": 1 })).await.status, 200);
+    let third = buy(3).await;
+    assert_eq!(third.status, 201, "restocked: {}", third.text);
+    sold_out("both are held").await;
+    sqlx::query("UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?")
+        .bind(order_id(&second))
+        .execute(&shop.pool)
+        .await
+        .expect("its hold ends");
+    eventually(BOUND, || async {
+        let fourth = buy(4).await;
+        when(fourth.status == 201, fourth.text)
+    })
+    .await;
+    assert_clean(&instance, item).await;
 }
 
 #[tokio::test]

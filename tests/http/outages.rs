@@ -87,7 +87,7 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
 async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
     let shop = Shop::with(|config| {
         config.mysql.acquire_timeout_ms = 300;
-        config.purchase.deadline_ms = 600;
+        config.purchase.deadline_ms = 2_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
-use crate::domain::{ItemId, Order, OrderStatus, Outcome, Quantity};
+use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::error::outcome_unknown;
+use crate::http::error::{outcome_unknown, request_in_progress};
 use crate::http::extract::{
     Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
 };
@@ -51,7 +51,7 @@ pub struct PurchaseBody {
     responses(
         (status = 201, description = "Sold, and durable", body = OrderBody),
         (status = 202, description = "Accepted; becomes durable soon", body = OrderBody),
-        (status = "4XX", description = "Nothing changed", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier try with the key runs: ask again", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, ask again with the same key", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
@@ -95,6 +95,7 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         }
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),
-        Outcome::Unknown => Err(outcome_unknown()),
+        Outcome::Unknown(Doubt::InProgress) => Err(request_in_progress().outcome_unknown()),
+        Outcome::Unknown(_) => Err(outcome_unknown()),
     }
 }

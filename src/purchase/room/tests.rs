@@ -24,6 +24,7 @@ fn item() -> Item {
         arbiter: ArbiterMode::On,
         paused: false,
         waiting_room: true,
+        has_queue: false,
         revision: 1,
     }
 }

@@ -122,6 +122,7 @@ pub enum EditError {
 
 const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
      per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
+     EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
      revision, total, available";
 
 /// The most items that one list answers.
@@ -341,6 +342,7 @@ fn read(row: &MySqlRow) -> sqlx::Result<StockedItem> {
         arbiter: parsed("arbiter", ArbiterMode::parse(row.try_get("arbiter")?))?,
         paused: row.try_get("paused")?,
         waiting_room: row.try_get("waiting_room")?,
+        has_queue: row.try_get::<i64, _>("has_queue")? != 0,
         revision: row.try_get("revision")?,
     };
     let (total, available) = (row.try_get("total")?, row.try_get("available")?);

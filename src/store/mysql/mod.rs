@@ -9,6 +9,7 @@ pub mod error;
 pub mod failures;
 pub mod items;
 pub mod orders;
+pub mod running;
 pub mod sessions;
 pub mod stock;
 pub mod users;

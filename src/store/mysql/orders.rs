@@ -1,6 +1,6 @@
 //! Orders, read only: writing them is the work of `arbiter` and `order`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, MySqlExecutor, Row};
@@ -63,25 +63,45 @@ pub async fn find_by_keys(
     connection: &mut MySqlConnection,
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<HashMap<RequestOf, Order>> {
-    let Some(last) = requests.last() else { return Ok(HashMap::new()) };
+    let columns = format!("{COLUMNS}, request_key");
+    let mut found = HashMap::new();
+    for row in with_keys(connection, &columns, requests).await? {
+        let key: String = row.try_get_unchecked("request_key")?;
+        let order = read(&row)?;
+        found.insert((order.user_id, order.item_id, key), order);
+    }
+    Ok(found)
+}
+
+/// Which of some requests have written an order, as far as the connection's session sees them.
+///
+/// # Errors
+/// The database's.
+pub async fn written(
+    connection: &mut MySqlConnection,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<HashSet<RequestOf>> {
+    let rows = with_keys(connection, "user_id, item_id, request_key", requests).await?;
+    rows.iter().map(super::running::read).collect()
+}
+
+async fn with_keys(
+    connection: &mut MySqlConnection,
+    columns: &str,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<Vec<MySqlRow>> {
+    let Some(last) = requests.last() else { return Ok(Vec::new()) };
     // A handful of statements, so that each is prepared once: who is asked about twice does no harm.
     let places = requests.len().next_power_of_two();
     let statement = format!(
-        "SELECT {COLUMNS}, request_key FROM orders \
-         WHERE (user_id, item_id, request_key) IN ({})",
+        "SELECT {columns} FROM orders WHERE (user_id, item_id, request_key) IN ({})",
         vec!["(?, ?, ?)"; places].join(", ")
     );
     let mut query = sqlx::query(&statement);
     for (buyer, item, key) in requests.iter().chain(std::iter::repeat(last)).take(places) {
         query = query.bind(buyer.get()).bind(item.get()).bind(*key);
     }
-    let mut found = HashMap::new();
-    for row in query.fetch_all(connection).await? {
-        let key: String = row.try_get_unchecked("request_key")?;
-        let order = read(&row)?;
-        found.insert((order.user_id, order.item_id, key), order);
-    }
-    Ok(found)
+    query.fetch_all(connection).await
 }
 
 /// An owner's orders, newest first, at most `limit`, those before `before` if it is given.

@@ -6,7 +6,7 @@
 //! | `{item:ID}:takes` | hash: request -> `first` or `again` | ten minutes after the last | which requests took units |
 //! | `{item:ID:B}:stock` | hash: `available`, `epoch` | until it is loaded again | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
-//! | `{item:ID}:queued` | hash (see `queue/push.lua`) | the same | those orders by id and by buyer, and their units |
+//! | `{item:ID}:queued` | hash (see `queue/push.lua`) | the same | those orders by id, by buyer and by request, and their units |
 //! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
 //! | `{item:ID}:parked` | stream | until an operator has looked | orders that could not be decided |
 //! | `…lock…` | see `lock::redis` | a lease | locks and their fence counters |

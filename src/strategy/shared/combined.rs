@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::ledger_view;
 use crate::arbiter::{BATCH_MAX, Batches, Fence, Verdict};
-use crate::domain::{ItemId, Purchase, Refusal, Unavailable};
+use crate::domain::{Doubt, ItemId, Purchase, Refusal, Unavailable};
 use crate::lock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
 use crate::lock::{self, Fence as Token, LockName};
 use crate::strategy::{Gear, Request};
@@ -33,8 +33,15 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Combined {
     shared: Arc<Shared>,
-    combiners: Cache<ItemId, Combiner<Purchase, Verdict>>,
+    combiners: Cache<ItemId, Combiner<Wanted, ()>>,
     tasks: TaskTracker,
+}
+
+/// One request's part of a batch.
+struct Wanted {
+    purchase: Purchase,
+    /// Told when the batch has ended, also to a request whose time is over: it runs until then.
+    verdict: oneshot::Sender<Verdict>,
 }
 
 struct Shared {
@@ -54,17 +61,23 @@ impl Combined {
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
     }
 
-    /// Has the purchase done under the item's lock, which is called `name`.
+    /// Has the purchase done under the item's lock, which is called `name`. Once its batch has begun
+    /// the verdict is waited for, however long it takes: a request that may become an order runs.
     ///
     /// # Errors
-    /// When there was no lock in time, or the batch did not answer.
+    /// When there was no lock in time, or the batch broke off.
     pub async fn write(&self, request: &Request, name: LockName) -> Result<Verdict, SubmitError> {
         let item = request.purchase.item.id;
         let combiner = self.combiners.get_with(item, || self.start(name));
-        combiner.submit(request.purchase.clone(), request.deadline).await
+        let (verdict, judged) = oneshot::channel();
+        let wanted = Wanted { purchase: request.purchase.clone(), verdict };
+        match combiner.submit(wanted, request.deadline).await {
+            Ok(()) | Err(SubmitError::Unknown) => judged.await.map_err(|_| SubmitError::Unknown),
+            Err(error) => Err(error),
+        }
     }
 
-    fn start(&self, name: LockName) -> Combiner<Purchase, Verdict> {
+    fn start(&self, name: LockName) -> Combiner<Wanted, ()> {
         let options = CombineOptions {
             lease: self.shared.gear.lease,
             batch_max: BATCH_MAX,
@@ -74,7 +87,7 @@ impl Combined {
         let mutex = Arc::clone(&shared.mutex);
         let batches = Arc::new(Mutex::new(shared.gear.lanes.batches()));
         let lock_name = name.clone();
-        let execute: Executor<Purchase, Verdict> = Arc::new(move |held, operations| {
+        let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
             let (shared, name) = (Arc::clone(&shared), lock_name.clone());
             let batches = Arc::clone(&batches);
             Box::pin(async move {
@@ -93,16 +106,17 @@ impl Shared {
         batches: &mut Batches,
         name: &LockName,
         held: &HeldFor,
-        mut operations: Vec<Operation<Purchase, Verdict>>,
+        mut operations: Vec<Operation<Wanted, ()>>,
     ) {
-        let purchases: Vec<Purchase> =
-            operations.iter_mut().filter_map(Operation::take_input).collect();
+        let wanted = operations.iter_mut().filter_map(Operation::take_input);
+        let (purchases, answers): (Vec<Purchase>, Vec<oneshot::Sender<Verdict>>) =
+            wanted.map(|one| (one.purchase, one.verdict)).unzip();
         let Some(first) = purchases.first() else { return };
         let mut left = match batches.available(first.item.id).await {
             Ok(left) => left,
             Err(error) => {
                 let verdict = Verdict::Unavailable(ledger_view::unreadable(&error));
-                return operations.into_iter().for_each(|one| one.answer(verdict.clone()));
+                return answer(answers, std::iter::repeat(verdict));
             }
         };
         let check = |purchase: &Purchase| {
@@ -125,10 +139,11 @@ impl Shared {
             false => self.write(batches, name, held, &others).await,
         };
         let (mut written, mut turned_away) = (written.into_iter(), turned_away.into_iter());
-        for (operation, fits) in operations.into_iter().zip(fits) {
+        let verdicts = fits.into_iter().map(|fits| {
             let verdict = if fits { written.next() } else { turned_away.next() };
-            operation.answer(verdict.unwrap_or(Verdict::Unknown));
-        }
+            verdict.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
+        });
+        answer(answers, verdicts);
     }
 
     async fn write(
@@ -159,6 +174,13 @@ impl Shared {
             self.gear.arbiter.count(purchase.strategy, verdict)
         };
         verdicts.into_iter().zip(purchases).map(count).collect()
+    }
+}
+
+fn answer(answers: Vec<oneshot::Sender<Verdict>>, verdicts: impl IntoIterator<Item = Verdict>) {
+    for (answer, verdict) in answers.into_iter().zip(verdicts) {
+        // A request that broke off is not told.
+        let _ = answer.send(verdict);
     }
 }
 

@@ -4,6 +4,7 @@ use sqlx::MySqlPool;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{Outcome, Purchase, Refusal, Unavailable};
+use crate::store::mysql::Fault;
 use crate::store::mysql::stock::{self, StockRow};
 
 /// Reads the item's stock row without a lock; `Err` is the outcome to answer with, among others
@@ -32,5 +33,9 @@ pub fn unavailable(error: &sqlx::Error) -> Outcome {
 #[must_use]
 pub fn unreadable(error: &sqlx::Error) -> Unavailable {
     tracing::warn!(%error, "the ledger could not be read");
-    Unavailable::Dependency(Dependency::Mysql)
+    match Fault::of(error) {
+        Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
+        Fault::Transient => Unavailable::Contended,
+        _ => Unavailable::Faulty(Dependency::Mysql),
+    }
 }

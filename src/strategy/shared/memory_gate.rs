@@ -63,7 +63,7 @@ async fn write(gear: &Gear, request: &Request, counter: &MemoryCounter) -> Outco
     let purchase = &request.purchase;
     let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
     let verdict = gear.arbiter.write(&write).await;
-    if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
+    if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
         counter.give_back(purchase.quantity.signed());
     }
     outcome(verdict)

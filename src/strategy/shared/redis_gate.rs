@@ -40,7 +40,7 @@ fn record(request: &Request) -> Write<'_> {
 
 /// Gives the purchase's units back to the counter unless they were sold or may have been.
 pub async fn give_back_if_refused(gear: &Gear, request: &Request, epoch: u64, verdict: &Verdict) {
-    if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown) {
+    if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
         let purchase = &request.purchase;
         gear.counters.give_back(purchase.item.id, epoch, purchase.quantity.signed()).await;
     }
@@ -72,10 +72,7 @@ pub fn unavailable(error: &CounterError) -> Outcome {
     match error {
         CounterError::ItemNotFound => Outcome::Refused(Refusal::ItemNotFound),
         CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
-        CounterError::Mysql(error) => {
-            tracing::warn!(%error, "the counter could not be loaded");
-            Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
-        }
+        CounterError::Mysql(error) => ledger_view::unavailable(error),
         CounterError::Redis(error) => {
             tracing::warn!(%error, "the counter could not be read");
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))

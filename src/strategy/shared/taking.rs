@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::lock_body::LockBody;
-use crate::domain::{Outcome, Refusal, Unavailable};
+use crate::domain::{Doubt, Outcome, Refusal, Unavailable};
 use crate::lock::combine::SubmitError;
 use crate::lock::{AcquireError, AcquireOptions, Guard, LockName, Mutex, Wait};
 use crate::strategy::Request;
@@ -57,7 +57,7 @@ impl LockBody {
             SubmitError::QueueFull => Outcome::Unavailable(Unavailable::Overloaded),
             SubmitError::TimedOut => contended,
             SubmitError::NotLocked(error) => self.not_acquired(&error, contended),
-            SubmitError::Unknown => Outcome::Unknown,
+            SubmitError::Unknown => Outcome::Unknown(Doubt::BrokenOff),
         }
     }
 }

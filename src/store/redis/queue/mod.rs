@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use super::RedisClient;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
-use crate::domain::{ItemId, Order, OrderId, Purchase, UserId};
+use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 
 pub use intention::Intention;
 pub use parked::{Parked, Unpark};
@@ -30,9 +30,12 @@ pub use reader::{Entry, Reader};
 
 /// Queues that are looked through: the newest.
 const QUEUES_MAX: u32 = 1_000;
-/// How long it is remembered which requests were queued, after the last one. A retry that comes
-/// later finds its order in the ledger.
+/// How long it is remembered which requests were queued, after the last one. What is still queued then
+/// is found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
+/// A queue is used when it has been on the ledger's list for so long: no setting lets an instance
+/// judge a purchase by an item that it read longer ago (`config/check.rs`).
+const KNOWN_AFTER: Duration = Duration::from_secs(1);
 /// How long an item's queue is taken to be on the ledger's list without looking.
 const OPEN_REMEMBERED: Duration = Duration::from_secs(10);
 /// Wake-ups that wait for the consumer; further ones are dropped, since it looks by itself too.
@@ -109,11 +112,7 @@ impl Queue {
             .try_get_with(item, self.open(item))
             .await
             .map_err(|error| CounterError::Mysql(Arc::clone(&error)))?;
-        let key = &purchase.key;
-        let request = match key.is_from_caller() {
-            true => format!("{}:{}", purchase.buyer, key.as_str()),
-            false => String::new(),
-        };
+        let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item).await?;
             let mut call = PUSH.key(self.counters.key(item));
@@ -141,6 +140,28 @@ impl Queue {
             }
         }
         Err(CounterError::Loading)
+    }
+
+    /// The order that a request was queued as, as long as it is queued or was put aside.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn find_request(
+        &self,
+        item: ItemId,
+        buyer: UserId,
+        key: &RequestKey,
+    ) -> Result<Option<Order>, RedisError> {
+        let request = request_of(buyer, key);
+        let known: (Option<String>, Option<String>) = redis::pipe()
+            .hget(self.key(item, "queued"), format!("r:{request}"))
+            .hget(self.key(item, "requests"), &request)
+            .query_async(&mut self.redis.shared())
+            .await?;
+        match known.0.or(known.1).as_deref().and_then(known_order) {
+            Some(Push::Known(order, _)) => self.find_in(item, order).await,
+            _ => Ok(None),
+        }
     }
 
     /// A queued order of an item, whoever owns it; `None` once the ledger has decided.
@@ -247,12 +268,25 @@ impl Queue {
     }
 
     /// Puts the item's queue on the ledger's list, before anything is in it: an instance that dies
-    /// leaves it to the others.
+    /// leaves it to the others. It is open once every instance has read the list again, since an
+    /// instance that does not know of the queue does not look for a key in it.
     async fn open(&self, item: ItemId) -> Result<(), sqlx::Error> {
-        sqlx::query("INSERT IGNORE INTO redis_queues (item_id) VALUES (?)")
-            .bind(item.get())
-            .execute(&self.pool)
-            .await?;
+        sqlx::query(
+            "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
+        )
+        .bind(item.get())
+        .execute(&self.pool)
+        .await?;
+        let age_us: i64 = sqlx::query_scalar(
+            "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
+             WHERE item_id = ?",
+        )
+        .bind(item.get())
+        .fetch_one(&self.pool)
+        .await?;
+        // A clock that was set back does not make it longer.
+        let age = Duration::from_micros(u64::try_from(age_us).unwrap_or_default());
+        tokio::time::sleep(KNOWN_AFTER.saturating_sub(age)).await;
         self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(item);
         Ok(())
     }
@@ -272,6 +306,14 @@ impl Queue {
 pub fn is_unknown(error: &RedisError) -> bool {
     let is_cut = error.is_io_error() || error.is_connection_dropped();
     !error.is_connection_refusal() && (is_cut || error.kind() == ErrorKind::Parse)
+}
+
+/// What a request is called in Redis; empty when it cannot be sent again.
+fn request_of(buyer: UserId, key: &RequestKey) -> String {
+    match key.is_from_caller() {
+        true => format!("{buyer}:{}", key.as_str()),
+        false => String::new(),
+    }
 }
 
 fn field_of(order: OrderId) -> String {

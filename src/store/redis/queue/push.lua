@@ -1,7 +1,8 @@
 -- Takes units from an item's counter and queues the order, in one step. All checks first.
 -- KEYS[1]  the counter, a hash
 -- KEYS[2]  the queue, a stream
--- KEYS[3]  what is queued, a hash: units, u:<buyer> -> units, b:<buyer> -> orders, o:<order>
+-- KEYS[3]  what is queued, a hash: units, u:<buyer> -> units, b:<buyer> -> orders, o:<order>,
+--          r:<request> -> order units
 -- KEYS[4]  the requests that were queued, a hash: request -> order units
 -- ARGV[1]  the epoch that the caller knows
 -- ARGV[2]  units
@@ -19,7 +20,8 @@ if seen[1] ~= ARGV[1] or not seen[2] then
   return {'not_loaded', ''}
 end
 if ARGV[5] ~= '' then
-  local known = redis.call('HGET', KEYS[4], ARGV[5])
+  -- The memory of requests runs out; what is queued does not.
+  local known = redis.call('HGET', KEYS[3], 'r:' .. ARGV[5]) or redis.call('HGET', KEYS[4], ARGV[5])
   if known then
     return {'known', known}
   end
@@ -44,6 +46,7 @@ redis.call('HINCRBY', KEYS[3], 'u:' .. ARGV[4], units)
 local orders = redis.call('HGET', KEYS[3], 'b:' .. ARGV[4])
 redis.call('HSET', KEYS[3], 'b:' .. ARGV[4], (orders and orders .. ' ' or '') .. ARGV[3])
 if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[3], 'r:' .. ARGV[5], ARGV[3] .. ' ' .. ARGV[2])
   redis.call('HSET', KEYS[4], ARGV[5], ARGV[3] .. ' ' .. ARGV[2])
   redis.call('PEXPIRE', KEYS[4], ARGV[8])
 end

@@ -7,7 +7,7 @@ use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use redis::{RedisError, RedisResult, Script};
 use uuid::Uuid;
 
-use super::{Intention, Queue};
+use super::{Intention, Queue, request_of};
 use crate::domain::ItemId;
 
 /// The consumer group, of which every instance is a member.
@@ -128,6 +128,7 @@ impl Reader {
         call.key(self.queue.key(item, "queue")).key(self.queue.key(item, "queued"));
         call.arg(GROUP).arg(entry).arg(order.order.to_string()).arg(order.buyer.get());
         call.arg(order.quantity.units()).arg(u8::from(refused));
+        call.arg(request_of(order.buyer, &order.key));
         let was_queued: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
         Ok(was_queued == 1)
     }

@@ -8,6 +8,7 @@
 -- ARGV[4]  the buyer
 -- ARGV[5]  units
 -- ARGV[6]  1 when the units go back to the counter, since the ledger has refused the order
+-- ARGV[7]  the request, as in push.lua
 -- Answers 1 when the order was in the queue until now. A counter that was loaded meanwhile has
 -- been loaded without the units in the queue, so they go back to any load.
 redis.call('XACK', KEYS[2], ARGV[1], ARGV[2])
@@ -20,6 +21,11 @@ if redis.call('HINCRBY', KEYS[3], 'units', -tonumber(ARGV[5])) <= 0 then
 end
 if redis.call('HINCRBY', KEYS[3], 'u:' .. ARGV[4], -tonumber(ARGV[5])) <= 0 then
   redis.call('HDEL', KEYS[3], 'u:' .. ARGV[4])
+end
+local request = 'r:' .. ARGV[7]
+local known = ARGV[7] ~= '' and redis.call('HGET', KEYS[3], request)
+if known and string.sub(known, 1, #ARGV[3]) == ARGV[3] then
+  redis.call('HDEL', KEYS[3], request)
 end
 local rest = {}
 for order in string.gmatch(redis.call('HGET', KEYS[3], 'b:' .. ARGV[4]) or '', '%S+') do

@@ -1,0 +1,129 @@
+//! What an earlier try with the same key came to, or may still come to.
+//!
+//! A refusal is for good: the key must not become an order later. So before a request with a caller's
+//! key is turned away it is looked for where an earlier try can be, in the direction in which it
+//! moves: running in this process, running elsewhere, queued, in the ledger (`keys.rs`). What moves on
+//! during the look is seen at the next stop.
+//!
+//! The other way round, a try that comes to a gate must not become a second order. The arbiter's unique
+//! key takes care of what is in the ledger. What is in a queue is not there yet, and what a gate queues
+//! has not met the arbiter: those two are looked for before the gate.
+
+use super::keys::{NotLookedUp, Trace};
+use super::{Parts, Purchases, Wish, no_ledger};
+use crate::domain::outcome::Dependency;
+use crate::domain::{
+    Doubt, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
+};
+use crate::strategy::Card;
+
+/// A request as its earlier try is looked for.
+struct Sought<'a> {
+    buyer: UserId,
+    item: ItemId,
+    key: &'a RequestKey,
+    quantity: Quantity,
+}
+
+impl Purchases {
+    /// What is answered instead of `refused`, if an earlier try of the request is or may become an
+    /// order. `has_queue` tells whether it may be queued.
+    pub(super) async fn earlier(
+        &self,
+        wish: &Wish,
+        key: &RequestKey,
+        has_queue: bool,
+        refused: &Outcome,
+    ) -> Option<Outcome> {
+        let Wish { buyer, item, quantity, .. } = *wish;
+        let sought = Sought { buyer, item, key, quantity };
+        let is_running = self.parts.admission.is_in(buyer, item, key);
+        let found = match in_ledger_or_moving(&self.parts, &sought, has_queue).await {
+            None if has_queue => match in_queue(&self.parts, &sought).await {
+                // It may have got from one to the other in between.
+                None => in_ledger(&self.parts, &sought).await,
+                queued => queued,
+            },
+            found => found,
+        };
+        // The purchase that keeps this one out may be an earlier try of it.
+        let kept_out = *refused == Outcome::Refused(Refusal::RequestInProgress);
+        match found {
+            None | Some(Outcome::Unavailable(_)) if is_running || kept_out => {
+                Some(Outcome::Unknown(Doubt::InProgress))
+            }
+            found => found,
+        }
+    }
+}
+
+/// What the request of a purchase that was let in has become already, where its gate would not find
+/// out.
+pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Option<Outcome> {
+    let Purchase { key, buyer, quantity, item, .. } = purchase;
+    if !key.is_from_caller() {
+        return None;
+    }
+    let sought = Sought { buyer: *buyer, item: item.id, key, quantity: *quantity };
+    if !card.durable_before_reply {
+        // Its script knows what is queued.
+        return in_ledger_or_moving(parts, &sought, item.has_queue).await;
+    }
+    if item.has_queue { in_queue(parts, &sought).await } else { None }
+}
+
+/// As [`in_ledger`]; what runs because a consumer writes it is answered as the queued order.
+async fn in_ledger_or_moving(
+    parts: &Parts,
+    sought: &Sought<'_>,
+    has_queue: bool,
+) -> Option<Outcome> {
+    let found = in_ledger(parts, sought).await;
+    if has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
+        match in_queue(parts, sought).await {
+            None | Some(Outcome::Unavailable(_)) => found,
+            queued => queued,
+        }
+    } else {
+        found
+    }
+}
+
+async fn in_ledger(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
+    if parts.breakers.mysql.is_open() {
+        return Some(no_ledger());
+    }
+    match parts.keys.find(sought.buyer, sought.item, sought.key.clone()).await {
+        Ok(Trace::None) => None,
+        Ok(Trace::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
+        Ok(Trace::Order(order)) => Some(sought.is(order)),
+        Err(NotLookedUp) => Some(no_ledger()),
+    }
+}
+
+async fn in_queue(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
+    let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
+    let Some(call) = parts.breakers.redis.enter() else { return Some(away) };
+    match parts.queue.find_request(sought.item, sought.buyer, sought.key).await {
+        Ok(queued) => {
+            call.answered();
+            queued.map(|order| sought.is(order))
+        }
+        Err(error) => {
+            call.failed();
+            tracing::warn!(%error, item = %sought.item, "a key was not looked for in the queue");
+            Some(away)
+        }
+    }
+}
+
+impl Sought<'_> {
+    /// The answer when it became this order.
+    fn is(&self, order: Order) -> Outcome {
+        if order.quantity == self.quantity {
+            Outcome::Replayed(order)
+        } else {
+            Outcome::Refused(Refusal::KeyReused { order_id: order.id })
+        }
+    }
+}

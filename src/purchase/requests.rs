@@ -1,0 +1,268 @@
+//! The requests that run: each key once at a time, and what other instances have to know of them.
+//!
+//! A request that runs may become an order at any moment, so a second one with its key must not be
+//! refused for good meanwhile. In this process a set tells. For the other instances a request is
+//! *announced* in the ledger (`running_requests`) once it has run for [`ANNOUNCE_AFTER`], or at once
+//! when its client went away; the row goes when the request has ended, or by its expiry when this
+//! process dies. Most requests end earlier, and cost no statement. Many are announced by one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{ItemId, Purchase, RequestKey, UserId};
+use crate::store::mysql::running::{self, RequestOf};
+
+/// A request that has run for so long is announced: longer than a purchase takes while the service
+/// is well, and shorter than a client waits before it asks again.
+pub const ANNOUNCE_AFTER: Duration = Duration::from_millis(500);
+/// How often it is looked for such requests.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
+/// How often an announcement is made anew while its request runs.
+const RENEW_PERIOD: Duration = Duration::from_secs(10);
+/// How long nothing is announced after that has failed.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
+/// Requests that are announced, or whose announcements are withdrawn, in one look.
+const ANNOUNCED_TOGETHER_MAX: usize = 1_024;
+
+/// The requests with a caller's key that run in this process. Clones share them.
+#[derive(Clone, Default)]
+pub struct Requests {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    running: Mutex<HashMap<RequestOf, Running>>,
+    /// Those that were announced and have ended.
+    ended: Mutex<Vec<RequestOf>>,
+    client_left: Notify,
+}
+
+#[derive(Clone, Copy)]
+struct Running {
+    since: Instant,
+    client_left: bool,
+    announced: Option<Instant>,
+}
+
+/// A request that runs; dropping it ends it.
+pub struct InHand {
+    shared: Arc<Shared>,
+    request: RequestOf,
+}
+
+/// A client that waits for its request's answer; dropping it says that the client went away.
+pub struct Waiting {
+    shared: Arc<Shared>,
+    request: Option<RequestOf>,
+}
+
+/// Tells the other instances.
+pub struct Announcer {
+    requests: Requests,
+    pool: MySqlPool,
+    instance: String,
+}
+
+impl Requests {
+    /// None yet, and the announcer of `instance`, whose name no other one has.
+    #[must_use]
+    pub fn new(pool: MySqlPool, instance: String) -> (Self, Announcer) {
+        let requests = Self::default();
+        (requests.clone(), Announcer { requests, pool, instance })
+    }
+
+    /// Begins a request; `None` when one with its key runs already.
+    #[must_use]
+    pub fn begin(&self, purchase: &Purchase) -> Option<InHand> {
+        let request = (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned());
+        let mut running = self.shared.running();
+        if running.contains_key(&request) {
+            return None;
+        }
+        let state = Running { since: Instant::now(), client_left: false, announced: None };
+        running.insert(request.clone(), state);
+        Some(InHand { shared: Arc::clone(&self.shared), request })
+    }
+
+    /// Whether a request with this key runs in this process.
+    #[must_use]
+    pub fn is_running(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> bool {
+        self.shared.running().contains_key(&(buyer, item, key.as_str().to_owned()))
+    }
+
+    /// What is to be announced now, marked as announced.
+    fn due(&self, now: Instant) -> Vec<RequestOf> {
+        let mut running = self.shared.running();
+        let due = running.iter_mut().filter(|(_, state)| state.is_due(now));
+        due.take(ANNOUNCED_TOGETHER_MAX)
+            .map(|(request, state)| {
+                state.announced = Some(now);
+                request.clone()
+            })
+            .collect()
+    }
+
+    /// Those could not be announced.
+    fn not_announced(&self, requests: &[RequestOf]) {
+        let mut running = self.shared.running();
+        for request in requests {
+            if let Some(state) = running.get_mut(request) {
+                state.announced = None;
+            }
+        }
+    }
+}
+
+impl Running {
+    fn is_due(&self, now: Instant) -> bool {
+        match self.announced {
+            None => self.client_left || now >= self.since + ANNOUNCE_AFTER,
+            Some(announced) => now >= announced + RENEW_PERIOD,
+        }
+    }
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, HashMap<RequestOf, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<RequestOf>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InHand {
+    /// The client that waits for it.
+    #[must_use]
+    pub fn client(&self) -> Waiting {
+        Waiting { shared: Arc::clone(&self.shared), request: Some(self.request.clone()) }
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        let ended = self.shared.running().remove(&self.request);
+        if ended.is_some_and(|state| state.announced.is_some()) {
+            self.shared.ended().push(self.request.clone());
+        }
+    }
+}
+
+impl Waiting {
+    /// The client has its answer.
+    pub fn is_answered(mut self) {
+        self.request = None;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(request) = &self.request else { return };
+        if let Some(state) = self.shared.running().get_mut(request) {
+            state.client_left = true;
+            self.shared.client_left.notify_one();
+        }
+    }
+}
+
+impl Announcer {
+    /// Announces until `stop` fires, and then withdraws what is left.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(LOOK_PERIOD);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut purged = Instant::now();
+        while !stop.is_cancelled() {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.requests.shared.client_left.notified() => {}
+                () = stop.cancelled() => {}
+            }
+            let told = self.announce().await && self.withdraw().await;
+            if !told {
+                let pause = tokio::time::sleep(TROUBLE_PAUSE);
+                stop.run_until_cancelled(pause).await;
+            }
+            if purged.elapsed() >= running::EXPIRES_AFTER {
+                purged = Instant::now();
+                if let Err(error) = running::purge(&self.pool).await {
+                    tracing::debug!(%error, "announcements of dead instances stay a while longer");
+                }
+            }
+        }
+    }
+
+    /// Whether all went well.
+    async fn announce(&self) -> bool {
+        let due = self.requests.due(Instant::now());
+        let announced = running::announce(&self.pool, &self.instance, &due).await;
+        if let Err(error) = &announced {
+            tracing::warn!(%error, requests = due.len(), "running requests were not announced");
+            self.requests.not_announced(&due);
+        }
+        announced.is_ok()
+    }
+
+    /// Whether all went well.
+    async fn withdraw(&self) -> bool {
+        let ended: Vec<RequestOf> = {
+            let mut ended = self.requests.shared.ended();
+            let count = ended.len().min(ANNOUNCED_TOGETHER_MAX);
+            ended.drain(..count).collect()
+        };
+        let withdrawn = running::withdraw(&self.pool, &self.instance, &ended).await;
+        if let Err(error) = &withdrawn {
+            // They expire.
+            tracing::warn!(%error, requests = ended.len(), "ended requests stay announced a while longer");
+        }
+        withdrawn.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(key: &str) -> RequestOf {
+        let (buyer, item) = (UserId::new(1).expect("positive"), ItemId::new(2).expect("positive"));
+        (buyer, item, key.to_owned())
+    }
+
+    fn begin(requests: &Requests, key: &str) -> InHand {
+        let state = Running { since: Instant::now(), client_left: false, announced: None };
+        requests.shared.running().insert(request(key), state);
+        InHand { shared: Arc::clone(&requests.shared), request: request(key) }
+    }
+
+    #[test]
+    fn slow_requests_and_left_ones_are_announced_and_withdrawn() {
+        let requests = Requests::default();
+        let now = Instant::now();
+        let (left, fast) = (begin(&requests, "left"), begin(&requests, "fast"));
+        let answered = begin(&requests, "answered");
+        assert_eq!(requests.due(now), []);
+        answered.client().is_answered();
+        drop(left.client());
+        assert_eq!(requests.due(now), [request("left")]);
+        assert_eq!(requests.due(now), [], "once");
+        drop((fast, answered));
+        assert_eq!(*requests.shared.ended(), [], "nobody was told of them");
+        let later = now + RENEW_PERIOD;
+        assert_eq!(requests.due(later), [request("left")], "it still runs");
+        requests.not_announced(&[request("left")]);
+        assert_eq!(requests.due(later), [request("left")], "and nobody was told");
+        drop(left);
+        assert_eq!(*requests.shared.ended(), [request("left")]);
+        let slow = begin(&requests, "slow");
+        let a_while_later = Instant::now() + ANNOUNCE_AFTER;
+        assert_eq!(requests.due(a_while_later), [request("slow")], "it runs for long");
+        drop(slow);
+    }
+}

@@ -1,0 +1,250 @@
+//! One key is one order, and a definite refusal stays one: also while the first try still runs,
+//! here or on another instance, and while its order waits in a queue.
+
+use reqwest::Method;
+use serde_json::json;
+use sqlx::{MySql, Transaction};
+
+use crate::http::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::support::{Answer, Client, Instance, Shop};
+
+const STREAM: &str = "redis-stream";
+
+/// A shop whose buyers wait for so long; a transaction waits longer for its row.
+async fn shop(deadline_ms: u64) -> Shop {
+    Shop::with(|config| {
+        config.mysql.acquire_timeout_ms = 2_000;
+        config.redis.command_timeout_ms = 400;
+        config.purchase.deadline_ms = deadline_ms;
+        config.mysql.lock_wait_timeout_seconds = 30;
+        config.queue.poll_ms = 100;
+        config.queue.claim_idle_ms = 1_000;
+    })
+    .await
+}
+
+/// Locks an item's hot row until the transaction is rolled back.
+async fn hold_stock(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("UPDATE stock SET version = version WHERE item_id = ?")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    holder
+}
+
+/// Changes an item beside the service, since an edit by an operator waits for the held row; the
+/// instances see it when they next look at the item.
+async fn edit(shop: &Shop, item: i64, change: &str) {
+    sqlx::query(&format!("UPDATE items SET {change} WHERE id = ?"))
+        .bind(item)
+        .execute(&shop.pool)
+        .await
+        .expect("the item is changed");
+}
+
+/// Waits until an instance refuses other buyers for good.
+async fn refuses(instance: &Instance, strategy: &str, item: i64, code: &str) {
+    let other = eventually(BOUND, || async {
+        let other = instance.buyer(99).buy_with_key(strategy, item, "other").await;
+        when(other.code() == code, other).map_err(|other| other.text)
+    })
+    .await;
+    assert_eq!(other.json["outcome"], "none", "another buyer's key never ran: {}", other.text);
+}
+
+/// Asserts that nothing definite was said about the key.
+fn assert_in_progress(answer: &Answer, what: &str) {
+    assert_problem(answer, (409, "request_in_progress"), what);
+    assert_eq!(answer.json["outcome"], "unknown", "{what}: {}", answer.text);
+    assert_eq!(answer.json["retryable"], true, "{what}");
+    assert!(answer.headers.contains_key("retry-after"), "{what}");
+}
+
+/// The answer once the sale is as it was.
+async fn told_in_the_end(buyer: &Client, strategy: &str, item: i64, key: &str) -> Answer {
+    eventually(BOUND, || async {
+        let told = buyer.buy_with_key(strategy, item, key).await;
+        when(told.status == 201, told).map_err(|told| told.text)
+    })
+    .await
+}
+
+/// The sale of a key whose first try still runs ends in every way that refuses the others.
+async fn a_running_key_is_not_refused(strategy: &str, elsewhere: bool) {
+    let shop = shop(3_000).await;
+    let here = shop.start().await;
+    let beside = if elsewhere { Some(shop.start().await) } else { None };
+    let there = beside.as_ref().unwrap_or(&here);
+    let item = here.make_item(json!({ "stock": 5 })).await;
+    let holder = hold_stock(&shop, item).await;
+    let first = here.buyer(1).buy_with_key(strategy, item, "k").await;
+    assert_problem(&first, (504, "outcome_unknown"), "the row is held");
+    let buyer = there.buyer(1);
+    edit(&shop, item, "paused = 1").await;
+    refuses(there, strategy, item, "sale_paused").await;
+    assert_in_progress(&buyer.buy_with_key(strategy, item, "k").await, "while the sale is paused");
+    edit(&shop, item, "paused = 0, ends_at = starts_at + INTERVAL 1 SECOND").await;
+    refuses(there, strategy, item, "sale_ended").await;
+    assert_in_progress(&buyer.buy_with_key(strategy, item, "k").await, "after the sale");
+    holder.rollback().await.expect("the row is free");
+    let told = told_in_the_end(&buyer, strategy, item, "k").await;
+    assert_eq!(told.headers["idempotency-replayed"], "true");
+    assert_eq!(assert_clean(&here, item).await["orders"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_still_runs_here_is_not_refused() {
+    a_running_key_is_not_refused("mysql-atomic", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_still_runs_under_a_lock_is_not_refused() {
+    a_running_key_is_not_refused("lock-redis", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_still_runs_on_another_instance_is_not_refused() {
+    a_running_key_is_not_refused("mysql-atomic", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
+    // It waits for the lock behind another buyer's order, so the ledger knows nothing of it.
+    let shop = shop(60_000).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here.make_item(json!({ "stock": 5 })).await;
+    let holder = hold_stock(&shop, item).await;
+    let ahead = {
+        let buyers = (10..14).map(|id| here.buyer(id));
+        futures::future::join_all(
+            buyers
+                .map(|buyer| async move { buyer.buy_with_key("lock-redis", item, "ahead").await }),
+        )
+    };
+    let ahead = tokio::spawn(ahead);
+    eventually(BOUND, || async {
+        let metrics = here.stranger().get("/metrics").await.text;
+        when(metrics.contains("seckill_purchases_in_flight 4\n"), "they do not run")
+    })
+    .await;
+    let buyer = here.buyer(1);
+    let impatient = tokio::time::timeout(
+        std::time::Duration::from_millis(100),
+        buyer.buy_with_key("lock-redis", item, "k"),
+    );
+    assert!(impatient.await.is_err(), "the client has gone");
+    // It is said at once that a client went away while its request ran.
+    eventually(BOUND, || async {
+        let rows: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM running_requests WHERE user_id = 1 AND request_key = 'k'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("the table is read");
+        when(rows == 1, "it is not announced")
+    })
+    .await;
+    edit(&shop, item, "paused = 1").await;
+    refuses(&there, "lock-redis", item, "sale_paused").await;
+    let again = there.buyer(1).buy_with_key("lock-redis", item, "k").await;
+    assert_in_progress(&again, "while the sale is paused");
+    holder.rollback().await.expect("the row is free");
+    ahead.await.expect("no panic");
+    // In the end it is an order or it is not, and the key tells the same from then on.
+    let end = eventually(BOUND, || async {
+        let end = there.buyer(1).buy_with_key("lock-redis", item, "k").await;
+        when(end.code() != "request_in_progress", end).map_err(|end| end.text)
+    })
+    .await;
+    assert!(end.status == 201 || end.code() == "sale_paused", "{}", end.text);
+    let orders: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("the ledger is read");
+    assert_eq!(orders, i64::from(end.status == 201));
+    eventually(BOUND, || async {
+        let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")
+            .fetch_one(&shop.pool)
+            .await
+            .expect("the table is read");
+        when(rows == 0, rows)
+    })
+    .await;
+}
+
+async fn redis(shop: &Shop) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
+    client.get_multiplexed_async_connection().await.expect("a connection")
+}
+
+/// An order that waits in the queue is what its key is answered with, whatever strategy is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queued_key_is_the_same_order_by_any_strategy() {
+    let shop = Shop::with(|config| config.mysql.lock_wait_timeout_seconds = 1).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let body = json!({ "stock": 5, "per_buyer_limit": 5, "strategy": STREAM });
+    let item = here.make_item(body).await;
+    let holder = hold_stock(&shop, item).await;
+    let queued = here.buyer(1).buy_with_key("default", item, "k").await;
+    assert_eq!(queued.status, 202, "{}", queued.text);
+    edit(&shop, item, "strategy = 'mysql-atomic'").await;
+    let same = async |instance: &Instance, strategy: &str, what: &str| {
+        let again = instance.buyer(1).buy_with_key(strategy, item, "k").await;
+        assert_eq!((again.status, order_id(&again)), (202, order_id(&queued)), "{what}");
+        assert_eq!(again.headers["idempotency-replayed"], "true", "{what}");
+    };
+    same(&here, "mysql-atomic", "here").await;
+    same(&there, "mysql-atomic", "there").await;
+    same(&there, "lock-redis", "another strategy").await;
+    // The memory of requests runs out while the order is still queued.
+    let requests = format!("{}{{item:{item}}}:requests", shop.config.redis.prefix);
+    redis::cmd("DEL").arg(&requests).exec_async(&mut redis(&shop).await).await.expect("deleted");
+    same(&here, "mysql-atomic", "after the memory ran out").await;
+    same(&there, STREAM, "queued again after the memory ran out").await;
+    // Another quantity is another request, and a pause does not refuse the key.
+    let path = format!("/api/seckill/mysql-atomic/{item}");
+    let reused = here.buyer(1).request(Method::POST, &path).header("idempotency-key", "k");
+    let reused = Client::send(reused.json(&json!({ "quantity": 2 }))).await;
+    assert_problem(&reused, (422, "idempotency_key_reused"), "another quantity");
+    assert_eq!(reused.json["order_id"], order_id(&queued));
+    edit(&shop, item, "paused = 1").await;
+    refuses(&here, "mysql-atomic", item, "sale_paused").await;
+    same(&here, "mysql-atomic", "while the sale is paused").await;
+    holder.rollback().await.expect("the row is free");
+    let path = format!("/api/orders/{}", order_id(&queued));
+    eventually(BOUND, || async {
+        let order = here.buyer(1).get(&path).await;
+        when(order.json["status"] == "pending", order.text)
+    })
+    .await;
+    let orders: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
+        .bind(item)
+        .fetch_all(&shop.pool)
+        .await
+        .expect("the ledger is read");
+    assert_eq!(orders, [order_id(&queued)]);
+    assert_clean(&here, item).await;
+}
+
+/// What the memory of queued requests keeps goes with the order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decided_order_leaves_nothing_in_the_queue() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 1, "per_buyer_limit": 5 })).await;
+    for (buyer, key) in [(1, "a"), (2, "b")] {
+        let answer = instance.buyer(buyer).buy_with_key(STREAM, item, key).await;
+        let _ = instance.buyer(buyer).outcome(answer).await;
+    }
+    let queued = format!("{}{{item:{item}}}:queued", shop.config.redis.prefix);
+    eventually(BOUND, || async {
+        let fields: Vec<String> = redis::cmd("HKEYS")
+            .arg(&queued)
+            .query_async(&mut redis(&shop).await)
+            .await
+            .expect("read");
+        when(fields.is_empty(), fields)
+    })
+    .await;
+}

@@ -1,0 +1,164 @@
+//! Trouble with one item, or with one server, stays there: the others are sold and paid for.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use seckill::config::{Config, Secret};
+use seckill::lock::redis::subscriber::Subscriber;
+use seckill::lock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
+use seckill::store::redis::RedisClient;
+use serde_json::json;
+use sqlx::{MySql, Transaction};
+use tokio_util::task::TaskTracker;
+
+use crate::http::{assert_clean, order_id};
+use crate::support::{Answer, Instance, Shop, eventually, own_redis};
+
+/// Buyers who press at once: more than a breaker needs to see.
+const BUYERS: i64 = 40;
+
+/// Waits that end soon, in the proportions of the defaults.
+fn impatient(config: &mut Config) {
+    config.purchase.deadline_ms = 4_000;
+    config.mysql.lock_wait_timeout_seconds = 1;
+    config.mysql.acquire_timeout_ms = 2_000;
+    config.redis.command_timeout_ms = 500;
+}
+
+/// Locks an item's hot row until the transaction is rolled back.
+async fn hold_stock(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("UPDATE stock SET version = version WHERE item_id = ?")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    holder
+}
+
+/// Takes the lock that `lock-redis` would sell the item under.
+async fn hold_lock(shop: &Shop, item: i64) -> Guard {
+    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    let (prefix, tasks) = (&shop.config.redis.prefix, TaskTracker::new());
+    let subscriber = Subscriber::start(redis.client().clone(), prefix, &tasks).expect("a prefix");
+    let mutex = redis_locks::token::notified(redis.shared(), &subscriber, prefix, &tasks);
+    let mutex: Arc<dyn Mutex> = Arc::new(mutex.expect("a prefix"));
+    let name = LockName::new(&format!("{{item:{item}}}")).expect("a name");
+    let options = AcquireOptions { lease: std::time::Duration::from_secs(4), wait: Wait::Never };
+    mutex.acquire(&name, options).await.expect("nobody else has it")
+}
+
+async fn is_open(instance: &Instance, dependency: &str) -> bool {
+    let metrics = instance.stranger().get("/metrics").await.text;
+    metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
+}
+
+/// A crowd of buyers, beginning with buyer `first`.
+async fn crowd(instance: &Instance, strategy: &str, item: i64, first: i64) -> Vec<Answer> {
+    join_all((first..first + BUYERS).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.buy(strategy, item).await }
+    }))
+    .await
+}
+
+/// While a crowd waits for an item that cannot be had, and after it was answered, others are sold
+/// and paid for.
+async fn others_go_on(
+    instance: &Instance,
+    crowd: impl Future<Output = Vec<Answer>>,
+) -> Vec<Answer> {
+    let other = instance.make_item(json!({ "stock": 100 })).await;
+    let sell = async |buyers: std::ops::Range<i64>| {
+        for id in buyers {
+            let buyer = instance.buyer(id);
+            let sold = buyer.buy("mysql-atomic", other).await;
+            assert_eq!(sold.status, 201, "another item: {}", sold.text);
+            let path = format!("/api/orders/{}/payment", order_id(&sold));
+            let paid = buyer.post(&path, &json!({})).await;
+            assert_eq!(paid.status, 200, "a payment: {}", paid.text);
+        }
+    };
+    let (answers, ()) = tokio::join!(crowd, sell(1..11));
+    assert!(!is_open(instance, "mysql").await, "the ledger was blamed");
+    sell(11..21).await;
+    assert_clean(instance, other).await;
+    answers
+}
+
+fn assert_contended(answers: &[Answer]) {
+    for answer in answers {
+        assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
+        assert_eq!(answer.json["outcome"], "none");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
+    let shop = Shop::with(impatient).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let guard = hold_lock(&shop, item).await;
+    let answers = others_go_on(&instance, crowd(&instance, "lock-redis", item, 100)).await;
+    assert!(!guard.is_lost(), "the lock was not held all the time");
+    assert_contended(&answers);
+    let _ = guard.release().await;
+    assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);
+    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_holds_is_the_trouble_of_its_item_alone() {
+    let shop = Shop::with(impatient).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let holder = hold_stock(&shop, item).await;
+    let answers = others_go_on(&instance, crowd(&instance, "mysql-atomic", item, 100)).await;
+    assert_contended(&answers);
+    holder.rollback().await.expect("the row is free");
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
+    let shop = Shop::with(impatient).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let holder = hold_stock(&shop, item).await;
+    let answers = others_go_on(&instance, crowd(&instance, "mysql-batch", item, 100)).await;
+    // What is in a batch that waits for the row may yet be sold; the others were taken back.
+    let told = [(503, "contended"), (504, "outcome_unknown")];
+    for answer in &answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+    holder.rollback().await.expect("the row is free");
+    eventually("the lane to go on", || async {
+        (instance.buyer(1).buy("mysql-batch", item).await.status == 201).then_some(())
+    })
+    .await;
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_redis_is_not_the_ledgers_fault() {
+    let redis = own_redis(1, &[]).await.pop().expect("one Redis");
+    let shop = Shop::with(|config| {
+        impatient(config);
+        config.redis_url = Secret::new(redis.url());
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    assert_eq!(instance.buyer(1).buy_for_good("redis-stream", item).await.status, 201);
+    assert!(redis.pause(), "Redis was not stopped");
+    let answers = others_go_on(&instance, crowd(&instance, "redis-stream", item, 100)).await;
+    // Whether they are queued is not known; those who came later were not let to Redis.
+    let told = [(504, "outcome_unknown"), (503, "dependency_unavailable")];
+    for answer in &answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+    assert!(is_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
+    assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
+    assert!(redis.resume(), "Redis was not continued");
+}
