@@ -22,7 +22,7 @@ mod losing;
 mod manners;
 mod polling;
 mod primitives;
-mod proxy;
+pub mod proxy;
 mod reading;
 mod redlock;
 mod safety;

@@ -164,10 +164,12 @@ impl Orders {
     /// # Errors
     /// The database's; what was expired before stays so.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<usize> {
-        let expired = transaction::expire(&self.pool, item, self.clock.now(), limit).await?;
+        let batch = transaction::expire(&self.pool, item, self.clock.now(), limit).await?;
+        let expired = batch.orders;
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
-            self.counters.follow_orders(item, &returned.collect::<Vec<_>>()).await;
+            let returned: Vec<_> = returned.collect();
+            self.counters.follow_orders(item, batch.stock_version, &returned).await;
         }
         for order in &expired {
             self.metrics.orders_expired.inc();
@@ -195,7 +197,8 @@ impl Orders {
                 Ok(stepped) => {
                     if stepped.units_returned != 0 {
                         let returned = [(stepped.order.user_id, stepped.units_returned)];
-                        self.counters.follow_orders(stepped.order.item_id, &returned).await;
+                        let (item, version) = (stepped.order.item_id, stepped.stock_version);
+                        self.counters.follow_orders(item, version, &returned).await;
                     }
                     if stepped.changed {
                         self.hub.order_changed(&stepped.order);

@@ -16,6 +16,16 @@ pub(super) struct Stepped {
     pub changed: bool,
     /// Units that went back to the stock; negative when they were taken again.
     pub units_returned: i64,
+    /// The version of the stock that this made; 0 when no units were moved.
+    pub stock_version: u64,
+}
+
+/// A batch of orders that have expired.
+pub(super) struct Expired {
+    /// As they now stand.
+    pub orders: Vec<Order>,
+    /// The version of the stock that this made; 0 when there are no orders.
+    pub stock_version: u64,
 }
 
 /// Makes one step of an owner's order. Errors are rolled back.
@@ -59,21 +69,26 @@ async fn apply(
     let order = row.as_ref().map(orders::read).transpose().map_err(StepError::Unavailable)?;
     let order = order.ok_or(StepError::NotFound)?;
     match order.status.step(step) {
-        Transition::Already => Ok(Stepped { order, changed: false, units_returned: 0 }),
+        Transition::Already => {
+            Ok(Stepped { order, changed: false, units_returned: 0, stock_version: 0 })
+        }
         Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
-            Ok(Stepped { order, changed: true, units_returned: 0 })
+            Ok(Stepped { order, changed: true, units_returned: 0, stock_version: 0 })
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            give_back(connection, &order, reason, now).await.map_err(StepError::Unavailable)?;
-            Ok(Stepped { units_returned: order.quantity.signed(), order, changed: true })
+            let given_back = give_back(connection, &order, reason, now).await;
+            let stock_version = given_back.map_err(StepError::Unavailable)?;
+            let units_returned = order.quantity.signed();
+            Ok(Stepped { order, changed: true, units_returned, stock_version })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            take_again(connection, &order, reason, now).await?;
-            Ok(Stepped { units_returned: -order.quantity.signed(), order, changed: true })
+            let stock_version = take_again(connection, &order, reason, now).await?;
+            let units_returned = -order.quantity.signed();
+            Ok(Stepped { order, changed: true, units_returned, stock_version })
         }
     }
 }
@@ -101,7 +116,7 @@ async fn give_back(
     order: &Order,
     reason: MovementReason,
     now: OffsetDateTime,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<u64> {
     count_back(connection, order, reason, now).await?;
     return_stock(connection, order.item_id, order.quantity.signed()).await
 }
@@ -123,19 +138,22 @@ async fn count_back(
     insert_movement(connection, order, reason, order.quantity.signed(), now).await
 }
 
+/// Answers the version of the stock that it made: by it a counter tells whether it was loaded
+/// before or after.
 async fn return_stock(
     connection: &mut MySqlConnection,
     item: ItemId,
     units: i64,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "UPDATE stock SET available = available + ?, version = version + 1 WHERE item_id = ?",
+) -> sqlx::Result<u64> {
+    let done = sqlx::query(
+        "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ?",
     )
     .bind(units)
     .bind(item.get())
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(done.last_insert_id())
 }
 
 /// A payment after the hold ran out: the units are taken again, under the same two conditions as
@@ -145,7 +163,7 @@ async fn take_again(
     order: &Order,
     reason: MovementReason,
     now: OffsetDateTime,
-) -> Result<(), StepError> {
+) -> Result<u64, StepError> {
     let (item, units) = (order.item_id.get(), order.quantity.signed());
     sqlx::query("UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?")
         .bind(units)
@@ -161,7 +179,7 @@ async fn take_again(
         .await
         .map_err(StepError::Unavailable)?;
     let taken = sqlx::query(
-        "UPDATE stock SET available = available - ?, version = version + 1 \
+        "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available >= ?",
     )
     .bind(units)
@@ -170,7 +188,7 @@ async fn take_again(
     .execute(connection)
     .await
     .map_err(StepError::Unavailable)?;
-    if taken.rows_affected() == 1 { Ok(()) } else { Err(StepError::SoldOut) }
+    if taken.rows_affected() == 1 { Ok(taken.last_insert_id()) } else { Err(StepError::SoldOut) }
 }
 
 async fn insert_movement(
@@ -200,7 +218,7 @@ pub(super) async fn expire(
     item: ItemId,
     now: OffsetDateTime,
     limit: u32,
-) -> sqlx::Result<Vec<Order>> {
+) -> sqlx::Result<Expired> {
     let mut transaction = pool.begin().await?;
     match expire_batch(&mut transaction, item, now, limit).await {
         Ok(expired) => {
@@ -221,7 +239,7 @@ async fn expire_batch(
     item: ItemId,
     now: OffsetDateTime,
     limit: u32,
-) -> sqlx::Result<Vec<Order>> {
+) -> sqlx::Result<Expired> {
     let statement = format!(
         "SELECT {} FROM orders WHERE item_id = ? AND status = 'pending' AND expires_at <= ? \
          ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
@@ -250,10 +268,11 @@ async fn expire_batch(
     // The hot row once and last: held while limits are still being taken, it would wait in a
     // circle with a purchase.
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
-    if units > 0 {
-        return_stock(connection, item, units).await?;
-    }
-    Ok(expired)
+    let stock_version = match units {
+        0 => 0,
+        units => return_stock(connection, item, units).await?,
+    };
+    Ok(Expired { orders: expired, stock_version })
 }
 
 /// The items that have overdue orders.
