@@ -23,6 +23,7 @@ async fn shop() -> Shop {
         config.redis.command_timeout_ms = 9_000;
         config.purchase.deadline_ms = 9_500;
         config.lock.lease_ms = 30_000;
+        config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await
 }
@@ -111,6 +112,49 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!(read.available, 3, "two units are taken and on their way into an order");
     assert_eq!(counters(&shop).read(item).await.expect("read").available, 3);
+}
+
+/// The load that was waited for in vain is complete by the time at which another one begins, and
+/// units of it are on their way into an order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let (here, there) = (counters(&shop), counters(&shop));
+    let wanted = purchase(&shop, item, "k", 2).await;
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let taking = tokio::spawn(async move { here.take_once(&wanted).await });
+    eventually("the first load", || async {
+        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
+    })
+    .await;
+    // The other one waits in vain, and is held up when it takes the next epoch.
+    let mut claims = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE")
+        .bind(item.get())
+        .execute(&mut *claims)
+        .await
+        .expect("the row is locked");
+    let reading = tokio::spawn(async move { there.read(item).await });
+    eventually("the other one to take over", || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+             AND ID <> CONNECTION_ID() AND INFO LIKE 'UPDATE redis_counters%'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("asked");
+        (waiting == 1).then_some(())
+    })
+    .await;
+    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    let taken = taking.await.expect("no panic").expect("taken");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    claims.rollback().await.expect("the row is free");
+    let read = reading.await.expect("no panic").expect("read");
+    assert_eq!((read.available, read.epoch), (3, 2), "two units are on their way into an order");
 }
 
 /// The cancellation is in the ledger, and its instance has not told the counter yet. Meanwhile the

@@ -69,7 +69,7 @@ impl Books {
     async fn set(&self, item: ItemId, available: i64) {
         redis::cmd("HSET")
             .arg(self.counters.key(item))
-            .arg(&["epoch", "1", "available"])
+            .arg(&["epoch", "1", "version", "0", "available"])
             .arg(available)
             .exec_async(&mut self.redis.shared())
             .await
@@ -180,4 +180,24 @@ async fn a_counter_that_cannot_be_read_holds_up_no_other() {
         assert!(told.contains("1 could not be"), "{told}");
     }
     assert_eq!([books.left(items[0]).await, books.left(items[2]).await], [STOCK; 2]);
+}
+
+/// A restock is in the ledger, and its instance tells the counter of it only after a repair.
+#[tokio::test]
+async fn what_a_repair_has_counted_is_not_told_again() {
+    let books = Books::new().await;
+    let item = books.make(1, 24).await[0];
+    books.set(item, STOCK).await;
+    sqlx::query("UPDATE stock SET available = available + 4, version = version + 1")
+        .execute(&books.shop.pool)
+        .await
+        .expect("restocked");
+    let job = books.job();
+    run(&job).await;
+    run(&job).await;
+    assert_eq!(books.left(item).await, STOCK + 4);
+    books.counters.follow_restock(item, 1, 4).await;
+    assert_eq!(books.left(item).await, STOCK + 4, "the repair knew of it");
+    books.counters.follow_restock(item, 2, 4).await;
+    assert_eq!(books.left(item).await, STOCK + 8, "a later change");
 }
