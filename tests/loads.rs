@@ -68,6 +68,21 @@ async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
     row.fetch_optional(&shop.pool).await.expect("asked")
 }
 
+/// Waits until so many loads are held up by the lock of the stock.
+async fn loads_that_wait(shop: &Shop, count: i64) {
+    eventually("the loads to wait for the stock", || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+             AND ID <> CONNECTION_ID() AND INFO LIKE 'SELECT%FROM stock%'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("asked");
+        (waiting == count).then_some(())
+    })
+    .await;
+}
+
 /// The first load is slow, so another instance loads too; what is taken meanwhile from the first
 /// load is not there again after the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,17 +107,7 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     })
     .await;
     let reading = tokio::spawn(async move { there.read(item).await });
-    eventually("both loads to wait for the stock", || async {
-        let waiting: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
-             AND ID <> CONNECTION_ID() AND INFO LIKE 'SELECT%FROM stock%'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("asked");
-        (waiting == 2).then_some(())
-    })
-    .await;
+    loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
     proxy.set(Link::Stalls);
     sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
@@ -112,6 +117,28 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!(read.available, 3, "two units are taken and on their way into an order");
     assert_eq!(counters(&shop).read(item).await.expect("read").available, 3);
+}
+
+/// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_comes_late_changes_nothing() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let proxy = Proxy::start(&redis_url().await).await;
+    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let reading = tokio::spawn(async move { there.read(item).await });
+    loads_that_wait(&shop, 1).await;
+    proxy.set(Link::Stalls);
+    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    proxy.set(Link::Works);
+    let read = reading.await.expect("no panic").expect("read");
+    assert_eq!((read.available, read.epoch), (3, 2), "the later load stays");
 }
 
 /// The load that was waited for in vain is complete by the time at which another one begins, and
