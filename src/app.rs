@@ -39,6 +39,10 @@ use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
 use crate::strategy::{Gear, Strategies};
 
+/// How long a start waits for the list of signed-out tokens. Without it the service starts all the
+/// same, and takes no token until the list was read.
+const FIRST_READ_MAX: Duration = Duration::from_secs(3);
+
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
     config: Config,
@@ -51,6 +55,7 @@ pub struct App {
     clock: Clock,
     pool: MySqlPool,
     lane_pool: MySqlPool,
+    revocations: Revocations,
     addr: SocketAddr,
 }
 
@@ -214,7 +219,7 @@ impl App {
             lab,
             watch,
             tokens: Tokens::new(&config.secret, &config.secret_previous),
-            revocations,
+            revocations: revocations.clone(),
             door,
             rates: rates(&config),
             proxies: proxies.clone(),
@@ -265,6 +270,7 @@ impl App {
             clock,
             pool,
             lane_pool,
+            revocations,
             addr,
         })
     }
@@ -297,6 +303,13 @@ impl App {
     pub async fn serve(self) -> Ended {
         for (name, work) in self.workers {
             self.lifecycle.worker(name, work);
+        }
+        // Before the first request is read: a token that was signed out must not work again here.
+        let read = tokio::time::timeout(FIRST_READ_MAX, self.revocations.refresh());
+        let stopping = self.lifecycle.stopping();
+        let _ = stopping.run_until_cancelled(read).await;
+        if !self.revocations.was_read() {
+            tracing::warn!("the ledger does not tell yet who has signed out: no token is taken");
         }
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,

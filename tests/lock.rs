@@ -23,7 +23,7 @@ mod manners;
 mod pausing;
 mod polling;
 mod primitives;
-mod proxy;
+pub mod proxy;
 mod reading;
 mod redlock;
 mod safety;

@@ -7,6 +7,11 @@ mod durable;
 
 use futures::future::join_all;
 use reqwest::Method;
+use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::items;
+use seckill::store::redis::queue::Push;
+use seckill::store::redis::{Counters, Queue, RedisClient};
 use serde_json::json;
 use sqlx::{MySql, Transaction};
 
@@ -298,6 +303,43 @@ async fn what_cannot_be_decided_is_put_aside_and_holds_nobody_up() {
     .await;
     assert_eq!(lengths, (1, 0));
     assert_eq!(assert_clean(&instance, item).await["held"], 2);
+}
+
+/// The queues of newer sales do not hide an older one, whose order nobody was told of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let newer: Vec<String> = (1..=1_001).map(|number| format!("({})", item + number)).collect();
+    let statement = format!("INSERT INTO redis_queues (item_id) VALUES {}", newer.join(", "));
+    sqlx::query(&statement).execute(&shop.pool).await.expect("newer queues");
+    // As if its instance had died after it had queued the order.
+    let client = RedisClient::new(&shop.config).expect("the URL is fine");
+    let counters = Counters::new(client.clone(), shop.pool.clone(), Metrics::new());
+    let (queue, _) = Queue::new(client, shop.pool.clone(), counters, STREAM, 10);
+    let id = ItemId::new(item).expect("positive");
+    let found = items::find(&shop.pool, id).await.expect("read").expect("an item");
+    let now = instance.clock.now();
+    let purchase = Purchase {
+        order_id: OrderId::generate(),
+        amount: found.item.price,
+        item: found.item,
+        buyer: UserId::new(1).expect("positive"),
+        quantity: Quantity::ONE,
+        key: RequestKey::parse("k").expect("a key"),
+        strategy: STREAM,
+        created_at: now,
+        expires_at: now + time::Duration::HOUR,
+    };
+    let holder = hold_up(&shop, item).await;
+    assert_eq!(queue.push(&purchase, None).await.expect("queued"), Push::Queued);
+    let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
+    let seen = order(&buyer, &order_id).await;
+    assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
+    holder.rollback().await.expect("the row is free");
+    ends_as(&buyer, &order_id, "pending").await;
+    assert_clean(&instance, item).await;
 }
 
 /// Queues an order each for so many buyers while nothing can be decided.

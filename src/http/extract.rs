@@ -44,6 +44,10 @@ where
         if web.revocations.contains(&claims.token_id) {
             return Err(invalid_token());
         }
+        // Nobody knows yet who has signed out.
+        if !web.revocations.was_read() {
+            return Err(Problem::dependency("mysql"));
+        }
         if claims.role != Role::Admin {
             web.rates.user(claims.user).inspect_err(|_| web.metrics.rate_limited("user"))?;
         }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 
 pub use expire::Expire;
-pub use reconcile::Reconcile;
+pub use reconcile::{Bounds, Reconcile};
 pub use revocations::RefreshRevocations;
 
 /// Something that is done over and over.

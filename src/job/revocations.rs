@@ -13,6 +13,10 @@ use crate::session::Revocations;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::ask;
 
+/// The longest pause before the next try as long as the list was never read: until then no token is
+/// taken.
+const FIRST_READ_PAUSE: Duration = Duration::from_millis(500);
+
 /// The refresh.
 pub struct RefreshRevocations {
     /// The list.
@@ -29,7 +33,10 @@ impl Job for RefreshRevocations {
     }
 
     fn period(&self) -> Duration {
-        self.period
+        match self.revocations.was_read() {
+            true => self.period,
+            false => self.period.min(FIRST_READ_PAUSE),
+        }
     }
 
     fn run(&self) -> BoxFuture<'_, Result<String, String>> {

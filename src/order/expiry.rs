@@ -13,6 +13,14 @@ use crate::store::mysql::orders;
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
 
+/// A batch of orders that have expired.
+pub(super) struct Expired {
+    /// As they now stand.
+    pub orders: Vec<Order>,
+    /// The version of the stock that this made; 0 when there are no orders.
+    pub stock_version: u64,
+}
+
 /// Expires overdue orders of one item in one transaction, oldest first: at most `limit`, or `only`
 /// one. Errors are rolled back.
 pub(super) async fn expire(
@@ -20,7 +28,7 @@ pub(super) async fn expire(
     item: ItemId,
     only: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<Vec<Order>> {
+) -> sqlx::Result<Expired> {
     let mut transaction = pool.begin().await?;
     match expire_batch(&mut transaction, item, only, limit).await {
         Ok(expired) => {
@@ -40,8 +48,8 @@ pub(super) async fn expire(
 
 /// The orders of a batch whose COMMIT was not answered, if it came through. Nobody does it again, so
 /// nobody else would tell their owners. The read waits for a COMMIT that is only slow.
-async fn came_through(pool: &MySqlPool, batch: Vec<Order>) -> Option<Vec<Order>> {
-    let first = batch.first()?;
+async fn came_through(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
+    let first = batch.orders.first()?;
     let row = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE")
         .bind(first.id.to_string())
         .fetch_optional(pool)
@@ -56,7 +64,7 @@ async fn expire_batch(
     item: ItemId,
     only: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<Vec<Order>> {
+) -> sqlx::Result<Expired> {
     let mut expired = Vec::new();
     for order in read_overdue(connection, item, only, limit).await? {
         let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
@@ -70,10 +78,11 @@ async fn expire_batch(
     // The hot row once and last: held while limits are still being taken, it would wait in a
     // circle with a purchase.
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
-    if units > 0 {
-        return_stock(connection, item, units).await?;
-    }
-    Ok(expired)
+    let stock_version = match units {
+        0 => 0,
+        units => return_stock(connection, item, units).await?,
+    };
+    Ok(Expired { orders: expired, stock_version })
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction works on. In the order of

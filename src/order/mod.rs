@@ -175,7 +175,7 @@ impl Orders {
         match expiry::expire(&self.pool, item, None, limit).await {
             Ok(expired) => {
                 self.tell_expired(item, &expired).await;
-                Ok(Swept { expired: expired.len(), stuck: 0 })
+                Ok(Swept { expired: expired.orders.len(), stuck: 0 })
             }
             Err(error) if is_of_one_order(&error) => self.expire_singly(item, limit).await,
             Err(error) => Err(error),
@@ -190,7 +190,7 @@ impl Orders {
             match expiry::expire(&self.pool, item, Some(order), 1).await {
                 Ok(expired) => {
                     self.tell_expired(item, &expired).await;
-                    swept.expired += expired.len();
+                    swept.expired += expired.orders.len();
                 }
                 Err(error) if is_of_one_order(&error) => {
                     tracing::warn!(%error, %item, %order, "an order cannot expire");
@@ -202,10 +202,12 @@ impl Orders {
         Ok(swept)
     }
 
-    async fn tell_expired(&self, item: ItemId, expired: &[Order]) {
+    async fn tell_expired(&self, item: ItemId, batch: &Expired) {
+        let expired = &batch.orders;
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
-            self.counters.follow_orders(item, &returned.collect::<Vec<_>>()).await;
+            let returned: Vec<_> = returned.collect();
+            self.counters.follow_orders(item, batch.stock_version, &returned).await;
         }
         for order in expired {
             self.metrics.orders_expired.inc();
@@ -233,7 +235,8 @@ impl Orders {
                     let stepped = or_before(stepped, lost);
                     if stepped.units_returned != 0 {
                         let returned = [(stepped.order.user_id, stepped.units_returned)];
-                        self.counters.follow_orders(stepped.order.item_id, &returned).await;
+                        let (item, version) = (stepped.order.item_id, stepped.stock_version);
+                        self.counters.follow_orders(item, version, &returned).await;
                     }
                     if stepped.changed {
                         self.hub.order_changed(&stepped.order);

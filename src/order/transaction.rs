@@ -16,6 +16,8 @@ pub(super) struct Stepped {
     pub changed: bool,
     /// Units that went back to the stock; negative when they were taken again.
     pub units_returned: i64,
+    /// The version of the stock that this made; 0 when no units were moved.
+    pub stock_version: u64,
 }
 
 /// Makes one step of an owner's order. Errors are rolled back. When the COMMIT is not answered,
@@ -66,21 +68,26 @@ async fn apply(
     let order = orders::read(&row).map_err(StepError::Unavailable)?;
     let now = row.try_get("ledger_now").map_err(StepError::Unavailable)?;
     match order.status.step(step) {
-        Transition::Already => Ok(Stepped { order, changed: false, units_returned: 0 }),
+        Transition::Already => {
+            Ok(Stepped { order, changed: false, units_returned: 0, stock_version: 0 })
+        }
         Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
-            Ok(Stepped { order, changed: true, units_returned: 0 })
+            Ok(Stepped { order, changed: true, units_returned: 0, stock_version: 0 })
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            give_back(connection, &order, reason).await.map_err(StepError::Unavailable)?;
-            Ok(Stepped { units_returned: order.quantity.signed(), order, changed: true })
+            let given_back = give_back(connection, &order, reason).await;
+            let stock_version = given_back.map_err(StepError::Unavailable)?;
+            let units_returned = order.quantity.signed();
+            Ok(Stepped { order, changed: true, units_returned, stock_version })
         }
         Transition::TakeAgain(status, reason) => {
-            let order = set_status(connection, order, status, now).await?;
-            take_again(connection, &order, reason).await?;
-            Ok(Stepped { units_returned: -order.quantity.signed(), order, changed: true })
+            let order = set_status(connection, order, status).await?;
+            let stock_version = take_again(connection, &order, reason).await?;
+            let units_returned = -order.quantity.signed();
+            Ok(Stepped { order, changed: true, units_returned, stock_version })
         }
     }
 }
@@ -107,7 +114,7 @@ async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<u64> {
     count_back(connection, order, reason).await?;
     return_stock(connection, order.item_id, order.quantity.signed()).await
 }
@@ -128,19 +135,22 @@ pub(super) async fn count_back(
     insert_movement(connection, order, reason, order.quantity.signed()).await
 }
 
+/// Answers the version of the stock that it made: by it a counter tells whether it was loaded
+/// before or after.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
     item: ItemId,
     units: i64,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "UPDATE stock SET available = available + ?, version = version + 1 WHERE item_id = ?",
+) -> sqlx::Result<u64> {
+    let done = sqlx::query(
+        "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ?",
     )
     .bind(units)
     .bind(item.get())
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(done.last_insert_id())
 }
 
 /// A payment after the hold ran out: the units are taken again, under the same two conditions as
@@ -149,7 +159,7 @@ async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-) -> Result<(), StepError> {
+) -> Result<u64, StepError> {
     let (item, units) = (order.item_id.get(), order.quantity.signed());
     sqlx::query("UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?")
         .bind(units)
@@ -163,7 +173,7 @@ async fn take_again(
         })?;
     insert_movement(connection, order, reason, -units).await.map_err(StepError::Unavailable)?;
     let taken = sqlx::query(
-        "UPDATE stock SET available = available - ?, version = version + 1 \
+        "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available >= ?",
     )
     .bind(units)
@@ -172,7 +182,7 @@ async fn take_again(
     .execute(connection)
     .await
     .map_err(StepError::Unavailable)?;
-    if taken.rows_affected() == 1 { Ok(()) } else { Err(StepError::SoldOut) }
+    if taken.rows_affected() == 1 { Ok(taken.last_insert_id()) } else { Err(StepError::SoldOut) }
 }
 
 async fn insert_movement(

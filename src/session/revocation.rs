@@ -2,9 +2,11 @@
 //!
 //! The list is short (signing out is rare, and entries leave when the token would have expired),
 //! so each instance keeps it whole and reads it again every two seconds: a token that was signed
-//! out on another instance is good for at most that much longer.
+//! out on another instance is good for at most that much longer. Until an instance has read the list
+//! once it knows of nobody who has signed out, so it takes no token.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use sqlx::MySqlPool;
@@ -20,16 +22,23 @@ const FORGET_MAX: u32 = 1_000;
 pub struct Revocations {
     pool: MySqlPool,
     known: Arc<RwLock<HashMap<String, OffsetDateTime>>>,
+    was_read: Arc<AtomicBool>,
 }
 
 impl Revocations {
-    /// An empty list over the ledger's table.
+    /// A list over the ledger's table, which was not read yet.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
-        Self { pool, known: Arc::default() }
+        Self { pool, known: Arc::default(), was_read: Arc::default() }
     }
 
-    /// Whether a token was signed out.
+    /// Whether the list was read at least once; until then no token may be taken.
+    #[must_use]
+    pub fn was_read(&self) -> bool {
+        self.was_read.load(Ordering::Acquire)
+    }
+
+    /// Whether a token was signed out, as far as this instance knows.
     #[must_use]
     pub fn contains(&self, token_id: &str) -> bool {
         let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -53,11 +62,12 @@ impl Revocations {
     /// Reads the list again and forgets what has expired.
     ///
     /// # Errors
-    /// The database's; the list stays as it was.
+    /// The database's; the list stays as it was, or what has expired is not forgotten yet.
     pub async fn refresh(&self) -> sqlx::Result<usize> {
         let listed = sessions::list(&self.pool).await?;
         let count = listed.len();
         self.write().extend(listed);
+        self.was_read.store(true, Ordering::Release);
         let now = OffsetDateTime::now_utc();
         self.write().retain(|_, expires_at| *expires_at > now);
         sessions::forget_expired(&self.pool, FORGET_MAX).await?;

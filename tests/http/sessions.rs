@@ -7,7 +7,7 @@ use seckill::session::Role;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, when};
-use crate::support::{Answer, Client, Instance, Shop};
+use crate::support::{Answer, Client, Cut, Instance, Shop, servers};
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -148,6 +148,58 @@ async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
     eventually(BOUND, || async {
         let answer = late_client.get("/api/orders").await;
         when(answer.status == 401, answer.status)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fresh_instance_refuses_a_token_that_was_signed_out_before_it_started() {
+    // After the start the list is not read again.
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 3_600_000).await;
+    let here = shop.start().await;
+    let token = here.token(1, Role::Buyer);
+    let leaving = here.stranger().with_token(&token);
+    assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
+    let fresh = shop.start().await;
+    let first = fresh.stranger().with_token(&token).get("/api/orders").await;
+    assert_problem(&first, (401, "invalid_token"), "its first answer");
+    assert_eq!(fresh.buyer(1).get("/api/orders").await.status, 200);
+}
+
+/// Without the ledger nobody knows who has signed out: that is said, until the list was read.
+#[tokio::test]
+async fn a_fresh_instance_without_the_ledger_takes_no_token() {
+    let shop = Shop::new().await;
+    let here = shop.start().await;
+    let token = here.token(1, Role::Buyer);
+    let leaving = here.stranger().with_token(&token);
+    assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
+    let database = shop.pool.connect_options();
+    let database = database.get_database().expect("a name");
+    let mysql = Cut::to(&servers().await.mysql.tcp_url_of(database)).await;
+    mysql.cut();
+    let mut config = shop.config.clone();
+    config.database_url = Secret::new(mysql.url());
+    config.mysql.acquire_timeout_ms = 400;
+    // The list is not waited for that long.
+    config.session.revocation_period_ms = 3_600_000;
+    let fresh = Shop { config, pool: shop.pool.clone() }.start().await;
+    let unavailable = (503, "dependency_unavailable");
+    let left = fresh.stranger().with_token(&token);
+    for (what, client) in [("signed out", &left), ("signed in", &fresh.buyer(1))] {
+        let answer = client.get("/api/strategies").await;
+        assert_eq!(answer.status, 200, "{what}: what needs no token is as ever");
+        let answer = Client::send(client.request(Method::DELETE, "/api/session")).await;
+        assert_problem(&answer, unavailable, what);
+        assert_eq!(answer.json["outcome"], "none", "{what}");
+    }
+    assert_eq!(fresh.stranger().get("/healthz").await.status, 200);
+    mysql.mend();
+    eventually(BOUND, || async {
+        let refused = left.get("/api/orders").await;
+        assert_ne!(refused.status, 200, "a token that was signed out");
+        let taken = fresh.buyer(1).get("/api/orders").await;
+        when((refused.status, taken.status) == (401, 200), (refused.text, taken.text))
     })
     .await;
 }

@@ -172,11 +172,11 @@ pub async fn edit(
     let actor = Actor { user: claims.user, address: Some(address), now };
     let edited = items::edit(&web.pool, id, &edit, &actor).await?;
     web.purchases.item_changed(id).await;
-    if stock_delta != 0 {
-        web.counters.follow(id, stock_delta).await;
+    if let Some(version) = edited.restocked {
+        web.counters.follow_restock(id, version, stock_delta).await;
     }
     tracing::info!(item = %id, operator = %claims.user, "item edited");
-    Ok(answer(&edited, now))
+    Ok(answer(&edited.item, now))
 }
 
 fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {

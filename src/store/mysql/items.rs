@@ -239,6 +239,15 @@ async fn insert(
     i64::try_from(id).ok().and_then(ItemId::new).ok_or(sqlx::Error::RowNotFound)
 }
 
+/// An item after an edit.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// The item.
+    pub item: StockedItem,
+    /// The version of its stock that a restock made, if there was one.
+    pub restocked: Option<u64>,
+}
+
 /// Edits an item in one transaction. A restock raises `total` and `available` together and is
 /// written down as the act of the operator, and so is the edit.
 ///
@@ -249,7 +258,7 @@ pub async fn edit(
     id: ItemId,
     edit: &ItemEdit,
     actor: &Actor,
-) -> Result<StockedItem, EditError> {
+) -> Result<Edited, EditError> {
     let mut transaction = pool.begin().await?;
     let statement = format!(
         "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ? FOR UPDATE"
@@ -277,26 +286,28 @@ pub async fn edit(
     .bind(id.get())
     .execute(&mut *transaction)
     .await?;
+    let mut restocked = None;
     if let Some(delta) = edit.stock_delta.filter(|&delta| delta != 0) {
         let total = before.total.checked_add(delta).unwrap_or(-1);
         if !(0..=Item::STOCK_MAX).contains(&total) || before.available.saturating_add(delta) < 0 {
             return Err(EditError::StockOutOfRange);
         }
-        restock(&mut transaction, id, delta, actor.user, actor.now).await?;
+        restocked = Some(restock(&mut transaction, id, delta, actor.user, actor.now).await?);
     }
     actions::record(&mut transaction, actor, "item_edited", Some(id), &edit.told()).await?;
-    let edited = find(&mut *transaction, id).await?.ok_or(EditError::NotFound)?;
+    let item = find(&mut *transaction, id).await?.ok_or(EditError::NotFound)?;
     transaction.commit().await?;
-    Ok(edited)
+    Ok(Edited { item, restocked })
 }
 
+/// Answers the version of the stock that it made.
 async fn restock(
     transaction: &mut sqlx::MySqlConnection,
     id: ItemId,
     delta: i64,
     operator: UserId,
     now: OffsetDateTime,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<u64> {
     sqlx::query(
         "INSERT INTO restocks (id, item_id, delta, user_id, created_at) VALUES (?, ?, ?, ?, ?)",
     )
@@ -307,16 +318,16 @@ async fn restock(
     .bind(now)
     .execute(&mut *transaction)
     .await?;
-    sqlx::query(
-        "UPDATE stock SET total = total + ?, available = available + ?, version = version + 1 \
-         WHERE item_id = ?",
+    let done = sqlx::query(
+        "UPDATE stock SET total = total + ?, available = available + ?, \
+         version = LAST_INSERT_ID(version + 1) WHERE item_id = ?",
     )
     .bind(delta)
     .bind(delta)
     .bind(id.get())
     .execute(&mut *transaction)
     .await?;
-    Ok(())
+    Ok(done.last_insert_id())
 }
 
 /// A schedule's time as a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which MariaDB takes

@@ -11,7 +11,6 @@ use redis::Script;
 
 use super::counters::{CounterError, Counters};
 use crate::domain::{ItemId, UserId};
-use crate::store::mysql::buyers;
 
 /// Buyers that one command loads.
 const LOADED_TOGETHER_MAX: usize = 500;
@@ -24,17 +23,25 @@ static LOWER: LazyLock<Script> =
 
 impl Counters {
     /// Tells the counter of orders whose units came back (negative: were taken again), each with
-    /// its buyer, if it is loaded. Best effort: what is missed here is found by the
-    /// reconciliation, and where it would refuse a buyer.
-    pub async fn follow_orders(&self, item: ItemId, returned: &[(UserId, i64)]) {
-        let Ok(Some(counter)) = self.peek(item).await else { return };
+    /// its buyer, if it is loaded. `version` is that of the item's stock after the change: a counter
+    /// that was loaded at it or later knows of the change. Best effort: what is missed here is found
+    /// by the reconciliation, and where it would refuse a buyer.
+    pub async fn follow_orders(&self, item: ItemId, version: u64, returned: &[(UserId, i64)]) {
+        let units = returned.iter().map(|(_, units)| units).sum();
         let mut call = FOLLOW.key(self.key(item));
-        call.arg(counter.epoch);
+        call.arg(version).arg(units);
         for (buyer, units) in returned {
             call.arg(buyer.get()).arg(*units);
         }
         let told = call.invoke_async(&mut self.redis.shared()).await;
-        self.count_given_back(item, returned.iter().map(|(_, units)| units).sum(), told);
+        self.count_given_back(item, units, told);
+    }
+
+    /// Tells the counter of a restock, as [`Counters::follow_orders`] does of orders.
+    pub async fn follow_restock(&self, item: ItemId, version: u64, units: i64) {
+        let mut call = FOLLOW.key(self.key(item));
+        let told = call.arg(version).arg(units).invoke_async(&mut self.redis.shared()).await;
+        self.count_given_back(item, units, told);
     }
 
     /// Lowers what a buyer has to what the ledger says, if it is above that.
@@ -53,15 +60,16 @@ impl Counters {
         Ok(())
     }
 
-    /// Writes the ledger's figures for the load of `epoch`, which comes after them.
-    pub(super) async fn load_bought(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
-        let all = buyers::holding(&self.pool, item).await?;
-        let parts = all.chunks(LOADED_TOGETHER_MAX);
-        // Also nobody has to be written: it forgets the load before.
-        let nobody: &[_] = &[];
-        for (number, part) in parts.chain(all.is_empty().then_some(nobody)).enumerate() {
+    /// Writes what buyers have for the load of `epoch`, before its units.
+    pub(super) async fn load_bought(
+        &self,
+        item: ItemId,
+        epoch: u64,
+        all: &[(UserId, i64)],
+    ) -> Result<(), CounterError> {
+        for part in all.chunks(LOADED_TOGETHER_MAX) {
             let mut call = LOAD.key(self.key(item));
-            call.arg(epoch).arg(u8::from(number == 0));
+            call.arg(epoch);
             for (buyer, units) in part {
                 call.arg(buyer.get()).arg(*units);
             }

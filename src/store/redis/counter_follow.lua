@@ -1,16 +1,16 @@
--- Tells an item's counter what the ledger did to orders of it, if it still is the load that was
--- seen.
--- KEYS[1]  the counter, a hash: epoch, available, b:<buyer> -> units
--- ARGV[1]  the epoch that the caller saw
--- ARGV[2]  and all further ones: a buyer, and units that came back from it; negative when it has
---          taken them again
--- Answers 1 when it was told, 0 when the counter was loaded again since: the ledger that it was
--- loaded from knows of it already.
-if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
+-- Tells an item's counter what the ledger did by itself, unless the counter was loaded from a
+-- ledger that knew of it already.
+-- KEYS[1]  the counter, a hash: epoch, available, version, b:<buyer> -> units
+-- ARGV[1]  the version of the item's stock that the change made
+-- ARGV[2]  units that came back to the stock; negative when they were taken
+-- ARGV[3]  and all further ones: a buyer, and units that came back from it
+-- Answers 1 when it was told, 0 when the counter is not loaded, or knows of it.
+local version = redis.call('HGET', KEYS[1], 'version')
+if not version or tonumber(version) >= tonumber(ARGV[1]) then
   return 0
 end
-for i = 2, #ARGV, 2 do
-  redis.call('HINCRBY', KEYS[1], 'available', ARGV[i + 1])
+redis.call('HINCRBY', KEYS[1], 'available', ARGV[2])
+for i = 3, #ARGV, 2 do
   -- Orders that came by another gate are not counted here.
   local bought = redis.call('HINCRBY', KEYS[1], 'b:' .. ARGV[i], -ARGV[i + 1])
   if bought <= 0 then

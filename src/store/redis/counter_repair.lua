@@ -6,6 +6,8 @@
 -- ARGV[2]  the units that were seen
 -- ARGV[3]  the queued units that were seen
 -- ARGV[4]  units left by the ledger
+-- ARGV[5]  the version of the item's stock at which it had them; missing for a part of a split
+--          counter
 -- Answers 1 when it was set, 0 when something had changed.
 local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available')
 local queued = KEYS[2] and redis.call('HGET', KEYS[2], 'units') or '0'
@@ -13,4 +15,8 @@ if seen[1] ~= ARGV[1] or seen[2] ~= ARGV[2] or queued ~= ARGV[3] then
   return 0
 end
 redis.call('HSET', KEYS[1], 'available', ARGV[4] - ARGV[3])
+if ARGV[5] then
+  -- A change up to there that is told later is in the figure already.
+  redis.call('HSET', KEYS[1], 'version', ARGV[5])
+end
 return 1

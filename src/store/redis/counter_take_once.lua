@@ -1,11 +1,13 @@
 -- Takes units from an item's counter, once per request, while the sale is open and the buyer's
 -- limit allows it. All checks first, writes last.
 -- KEYS[1]  the counter, a hash: epoch, available, b:<buyer> -> units
--- KEYS[2]  the requests that took from it, a hash: request -> first, or again
+-- KEYS[2]  the requests that took from it, a hash: request -> first, or again; and since when they
+--          are written there
+-- KEYS[3]  those of the time before, a hash
 -- ARGV[1]  the epoch that the caller knows
 -- ARGV[2]  units
 -- ARGV[3]  the request, named with that epoch and the units
--- ARGV[4]  how long requests are remembered, in milliseconds
+-- ARGV[4]  how long requests are remembered at least, in milliseconds; twice that at most
 -- ARGV[5]  the buyer
 -- ARGV[6]  units that a buyer may have
 -- ARGV[7]  when the sale starts, in microseconds by this server's clock
@@ -17,13 +19,35 @@ local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available', buyer)
 if seen[1] ~= ARGV[1] or not seen[2] then
   return 'not_loaded'
 end
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now_us / 1000)
+
+-- What is older than the time before is forgotten, so that a long sale does not fill the memory.
+local function remember(word)
+  local since = tonumber(redis.call('HGET', KEYS[2], 'since') or '')
+  if since and now_ms - since >= tonumber(ARGV[4]) then
+    redis.call('UNLINK', KEYS[3])
+    redis.call('RENAME', KEYS[2], KEYS[3])
+    since = nil
+  end
+  -- Also when the clock was set back.
+  if not since or since > now_ms then
+    redis.call('HSET', KEYS[2], 'since', now_ms)
+  end
+  redis.call('HSET', KEYS[2], ARGV[3], word)
+  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4])
+end
+
+-- From the second try on two tries count on these units, so neither may give them back.
 if redis.call('HEXISTS', KEYS[2], ARGV[3]) == 1 then
-  -- From now on two tries count on these units, so neither may give them back.
   redis.call('HSET', KEYS[2], ARGV[3], 'again')
   return 'again'
 end
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
+if redis.call('HDEL', KEYS[3], ARGV[3]) == 1 then
+  remember('again')
+  return 'again'
+end
 if now_us < tonumber(ARGV[7]) then
   return 'not_started'
 end
@@ -38,6 +62,5 @@ if tonumber(seen[2]) < units then
   return 'nothing_left'
 end
 redis.call('HSET', KEYS[1], 'available', seen[2] - units, buyer, bought + units)
-redis.call('HSET', KEYS[2], ARGV[3], 'first')
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
+remember('first')
 return 'taken'

@@ -1,31 +1,24 @@
 //! The units left of an item, as the Redis gates count them.
 //!
 //! A counter is loaded from the ledger under an epoch that the ledger hands out, and never the
-//! other way. A missing counter means "not loaded", not zero. An epoch that is not the ledger's
-//! means that Redis was emptied or is an older copy: the counter is loaded again.
+//! other way (see `loads.rs`). A missing counter means "not loaded", not zero. An epoch that is not
+//! the ledger's means that Redis was emptied or is an older copy: the counter is loaded again.
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use moka::future::Cache;
 use redis::{RedisError, Script};
-use sqlx::{MySqlPool, Row};
+use sqlx::MySqlPool;
 
 use super::RedisClient;
 use crate::domain::ItemId;
 use crate::metrics::Metrics;
-use crate::store::mysql::stock;
 
 /// Items whose epoch a process remembers.
 const REMEMBERED_MAX: u64 = 100_000;
-/// How long a process waits for another one's load before it loads itself.
-const LOAD_WAIT: Duration = Duration::from_millis(250);
-/// How often it looks meanwhile.
-const LOAD_LOOK: Duration = Duration::from_millis(10);
 /// How often a read starts over because the counter was being loaded again.
 pub(super) const READ_ATTEMPTS_MAX: u32 = 5;
 
-static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_load.lua")));
 static GIVE_BACK: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_give_back.lua")));
 
@@ -81,8 +74,8 @@ impl From<sqlx::Error> for CounterError {
 pub struct Counters {
     pub(super) redis: RedisClient,
     pub(super) pool: MySqlPool,
-    metrics: Metrics,
-    epochs: Cache<ItemId, u64>,
+    pub(super) metrics: Metrics,
+    pub(super) epochs: Cache<ItemId, u64>,
     pub(super) layout: Layout,
 }
 
@@ -167,17 +160,6 @@ impl Counters {
         Err(CounterError::Loading)
     }
 
-    /// The ledger's epoch as this process remembers it, with the counter loaded under it once.
-    pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
-        let load = self.current_epoch(item);
-        self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())
-    }
-
-    /// What is there is not of the remembered epoch.
-    pub(super) async fn forget_epoch(&self, item: ItemId) {
-        self.epochs.invalidate(&item).await;
-    }
-
     /// Writes a computed number back, whatever stands there: the textbook's SET.
     ///
     /// # Errors
@@ -210,128 +192,6 @@ impl Counters {
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, %item, "units were not given back to the counter"),
-        }
-    }
-
-    /// Tells the counter about a change that the ledger made by itself (a cancellation, a
-    /// restock), if it is loaded. Best effort, as above.
-    pub async fn follow(&self, item: ItemId, units: i64) {
-        if let Ok(Some(counter)) = self.peek(item).await {
-            self.give_back(item, counter.epoch, units).await;
-        }
-    }
-
-    /// The ledger's epoch, with the counter in Redis loaded under it.
-    async fn current_epoch(&self, item: ItemId) -> Result<u64, CounterError> {
-        let waiting_until = tokio::time::Instant::now() + LOAD_WAIT;
-        loop {
-            let known = self.ledger_epoch(item).await?;
-            let there = self.peek(item).await?;
-            if let (Some(known), Some(counter)) = (known, there)
-                && counter.epoch == known
-            {
-                return Ok(known);
-            }
-            // One instance wins the right to load; the others see its epoch and wait for it. An
-            // emptied Redis looks like a load that takes too long.
-            let there = there.map(|counter| counter.epoch);
-            let being_loaded = known.is_some() && there < known;
-            let abandoned = tokio::time::Instant::now() >= waiting_until;
-            if (!being_loaded || abandoned)
-                && let Some(epoch) = self.claim(item, known, there).await?
-            {
-                return self.load(item, epoch).await;
-            }
-            tokio::time::sleep(LOAD_LOOK).await;
-        }
-    }
-
-    /// Loads the counter from the ledger again, unless somebody did since the load of `epoch`.
-    pub(super) async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
-        if let Some(next) = self.claim(item, Some(epoch), None).await? {
-            self.load(item, next).await?;
-        }
-        self.forget_epoch(item).await;
-        Ok(())
-    }
-
-    async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
-        let statement = format!("SELECT epoch FROM {} WHERE item_id = ?", self.layout.table);
-        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool).await?;
-        Ok(row.map(|row| row.try_get("epoch")).transpose()?)
-    }
-
-    /// Takes the next epoch if `known` still is the ledger's; `None` when another instance did.
-    async fn claim(
-        &self,
-        item: ItemId,
-        known: Option<u64>,
-        there: Option<u64>,
-    ) -> Result<Option<u64>, CounterError> {
-        let next = known.max(there).unwrap_or(0) + 1;
-        let table = self.layout.table;
-        let statement = match known {
-            None => format!("INSERT IGNORE INTO {table} (epoch, item_id) VALUES (?, ?)"),
-            Some(_) => format!("UPDATE {table} SET epoch = ? WHERE item_id = ? AND epoch = ?"),
-        };
-        let mut query = sqlx::query(&statement).bind(next).bind(item.get());
-        if let Some(known) = known {
-            query = query.bind(known);
-        }
-        let done = query.execute(&self.pool).await?;
-        Ok((done.rows_affected() == 1).then_some(next))
-    }
-
-    async fn load(&self, item: ItemId, epoch: u64) -> Result<u64, CounterError> {
-        // Only the whole counter has a queue. First the queue, then the ledger: an order that gets
-        // from one to the other meanwhile is seen in both, never in neither.
-        let whole = self.layout.parts == 1;
-        let queued: Option<i64> = match whole {
-            true => {
-                let mut command = redis::cmd("HGET");
-                command.arg(self.queued_key(item)).arg("units");
-                command.query_async(&mut self.redis.shared()).await?
-            }
-            false => None,
-        };
-        let row = stock::read(&self.pool, item).await?.ok_or(CounterError::ItemNotFound)?;
-        if whole {
-            self.load_bought(item, epoch).await?;
-        }
-        for part in 0..self.layout.parts {
-            let mut call = LOAD.key(self.key_of(item, part));
-            if whole {
-                call.key(self.queued_key(item));
-            }
-            call.arg(epoch).arg(share(row.available, part, self.layout.parts));
-            call.arg(queued.unwrap_or(0));
-            let _: u8 = call.invoke_async(&mut self.redis.shared()).await?;
-        }
-        self.metrics.counters_rebuilt.inc();
-        tracing::debug!(%item, epoch, available = row.available, "counter loaded from the ledger");
-        Ok(epoch)
-    }
-}
-
-/// The share of `units` that part number `part` of `parts` gets; all shares add up to `units`.
-fn share(units: i64, part: usize, parts: usize) -> i64 {
-    let count = |number: usize| i64::try_from(number).expect("a handful of parts");
-    let (part, parts) = (count(part), count(parts));
-    units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up() {
-        for units in [-9, -1, 0, 1, 7, 8, 9, 1_000_003] {
-            assert_eq!(share(units, 0, 1), units);
-            let shares: Vec<i64> = (0..8).map(|part| share(units, part, 8)).collect();
-            assert_eq!(shares.iter().sum::<i64>(), units);
-            let (least, most) = (shares.iter().min(), shares.iter().max());
-            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{shares:?}");
         }
     }
 }

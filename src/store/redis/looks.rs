@@ -85,8 +85,8 @@ impl Counters {
         Ok(Some(parts))
     }
 
-    /// Sets the counter to the ledger's figure without what is queued, if both still are what was
-    /// seen; whether it was set.
+    /// Sets the counter to the ledger's figure, which it had at `version` of the stock, without what
+    /// is queued, if counter and queue still are what was seen; whether it was set.
     ///
     /// # Errors
     /// Redis'.
@@ -95,11 +95,12 @@ impl Counters {
         item: ItemId,
         seen: CounterAndQueue,
         available: i64,
+        version: u64,
     ) -> Result<bool, CounterError> {
-        self.repair_part(item, 0, seen, available).await
+        self.set_part(item, 0, seen, available, Some(version)).await
     }
 
-    /// The same of one part of a split counter, which has no queue.
+    /// Sets one part of a split counter, which has no queue, if it still is what was seen.
     pub(super) async fn repair_part(
         &self,
         item: ItemId,
@@ -107,11 +108,25 @@ impl Counters {
         seen: CounterAndQueue,
         available: i64,
     ) -> Result<bool, CounterError> {
+        self.set_part(item, part, seen, available, None).await
+    }
+
+    async fn set_part(
+        &self,
+        item: ItemId,
+        part: usize,
+        seen: CounterAndQueue,
+        available: i64,
+        version: Option<u64>,
+    ) -> Result<bool, CounterError> {
         let mut call = REPAIR.key(self.key_of(item, part));
         if self.layout.parts == 1 {
             call.key(self.queued_key(item));
         }
         call.arg(seen.counter.epoch).arg(seen.counter.available).arg(seen.queued).arg(available);
+        if let Some(version) = version {
+            call.arg(version);
+        }
         let set: u8 = call.invoke_async(&mut self.redis.shared()).await?;
         Ok(set == 1)
     }

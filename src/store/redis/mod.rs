@@ -2,9 +2,10 @@
 //!
 //! | key | type | life | what |
 //! |---|---|---|---|
-//! | `{item:ID}:stock` | hash: `available`, `epoch`, `b:<buyer>` | until it is loaded again | units left, as a gate counts, and what buyers have |
-//! | `{item:ID}:takes` | hash: request -> `first` or `again` | ten minutes after the last | which requests took units |
-//! | `{item:ID:B}:stock` | hash: `available`, `epoch` | until it is loaded again | bucket B of a split counter |
+//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | until it is loaded again | units left, as a gate counts, and what buyers have; without `available` it is being loaded |
+//! | `{item:ID}:takes` | hash: request -> `first` or `again`; `since` | ten minutes | which requests took units |
+//! | `{item:ID}:takes-before` | the same | the ten minutes after | those of the ten minutes before |
+//! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | until it is loaded again | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
 //! | `{item:ID}:queued` | hash (see `queue/push.lua`) | the same | those orders by id, by buyer and by request, and their units |
 //! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
@@ -20,6 +21,7 @@ pub mod buckets;
 pub mod connection;
 pub mod counters;
 pub mod durability;
+mod loads;
 mod looks;
 pub mod queue;
 pub mod shared;

@@ -9,8 +9,9 @@ use time::OffsetDateTime;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Purchase, UserId};
 
-/// How long it is remembered which requests took, after the last one. A retry that comes later
-/// takes again, and the ledger finds its order by the key.
+/// How long it is remembered at least that a request took; twice that at most, however long the sale
+/// is. No request runs that long. A retry that comes later takes again, the ledger finds its order
+/// by the key, and the units go back.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 static TAKE: LazyLock<Script> =
@@ -45,7 +46,8 @@ pub struct Taken {
 }
 
 impl Counters {
-    /// Takes the purchase's units in one step, if the sale is open and the buyer's limit allows it, loading the counter first if need be.
+    /// Takes the purchase's units in one step, if the sale is open and the buyer's limit allows it,
+    /// loading the counter first if need be.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis the units may be taken, and a retry of the
@@ -60,7 +62,8 @@ impl Counters {
             // request.
             let request = format!("{epoch}:{units}:{buyer}:{}", purchase.key.as_str());
             let mut call = TAKE.key(self.key(item));
-            call.key(self.takes_key(item)).arg(epoch).arg(units).arg(&request);
+            call.key(self.takes_key(item)).key(self.takes_before_key(item));
+            call.arg(epoch).arg(units).arg(&request);
             call.arg(u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX));
             call.arg(buyer.get()).arg(purchase.item.per_buyer_limit);
             call.arg(us(window.starts_at())).arg(us(window.ends_at()));
@@ -86,13 +89,17 @@ impl Counters {
     /// Best effort: what is missed here is found by the reconciliation.
     pub async fn untake(&self, taken: &Taken) {
         let mut call = UNTAKE.key(self.key(taken.item));
-        call.key(self.takes_key(taken.item)).arg(taken.epoch).arg(taken.units).arg(&taken.request);
-        call.arg(taken.buyer.get());
+        call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));
+        call.arg(taken.epoch).arg(taken.units).arg(&taken.request).arg(taken.buyer.get());
         let given: Result<u8, _> = call.invoke_async(&mut self.redis.shared()).await;
         self.count_given_back(taken.item, taken.units, given);
     }
 
     fn takes_key(&self, item: ItemId) -> String {
         format!("{}{{item:{item}}}:takes", self.redis.prefix())
+    }
+
+    fn takes_before_key(&self, item: ItemId) -> String {
+        format!("{}{{item:{item}}}:takes-before", self.redis.prefix())
     }
 }

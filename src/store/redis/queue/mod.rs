@@ -28,8 +28,11 @@ pub use intention::Intention;
 pub use parked::{Parked, Unpark};
 pub use reader::{Entry, Reader};
 
-/// Queues that are looked through: the newest.
-const QUEUES_MAX: u32 = 1_000;
+/// Queues that one statement or one exchange with Redis is about; all of them are looked through,
+/// one such part after the other.
+const QUEUES_TOGETHER_MAX: usize = 1_000;
+/// Items whose queue is remembered to be on the ledger's list.
+const OPENED_MAX: u64 = 10_000;
 /// How long it is remembered which requests were queued, after the last one. What is still queued then
 /// is found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -83,7 +86,7 @@ impl Queue {
         backlog_max: usize,
     ) -> (Self, mpsc::Receiver<ItemId>) {
         let (wake, wake_ups) = mpsc::channel(WAKE_UPS_MAX);
-        let opened = Cache::builder().max_capacity(QUEUES_MAX.into()).time_to_live(OPEN_REMEMBERED);
+        let opened = Cache::builder().max_capacity(OPENED_MAX).time_to_live(OPEN_REMEMBERED);
         let queue = Self {
             redis,
             pool,
@@ -205,19 +208,19 @@ impl Queue {
         order: OrderId,
         owner: UserId,
     ) -> Result<Option<Order>, RedisError> {
-        if items.is_empty() {
-            return Ok(None);
+        for items in items.chunks(QUEUES_TOGETHER_MAX) {
+            let mut pipeline = redis::pipe();
+            for &item in items {
+                pipeline.hget(self.key(item, "queued"), field_of(order));
+            }
+            let texts: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;
+            let mut queued = items.iter().zip(texts);
+            let found = queued.find_map(|(&item, text)| self.read(item, &text?));
+            if found.is_some() {
+                return Ok(found.filter(|order| order.user_id == owner));
+            }
         }
-        let mut pipeline = redis::pipe();
-        for &item in items {
-            pipeline.hget(self.key(item, "queued"), field_of(order));
-        }
-        let texts: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;
-        let found = items
-            .iter()
-            .zip(texts)
-            .find_map(|(&item, text)| text.and_then(|text| self.read(item, &text)));
-        Ok(found.filter(|order| order.user_id == owner))
+        Ok(None)
     }
 
     /// An owner's queued orders, in no order.
@@ -227,17 +230,16 @@ impl Queue {
     pub async fn list(&self, owner: UserId) -> Result<Vec<Order>, RedisError> {
         let items: Vec<ItemId> = self.items().iter().copied().collect();
         let mut orders = Vec::new();
-        if items.is_empty() {
-            return Ok(orders);
-        }
-        let mut pipeline = redis::pipe();
-        for &item in &items {
-            pipeline.hget(self.key(item, "queued"), format!("b:{owner}"));
-        }
-        let ids: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;
-        for (&item, ids) in items.iter().zip(ids) {
-            for id in ids.as_deref().unwrap_or_default().split(' ').filter_map(OrderId::parse) {
-                orders.extend(self.find_in(item, id).await?);
+        for items in items.chunks(QUEUES_TOGETHER_MAX) {
+            let mut pipeline = redis::pipe();
+            for &item in items {
+                pipeline.hget(self.key(item, "queued"), format!("b:{owner}"));
+            }
+            let ids: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;
+            for (&item, ids) in items.iter().zip(ids) {
+                for id in ids.as_deref().unwrap_or_default().split(' ').filter_map(OrderId::parse) {
+                    orders.extend(self.find_in(item, id).await?);
+                }
             }
         }
         Ok(orders)
@@ -254,15 +256,23 @@ impl Queue {
     /// # Errors
     /// The ledger's.
     pub async fn refresh(&self) -> sqlx::Result<BTreeSet<ItemId>> {
-        let rows = sqlx::query("SELECT item_id FROM redis_queues ORDER BY item_id DESC LIMIT ?")
-            .bind(QUEUES_MAX)
+        let mut items = BTreeSet::new();
+        loop {
+            let last = items.last().map_or(0, |item: &ItemId| item.get());
+            let rows = sqlx::query(
+                "SELECT item_id FROM redis_queues WHERE item_id > ? ORDER BY item_id LIMIT ?",
+            )
+            .bind(last)
+            .bind(u64::try_from(QUEUES_TOGETHER_MAX).unwrap_or(u64::MAX))
             .fetch_all(&self.pool)
             .await?;
-        let items: sqlx::Result<BTreeSet<ItemId>> = rows
-            .iter()
-            .map(|row| ItemId::new(row.try_get("item_id")?).ok_or(sqlx::Error::RowNotFound))
-            .collect();
-        let items = items?;
+            for row in &rows {
+                items.insert(ItemId::new(row.try_get("item_id")?).ok_or(sqlx::Error::RowNotFound)?);
+            }
+            if rows.len() < QUEUES_TOGETHER_MAX {
+                break;
+            }
+        }
         *self.items.lock().unwrap_or_else(PoisonError::into_inner) = items.clone();
         Ok(items)
     }

@@ -7,7 +7,7 @@ use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use redis::{RedisError, RedisResult, Script};
 use uuid::Uuid;
 
-use super::{Intention, Queue, request_of};
+use super::{Intention, QUEUES_TOGETHER_MAX, Queue, request_of};
 use crate::domain::ItemId;
 
 /// The consumer group, of which every instance is a member.
@@ -168,15 +168,16 @@ impl Reader {
     /// # Errors
     /// Redis'.
     pub async fn lengths(&self, items: &[ItemId]) -> RedisResult<Vec<(u64, u64)>> {
-        if items.is_empty() {
-            return Ok(Vec::new());
+        let mut all = Vec::with_capacity(items.len());
+        for items in items.chunks(QUEUES_TOGETHER_MAX) {
+            let mut pipeline = redis::pipe();
+            for &item in items {
+                pipeline.xlen(self.queue.key(item, "queue")).hlen(self.queue.key(item, "queued"));
+            }
+            let lengths: Vec<u64> = pipeline.query_async(&mut self.queue.redis.shared()).await?;
+            all.extend(lengths.chunks_exact(2).map(|pair| (pair[0], pair[1])));
         }
-        let mut pipeline = redis::pipe();
-        for &item in items {
-            pipeline.xlen(self.queue.key(item, "queue")).hlen(self.queue.key(item, "queued"));
-        }
-        let lengths: Vec<u64> = pipeline.query_async(&mut self.queue.redis.shared()).await?;
-        Ok(lengths.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+        Ok(all)
     }
 
     /// Takes queues off the list that are empty and whose sale is over.
@@ -184,16 +185,18 @@ impl Reader {
     /// # Errors
     /// The ledger's.
     pub async fn sweep(&self, empty: &[ItemId]) -> sqlx::Result<()> {
-        for item in empty {
+        for items in empty.chunks(QUEUES_TOGETHER_MAX) {
             // By the database's clock, since the list is shared.
-            sqlx::query(
-                "DELETE FROM redis_queues WHERE item_id = ? AND EXISTS (SELECT 1 FROM items \
+            let statement = format!(
+                "DELETE FROM redis_queues WHERE item_id IN ({}) AND EXISTS (SELECT 1 FROM items \
                  WHERE id = item_id AND ends_at < UTC_TIMESTAMP(6) - INTERVAL ? SECOND)",
-            )
-            .bind(item.get())
-            .bind(SWEEP_AFTER_SECONDS)
-            .execute(&self.queue.pool)
-            .await?;
+                vec!["?"; items.len()].join(", ")
+            );
+            let mut delete = sqlx::query(&statement);
+            for item in items {
+                delete = delete.bind(item.get());
+            }
+            delete.bind(SWEEP_AFTER_SECONDS).execute(&self.queue.pool).await?;
         }
         Ok(())
     }

@@ -1,0 +1,256 @@
+//! Loading a counter from the ledger: one instance does it, and the others wait for it.
+//!
+//! Whoever loads takes the next epoch in the ledger, marks the counter with it, reads the ledger, and
+//! writes the units last. The mark comes before the reading: units that were taken from an older load
+//! after the ledger was read would otherwise be there again. A load that takes too long is taken over
+//! under the next epoch; if it ended all the same, what it loaded is kept, since its units may be on
+//! their way into orders.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use redis::Script;
+use sqlx::Row;
+use tokio::time::Instant;
+
+use super::counters::{CounterError, Counters};
+use crate::domain::ItemId;
+use crate::store::mysql::buyers::Holdings;
+use crate::store::mysql::{buyers, stock};
+
+/// How long a process waits for another one's load before it loads itself.
+const LOAD_WAIT: Duration = Duration::from_millis(250);
+/// How often it looks meanwhile.
+const LOAD_LOOK: Duration = Duration::from_millis(10);
+/// How long it tries all in all, while others take its loads over.
+const LOADING_MAX: Duration = Duration::from_secs(5);
+
+static BEGIN: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("counter_begin_load.lua")));
+static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_load.lua")));
+
+/// What the mark of a load found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// The counter is marked and has no units yet.
+    Marked,
+    /// The load that was waited for in vain is complete; it is of this load's epoch now.
+    Kept,
+    /// A later load has marked it.
+    Later,
+}
+
+impl Counters {
+    /// The ledger's epoch as this process remembers it, with the counter loaded under it once.
+    pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
+        let load = self.current_epoch(item);
+        self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())
+    }
+
+    /// What is there is not of the remembered epoch.
+    pub(super) async fn forget_epoch(&self, item: ItemId) {
+        self.epochs.invalidate(&item).await;
+    }
+
+    /// Loads the counter from the ledger again, unless somebody did since the load of `epoch`.
+    pub(super) async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
+        if let Some(next) = self.claim(item, Some(epoch), None).await? {
+            // Should it be overtaken, then by a later load.
+            self.load(item, next, None).await?;
+        }
+        self.forget_epoch(item).await;
+        Ok(())
+    }
+
+    /// The ledger's epoch, with the counter in Redis loaded under it.
+    async fn current_epoch(&self, item: ItemId) -> Result<u64, CounterError> {
+        let give_up = Instant::now() + LOADING_MAX;
+        let (mut waiting_for, mut waiting_until) = (None, Instant::now() + LOAD_WAIT);
+        loop {
+            let known = self.ledger_epoch(item).await?;
+            let there = self.peek(item).await?.map(|counter| counter.epoch);
+            if let Some(known) = known
+                && there == Some(known)
+            {
+                return Ok(known);
+            }
+            // Each load has its own time.
+            if waiting_for != known {
+                (waiting_for, waiting_until) = (known, Instant::now() + LOAD_WAIT);
+            }
+            // One instance wins the right to load; the others see its epoch and wait for it. An
+            // emptied Redis looks like a load that takes too long.
+            let being_loaded = known.is_some() && there < known;
+            let given_up = Instant::now() >= waiting_until;
+            if !being_loaded || given_up {
+                let highest = self.highest_mark(item).await?;
+                if let Some(epoch) = self.claim(item, known, highest).await?
+                    && self.load(item, epoch, known).await?
+                {
+                    return Ok(epoch);
+                }
+            }
+            if Instant::now() >= give_up {
+                return Err(CounterError::Loading);
+            }
+            tokio::time::sleep(LOAD_LOOK).await;
+        }
+    }
+
+    async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
+        let statement = format!("SELECT epoch FROM {} WHERE item_id = ?", self.layout.table);
+        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool).await?;
+        Ok(row.map(|row| row.try_get("epoch")).transpose()?)
+    }
+
+    /// The highest epoch in Redis, of loads that are complete or not.
+    async fn highest_mark(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
+        let marks = (0..self.layout.parts).map(|part| async move {
+            let mut command = redis::cmd("HGET");
+            command.arg(self.key_of(item, part)).arg("epoch");
+            command.query_async::<Option<u64>>(&mut self.redis.shared()).await
+        });
+        Ok(try_join_all(marks).await?.into_iter().flatten().max())
+    }
+
+    /// Takes the next epoch if `known` still is the ledger's; `None` when another instance did.
+    async fn claim(
+        &self,
+        item: ItemId,
+        known: Option<u64>,
+        there: Option<u64>,
+    ) -> Result<Option<u64>, CounterError> {
+        let next = known.max(there).unwrap_or(0) + 1;
+        let table = self.layout.table;
+        let statement = match known {
+            None => format!("INSERT IGNORE INTO {table} (epoch, item_id) VALUES (?, ?)"),
+            Some(_) => format!("UPDATE {table} SET epoch = ? WHERE item_id = ? AND epoch = ?"),
+        };
+        let mut query = sqlx::query(&statement).bind(next).bind(item.get());
+        if let Some(known) = known {
+            query = query.bind(known);
+        }
+        let done = query.execute(&self.pool).await?;
+        Ok((done.rows_affected() == 1).then_some(next))
+    }
+
+    /// Loads the counter under `epoch`, which this process has claimed; whether it is of that epoch
+    /// now, and not overtaken. What the load of `in_vain` has loaded by now is kept.
+    async fn load(
+        &self,
+        item: ItemId,
+        epoch: u64,
+        in_vain: Option<u64>,
+    ) -> Result<bool, CounterError> {
+        let parts = 0..self.layout.parts;
+        let begin = parts.clone().map(|part| self.begin_load(item, part, epoch, in_vain));
+        let begun = try_join_all(begin).await?;
+        if begun.iter().any(|begun| *begun == Begun::Later) {
+            return Ok(false);
+        }
+        if begun.iter().all(|begun| *begun == Begun::Kept) {
+            return Ok(true);
+        }
+        // Nobody takes from some parts of a load while others are missing, so these are not in use.
+        let kept = parts.clone().filter(|&part| begun[part] == Begun::Kept);
+        let forget = kept.map(|part| self.begin_load(item, part, epoch, None));
+        try_join_all(forget).await?;
+        // Only the whole counter has a queue. First the queue, then the ledger: an order that gets
+        // from one to the other meanwhile is seen in both, never in neither.
+        let queued = self.queued_units(item).await?;
+        let holdings = self.holdings(item).await?;
+        self.load_bought(item, epoch, &holdings.buyers).await?;
+        let load = parts.map(|part| self.load_part(item, part, epoch, &holdings, queued));
+        let loaded = try_join_all(load).await?.into_iter().all(|loaded| loaded);
+        self.metrics.counters_rebuilt.inc();
+        let available = holdings.available;
+        tracing::debug!(%item, epoch, available, loaded, "counter loaded from the ledger");
+        Ok(loaded)
+    }
+
+    async fn begin_load(
+        &self,
+        item: ItemId,
+        part: usize,
+        epoch: u64,
+        in_vain: Option<u64>,
+    ) -> Result<Begun, CounterError> {
+        let mut call = BEGIN.key(self.key_of(item, part));
+        call.arg(epoch).arg(in_vain.map(|epoch| epoch.to_string()).unwrap_or_default());
+        let word: String = call.invoke_async(&mut self.redis.shared()).await?;
+        Ok(match &*word {
+            "load" => Begun::Marked,
+            "kept" => Begun::Kept,
+            _ => Begun::Later,
+        })
+    }
+
+    async fn load_part(
+        &self,
+        item: ItemId,
+        part: usize,
+        epoch: u64,
+        holdings: &Holdings,
+        queued: i64,
+    ) -> Result<bool, CounterError> {
+        let mut call = LOAD.key(self.key_of(item, part));
+        if self.is_whole() {
+            call.key(self.queued_key(item));
+        }
+        call.arg(epoch).arg(share(holdings.available, part, self.layout.parts));
+        call.arg(queued).arg(holdings.version);
+        let loaded: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+        Ok(loaded == 1)
+    }
+
+    async fn queued_units(&self, item: ItemId) -> Result<i64, CounterError> {
+        if !self.is_whole() {
+            return Ok(0);
+        }
+        let mut command = redis::cmd("HGET");
+        command.arg(self.queued_key(item)).arg("units");
+        let queued: Option<i64> = command.query_async(&mut self.redis.shared()).await?;
+        Ok(queued.unwrap_or(0))
+    }
+
+    /// What the ledger says; without buyers for a split counter, which does not judge limits.
+    async fn holdings(&self, item: ItemId) -> Result<Holdings, CounterError> {
+        let read = match self.is_whole() {
+            true => buyers::holdings(&self.pool, item).await?,
+            false => stock::read(&self.pool, item).await?.map(|row| Holdings {
+                available: row.available,
+                version: row.version,
+                buyers: Vec::new(),
+            }),
+        };
+        read.ok_or(CounterError::ItemNotFound)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.layout.parts == 1
+    }
+}
+
+/// The share of `units` that part number `part` of `parts` gets; all shares add up to `units`.
+fn share(units: i64, part: usize, parts: usize) -> i64 {
+    let count = |number: usize| i64::try_from(number).expect("a handful of parts");
+    let (part, parts) = (count(part), count(parts));
+    units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for units in [-9, -1, 0, 1, 7, 8, 9, 1_000_003] {
+            assert_eq!(share(units, 0, 1), units);
+            let shares: Vec<i64> = (0..8).map(|part| share(units, part, 8)).collect();
+            assert_eq!(shares.iter().sum::<i64>(), units);
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{shares:?}");
+        }
+    }
+}

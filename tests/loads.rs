@@ -1,0 +1,292 @@
+//! Loads of the counters in Redis: what happens when one is slow, and when the ledger changes at
+//! the same time. The arbiter is off in most of these tests: then a unit that is counted twice is
+//! a unit that is sold twice.
+
+use redis::AsyncCommands;
+use seckill::config::{Config, Secret};
+use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql::{items, stock};
+use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use crate::lock::proxy::{Link, Proxy};
+use crate::support::{Instance, Shop, eventually, redis_url};
+
+const STRATEGY: &str = "redis-lua";
+
+/// A shop without reconciliation and with patience for a link that is held up.
+async fn shop() -> Shop {
+    Shop::with(|config| {
+        config.job.reconcile_period_ms = 3_600_000;
+        config.redis.command_timeout_ms = 9_000;
+        config.purchase.deadline_ms = 9_500;
+        config.lock.lease_ms = 30_000;
+        config.mysql.lock_wait_timeout_seconds = 20;
+    })
+    .await
+}
+
+async fn lab_item(instance: &Instance) -> ItemId {
+    let body = json!({ "stock": 5, "per_buyer_limit": 9, "arbiter": "off" });
+    ItemId::new(instance.make_item(body).await).expect("positive")
+}
+
+fn redis_of(shop: &Shop) -> RedisClient {
+    RedisClient::new(&shop.config).expect("the URL is fine")
+}
+
+fn counters(shop: &Shop) -> Counters {
+    Counters::new(redis_of(shop), shop.pool.clone(), Metrics::new())
+}
+
+fn by_way_of(proxy: &Proxy, shop: &Shop) -> Config {
+    Config { redis_url: Secret::new(proxy.url()), ..shop.config.clone() }
+}
+
+async fn purchase(shop: &Shop, item: ItemId, key: &str, units: u32) -> Purchase {
+    let found = items::find(&shop.pool, item).await.expect("read").expect("an item");
+    let (quantity, now) =
+        (Quantity::new(units.into()).expect("positive"), OffsetDateTime::now_utc());
+    Purchase {
+        order_id: OrderId::generate(),
+        amount: found.item.price.times(quantity).expect("small"),
+        item: found.item,
+        buyer: UserId::new(3).expect("positive"),
+        quantity,
+        key: RequestKey::parse(key).expect("a key"),
+        strategy: STRATEGY,
+        created_at: now,
+        expires_at: now,
+    }
+}
+
+async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
+    let statement = format!("SELECT epoch FROM {table} WHERE item_id = ?");
+    let row = sqlx::query_scalar(&statement).bind(item.get());
+    row.fetch_optional(&shop.pool).await.expect("asked")
+}
+
+/// Waits until so many loads are held up by the lock of the stock.
+async fn loads_that_wait(shop: &Shop, count: i64) {
+    eventually("the loads to wait for the stock", || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+             AND ID <> CONNECTION_ID() AND INFO LIKE 'SELECT%FROM stock%'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("asked");
+        (waiting == count).then_some(())
+    })
+    .await;
+}
+
+/// The first load is slow, so another instance loads too; what is taken meanwhile from the first
+/// load is not there again after the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let proxy = Proxy::start(&redis_url().await).await;
+    let here = counters(&shop);
+    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let there = Counters::new(slow, shop.pool.clone(), Metrics::new());
+    // Nobody reads the stock for now.
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    let wanted = purchase(&shop, item, "k", 2).await;
+    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let taking = {
+        let here = here.clone();
+        tokio::spawn(async move { here.take_once(&wanted).await })
+    };
+    eventually("the first load", || async {
+        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
+    })
+    .await;
+    let reading = tokio::spawn(async move { there.read(item).await });
+    loads_that_wait(&shop, 2).await;
+    // The second one has the stock now, and is held up on its way to Redis.
+    proxy.set(Link::Stalls);
+    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    let taken = taking.await.expect("no panic").expect("taken");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    proxy.set(Link::Works);
+    let read = reading.await.expect("no panic").expect("read");
+    assert_eq!(read.available, 3, "two units are taken and on their way into an order");
+    assert_eq!(counters(&shop).read(item).await.expect("read").available, 3);
+}
+
+/// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_comes_late_changes_nothing() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let proxy = Proxy::start(&redis_url().await).await;
+    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let reading = tokio::spawn(async move { there.read(item).await });
+    loads_that_wait(&shop, 1).await;
+    proxy.set(Link::Stalls);
+    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    proxy.set(Link::Works);
+    let read = reading.await.expect("no panic").expect("read");
+    assert_eq!((read.available, read.epoch), (3, 2), "the later load stays");
+}
+
+/// The load that was waited for in vain is complete by the time at which another one begins, and
+/// units of it are on their way into an order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let (here, there) = (counters(&shop), counters(&shop));
+    let wanted = purchase(&shop, item, "k", 2).await;
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let taking = tokio::spawn(async move { here.take_once(&wanted).await });
+    eventually("the first load", || async {
+        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
+    })
+    .await;
+    // The other one waits in vain, and is held up when it takes the next epoch.
+    let mut claims = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE")
+        .bind(item.get())
+        .execute(&mut *claims)
+        .await
+        .expect("the row is locked");
+    let reading = tokio::spawn(async move { there.read(item).await });
+    eventually("the other one to take over", || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+             AND ID <> CONNECTION_ID() AND INFO LIKE 'UPDATE redis_counters%'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("asked");
+        (waiting == 1).then_some(())
+    })
+    .await;
+    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    let taken = taking.await.expect("no panic").expect("taken");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    claims.rollback().await.expect("the row is free");
+    let read = reading.await.expect("no panic").expect("read");
+    assert_eq!((read.available, read.epoch), (3, 2), "two units are on their way into an order");
+}
+
+/// The cancellation is in the ledger, and its instance has not told the counter yet. Meanwhile the
+/// counter is loaded from that ledger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_a_load_knew_already_is_not_counted_again() {
+    let shop = shop().await;
+    let proxy = Proxy::start(&redis_url().await).await;
+    let slow = Shop { config: by_way_of(&proxy, &shop), pool: shop.pool.clone() };
+    let instance = slow.start().await;
+    let item = lab_item(&instance).await;
+    let order = instance.buyer(1).buy(STRATEGY, item.get()).await;
+    assert_eq!(order.status, 201, "{}", order.text);
+    let path = format!("/api/orders/{}/cancellation", order.json["id"].as_str().expect("an id"));
+    let here = counters(&shop);
+    let key = here.key(item);
+    let restock = format!("/api/admin/items/{item}");
+    for round in 0..2 {
+        let before = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
+        proxy.set(Link::Stalls);
+        let (buyer, admin, path, restock) =
+            (instance.buyer(1), instance.admin(), path.clone(), restock.clone());
+        let changing = tokio::spawn(async move {
+            match round {
+                0 => buyer.post(&path, &json!({})).await.status,
+                _ => admin.patch(&restock, &json!({ "stock_delta": 4 })).await.status,
+            }
+        });
+        eventually("the change to be in the ledger", || async {
+            let now = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
+            (now > before).then_some(())
+        })
+        .await;
+        let _: () = redis_of(&shop).shared().del(&key).await.expect("deleted");
+        let loaded = here.read(item).await.expect("loaded").available;
+        proxy.set(Link::Works);
+        assert_eq!(changing.await.expect("no panic"), 200);
+        let ledger = stock::read(&shop.pool, item).await.expect("read").expect("a row").available;
+        let told = here.read(item).await.expect("read").available;
+        assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
+    }
+    // A change that no load knew is told.
+    let answer = instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(here.read(item).await.expect("read").available, 8);
+}
+
+/// A claim that comes late must not set the ledger's epoch back: then a load that is in use would
+/// be loaded again.
+#[tokio::test]
+async fn a_late_claim_of_a_load_changes_nothing() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let buckets = Buckets::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
+    for first in 1..=2 {
+        let all = buckets.take(item, 5, 0).await.expect("taken");
+        assert!(matches!(all, Gathered::All(_)), "{all:?}");
+        buckets.load_again(item, first).await.expect("loaded");
+    }
+    let all = buckets.take(item, 5, 0).await.expect("taken");
+    assert!(matches!(all, Gathered::All(_)), "{all:?}");
+    buckets.load_again(item, 1).await.expect("asked");
+    assert_eq!(epoch(&shop, "redis_buckets", item).await, Some(3));
+    let more = buckets.take(item, 1, 0).await.expect("asked");
+    assert_eq!(more, Gathered::TooFew { epoch: 3 }, "all units are on their way into orders");
+}
+
+/// What requests took is remembered for a while, not for the whole sale; and a request that is
+/// still asked for stays known.
+#[tokio::test]
+async fn requests_that_took_are_forgotten_after_a_while() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let (counters, redis) = (counters(&shop), redis_of(&shop));
+    let key = format!("{}{{item:{item}}}:takes", redis.prefix());
+    let take = async |key: &str| {
+        counters.take_once(&purchase(&shop, item, key, 1).await).await.expect("asked")
+    };
+    let first = take("first").await;
+    assert!(matches!(first, Take::First(_)), "{first:?}");
+    assert!(matches!(take("asked-again").await, Take::First(_)));
+    // As if its time were over, twice.
+    let time_is_over = async || {
+        let _: () = redis.shared().hset(&key, "since", 1).await.expect("written");
+    };
+    time_is_over().await;
+    assert!(matches!(take("second").await, Take::First(_)));
+    assert_eq!(take("asked-again").await, Take::Again, "within the time that is promised");
+    time_is_over().await;
+    assert!(matches!(take("third").await, Take::First(_)));
+    for known in ["asked-again", "second", "third"] {
+        assert_eq!(take(known).await, Take::Again, "{known}");
+    }
+    let mut fields = 0;
+    for key in [&key, &format!("{key}-before")] {
+        let all: Vec<String> = redis.shared().hkeys(key).await.expect("read");
+        assert!(all.iter().all(|field| !field.ends_with(":first")), "{all:?}");
+        fields += all.len();
+    }
+    assert!(fields <= 5, "{fields} fields");
+    // The request that was forgotten is another one: it takes again, and gives back by itself.
+    let Take::First(taken) = take("first").await else { panic!("forgotten") };
+    let before = counters.read(item).await.expect("read").available;
+    counters.untake(&taken).await;
+    assert_eq!(counters.read(item).await.expect("read").available, before + 1);
+}

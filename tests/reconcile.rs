@@ -1,0 +1,203 @@
+//! The reconciliation: every counted item has its turn, and only what two looks agree on is
+//! repaired.
+
+use std::time::Duration;
+
+use seckill::domain::ItemId;
+use seckill::job::{Bounds, Job, Reconcile};
+use seckill::metrics::Metrics;
+use seckill::store::redis::{Counters, RedisClient};
+
+use crate::support::Shop;
+
+/// Units of each item, by the ledger.
+const STOCK: i64 = 10;
+
+/// A ledger with counted items, without a service: only the test runs the job.
+struct Books {
+    shop: Shop,
+    redis: RedisClient,
+    counters: Counters,
+    metrics: Metrics,
+}
+
+impl Books {
+    async fn new() -> Self {
+        let shop = Shop::new().await;
+        let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+        let metrics = Metrics::new();
+        let counters = Counters::new(redis.clone(), shop.pool.clone(), metrics.clone());
+        Self { shop, redis, counters, metrics }
+    }
+
+    fn job(&self) -> Reconcile {
+        let (pool, counters) = (self.shop.pool.clone(), self.counters.clone());
+        Reconcile::new(pool, counters, self.metrics.clone(), Duration::from_secs(1))
+    }
+
+    /// Makes items whose sale ends in `hours` from now, each with an epoch in the ledger.
+    async fn make(&self, count: usize, hours: i32) -> Vec<ItemId> {
+        let row = "('A thing', 100, UTC_TIMESTAMP(6) - INTERVAL 3 DAY, \
+                   UTC_TIMESTAMP(6) + INTERVAL ? HOUR, 5, 300, 'redis-lua', 'shop', 'on', \
+                   UTC_TIMESTAMP(6))";
+        let statement = format!(
+            "INSERT INTO items (name, price_cents, starts_at, ends_at, per_buyer_limit, \
+             hold_seconds, strategy, kind, arbiter, created_at) VALUES {}",
+            vec![row; count].join(", ")
+        );
+        let mut query = sqlx::query(&statement);
+        for _ in 0..count {
+            query = query.bind(hours);
+        }
+        query.execute(&self.shop.pool).await.expect("items");
+        for statement in [
+            "INSERT IGNORE INTO stock (item_id, total, available) SELECT id, 10, 10 FROM items",
+            "INSERT IGNORE INTO redis_counters (item_id, epoch) SELECT id, 1 FROM items",
+        ] {
+            sqlx::query(statement).execute(&self.shop.pool).await.expect("rows beside them");
+        }
+        let statement = "SELECT id FROM items ORDER BY id DESC LIMIT ?";
+        let limit = u32::try_from(count).expect("a few");
+        let ids: Vec<i64> = sqlx::query_scalar(statement)
+            .bind(limit)
+            .fetch_all(&self.shop.pool)
+            .await
+            .expect("the ids");
+        ids.into_iter().rev().map(|id| ItemId::new(id).expect("positive")).collect()
+    }
+
+    async fn set(&self, item: ItemId, available: i64) {
+        redis::cmd("HSET")
+            .arg(self.counters.key(item))
+            .arg(&["epoch", "1", "version", "0", "available"])
+            .arg(available)
+            .exec_async(&mut self.redis.shared())
+            .await
+            .expect("written");
+    }
+
+    async fn left(&self, item: ItemId) -> i64 {
+        self.counters.peek(item).await.expect("read").expect("loaded").available
+    }
+
+    async fn drifted(&self, items: &[ItemId]) -> usize {
+        let mut drifted = 0;
+        for &item in items {
+            drifted += usize::from(self.left(item).await != STOCK);
+        }
+        drifted
+    }
+}
+
+async fn run(job: &Reconcile) -> String {
+    job.run().await.expect("the job runs")
+}
+
+#[tokio::test]
+async fn drift_of_the_oldest_of_201_counted_items_is_repaired() {
+    let books = Books::new().await;
+    let items = books.make(201, 24).await;
+    books.set(items[0], STOCK - 3).await;
+    books.set(items[200], STOCK + 2).await;
+    let job = books.job();
+    run(&job).await;
+    assert_eq!(books.metrics.counters_drift.get(), 5, "the oldest counts too");
+    run(&job).await;
+    assert_eq!([books.left(items[0]).await, books.left(items[200]).await], [STOCK; 2]);
+    run(&job).await;
+    assert_eq!(books.metrics.counters_drift.get(), 0);
+}
+
+#[tokio::test]
+async fn open_sales_come_first_and_the_others_have_their_turn() {
+    let books = Books::new().await;
+    let ended = books.make(7, -24).await;
+    let open = books.make(3, 24).await;
+    for &item in ended.iter().chain(&open) {
+        books.set(item, STOCK - 1).await;
+    }
+    // Newer items without a counter in Redis.
+    books.make(5, 24).await;
+    let job = books.job().with_bounds(Bounds { page: 2, open_pages: 5, ended_pages: 1 });
+    run(&job).await;
+    assert_eq!(books.metrics.counters_drift.get(), 5, "what was looked at so far");
+    run(&job).await;
+    assert_eq!(books.drifted(&open).await, 0, "open sales are looked at in each run");
+    assert_eq!(books.drifted(&ended).await, 7, "the others are not looked at twice yet");
+    // Four pages of those: each difference is seen once more, and repaired, within four runs.
+    for _ in 0..6 {
+        run(&job).await;
+    }
+    assert_eq!(books.drifted(&ended).await, 0);
+    for _ in 0..4 {
+        run(&job).await;
+    }
+    assert_eq!(books.metrics.counters_drift.get(), 0, "nothing is remembered that is not there");
+}
+
+#[tokio::test]
+async fn only_what_two_looks_agree_on_is_repaired() {
+    let books = Books::new().await;
+    let item = books.make(1, 24).await[0];
+    books.set(item, STOCK - 1).await;
+    let job = books.job();
+    run(&job).await;
+    assert_eq!(books.left(item).await, STOCK - 1, "one look may see what is in flight");
+    // The unit in flight arrived in the ledger, and another one is in flight.
+    sqlx::query("UPDATE stock SET available = available - 1, version = version + 1")
+        .execute(&books.shop.pool)
+        .await
+        .expect("sold");
+    books.set(item, STOCK - 2).await;
+    run(&job).await;
+    assert_eq!(books.left(item).await, STOCK - 2, "another difference than the one before");
+    // The counter is the same, and the ledger has changed.
+    sqlx::query("UPDATE stock SET version = version + 1")
+        .execute(&books.shop.pool)
+        .await
+        .expect("changed");
+    run(&job).await;
+    assert_eq!(books.left(item).await, STOCK - 2, "the ledger moved between the looks");
+    run(&job).await;
+    assert_eq!(books.left(item).await, STOCK - 1, "two looks agree");
+}
+
+#[tokio::test]
+async fn a_counter_that_cannot_be_read_holds_up_no_other() {
+    let books = Books::new().await;
+    let items = books.make(3, 24).await;
+    books.set(items[0], STOCK - 1).await;
+    books.set(items[2], STOCK - 1).await;
+    redis::cmd("SET")
+        .arg(books.counters.key(items[1]))
+        .arg("no hash")
+        .exec_async(&mut books.redis.shared())
+        .await
+        .expect("written");
+    let job = books.job();
+    for _ in 0..2 {
+        let told = job.run().await.expect_err("one could not be read");
+        assert!(told.contains("1 could not be"), "{told}");
+    }
+    assert_eq!([books.left(items[0]).await, books.left(items[2]).await], [STOCK; 2]);
+}
+
+/// A restock is in the ledger, and its instance tells the counter of it only after a repair.
+#[tokio::test]
+async fn what_a_repair_has_counted_is_not_told_again() {
+    let books = Books::new().await;
+    let item = books.make(1, 24).await[0];
+    books.set(item, STOCK).await;
+    sqlx::query("UPDATE stock SET available = available + 4, version = version + 1")
+        .execute(&books.shop.pool)
+        .await
+        .expect("restocked");
+    let job = books.job();
+    run(&job).await;
+    run(&job).await;
+    assert_eq!(books.left(item).await, STOCK + 4);
+    books.counters.follow_restock(item, 1, 4).await;
+    assert_eq!(books.left(item).await, STOCK + 4, "the repair knew of it");
+    books.counters.follow_restock(item, 2, 4).await;
+    assert_eq!(books.left(item).await, STOCK + 8, "a later change");
+}
