@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::{self, Fault, orders};
 use crate::store::redis::{CounterError, Counters, Queue};
+use expiry::Expired;
 use transaction::Stepped;
 
 /// How often a step is tried.
