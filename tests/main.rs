@@ -22,6 +22,8 @@ mod pages;
 mod parked;
 mod process;
 mod redis_lua;
+mod silence;
+mod starts;
 mod stopping;
 mod strategies;
 mod stream;

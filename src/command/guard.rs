@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 use seckill::config::{Config, Risk};
 use seckill::lifecycle::Lifecycle;
 use seckill::store::mysql::{self, Durability};
-use seckill::store::redis::RedisClient;
+use seckill::store::redis::{DENIED, RedisClient, is_denial};
 use sqlx::MySqlPool;
 
 /// The secrets that this project's own files show.
@@ -91,8 +91,12 @@ async fn look(
     redis: &RedisClient,
 ) -> Option<Result<(), String>> {
     let durability = mysql::durability(pool).await.ok()?;
-    let evicts = redis.evicts().await.ok()?;
-    Some(judge(config, durability, evicts))
+    match redis.evicts().await {
+        Ok(evicts) => Some(judge(config, durability, evicts)),
+        // It answers, and will not change its mind.
+        Err(error) if is_denial(&error) => Some(Err(DENIED.to_owned())),
+        Err(_) => None,
+    }
 }
 
 fn judge(config: &Config, durability: Durability, evicts: Option<String>) -> Result<(), String> {

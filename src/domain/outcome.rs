@@ -139,6 +139,8 @@ pub enum Unavailable {
     StrategyUnavailable,
     /// A server that is needed does not answer.
     Dependency(Dependency),
+    /// The ledger answers, but its server takes no writes.
+    ReadOnly,
 }
 
 impl Unavailable {
@@ -149,7 +151,7 @@ impl Unavailable {
             Self::Contended => "contended",
             Self::Overloaded => "overloaded",
             Self::StrategyUnavailable => "strategy_unavailable",
-            Self::Dependency(_) => "dependency_unavailable",
+            Self::Dependency(_) | Self::ReadOnly => "dependency_unavailable",
         }
     }
 }

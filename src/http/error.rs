@@ -102,6 +102,7 @@ impl From<Unavailable> for Problem {
                 Problem::new(503, code, "Strategy unavailable", detail)
             }
             Unavailable::Dependency(dependency) => Problem::dependency(dependency.name()),
+            Unavailable::ReadOnly => Problem::read_only(),
         }
     }
 }
@@ -143,7 +144,8 @@ impl From<StepError> for Problem {
             }
             StepError::Away => Problem::dependency("mysql"),
             // Doing the same step again tells, so it is safe to say so.
-            StepError::Unavailable(_) => Problem::dependency("mysql").outcome_unknown(),
+            StepError::Unavailable(_) => Problem::dependency_lost("mysql"),
+            StepError::ReadOnly => Problem::read_only(),
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::domain::{Clock, ItemId, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
-use crate::store::mysql::{self, Fault, orders};
+use crate::store::mysql::link::LONG_READ_MAX;
+use crate::store::mysql::{self, Fault, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use transaction::Stepped;
 
@@ -47,6 +48,9 @@ pub enum StepError {
     /// The ledger is known not to answer, so it was not asked; nothing changed.
     #[error("the ledger is away")]
     Away,
+    /// The ledger takes no writes; nothing changed.
+    #[error("the ledger is read-only")]
+    ReadOnly,
 }
 
 /// Why it is not known whether there is such an order.
@@ -164,7 +168,8 @@ impl Orders {
     /// # Errors
     /// The database's; what was expired before stays so.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<usize> {
-        let expired = transaction::expire(&self.pool, item, self.clock.now(), limit).await?;
+        let expired = transaction::expire(&self.pool, item, self.clock.now(), limit);
+        let expired = within(LONG_READ_MAX, expired).await?;
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
             self.counters.follow_orders(item, &returned.collect::<Vec<_>>()).await;
@@ -181,7 +186,7 @@ impl Orders {
     /// # Errors
     /// The database's.
     pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
-        transaction::overdue_items(&self.pool, self.clock.now()).await
+        within(LONG_READ_MAX, transaction::overdue_items(&self.pool, self.clock.now())).await
     }
 
     async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
@@ -244,6 +249,9 @@ impl Orders {
             Ok(answer) => answer,
             // An earlier try may have been made, for all that is known.
             Err(error) if attempt == 1 && mysql::nothing_was_sent(&error) => Err(StepError::Away),
+            Err(error) if attempt == 1 && Fault::of(&error) == Fault::ReadOnly => {
+                Err(StepError::ReadOnly)
+            }
             Err(error) => Err(StepError::Unavailable(error)),
         }
     }

@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{ItemId, Order, RequestKey, UserId};
-use crate::store::mysql::orders;
+use crate::store::mysql::link::TRANSACTION_MAX;
+use crate::store::mysql::{self, orders};
 
 /// Questions of one statement.
 const TOGETHER_MAX: usize = 256;
@@ -87,7 +88,7 @@ impl KeyReader {
             if come == 0 {
                 return;
             }
-            let found = self.look_up(&together).await;
+            let found = mysql::within(TRANSACTION_MAX, self.look_up(&together)).await;
             for Question { buyer, item, key, answer } in together.drain(..) {
                 let order = match &found {
                     Ok(found) => Ok(found.get(&(buyer, item, key.as_str().to_owned())).cloned()),

@@ -3,6 +3,7 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlExecutor, Row};
 
+use super::link::{LONG_READ_MAX, answered, within};
 use crate::domain::{ItemId, UserId};
 
 /// Units of the buyer's orders that hold stock.
@@ -17,9 +18,8 @@ pub async fn bought(
     let row = sqlx::query("SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?")
         .bind(item.get())
         .bind(buyer.get())
-        .fetch_optional(executor)
-        .await?;
-    row.map_or(Ok(0), |row| row.try_get::<i32, _>("bought").map(i64::from))
+        .fetch_optional(executor);
+    answered(row).await?.map_or(Ok(0), |row| row.try_get::<i32, _>("bought").map(i64::from))
 }
 
 /// All who have units of the item, with how many. From the orders themselves: those of lab items
@@ -36,8 +36,8 @@ pub async fn holding(
          WHERE item_id = ? AND status IN ('pending', 'paid') GROUP BY user_id",
     )
     .bind(item.get())
-    .fetch_all(executor)
-    .await?;
+    .fetch_all(executor);
+    let rows = within(LONG_READ_MAX, rows).await?;
     let read = |row: &MySqlRow| Ok((row.try_get("user_id")?, row.try_get("units")?));
     let all: sqlx::Result<Vec<(i64, i64)>> = rows.iter().map(read).collect();
     Ok(all?.into_iter().filter_map(|(id, units)| Some((UserId::new(id)?, units))).collect())

@@ -14,7 +14,7 @@ use sqlx::{MySqlPool, Row};
 use super::RedisClient;
 use crate::domain::ItemId;
 use crate::metrics::Metrics;
-use crate::store::mysql::stock;
+use crate::store::mysql::{answered, stock};
 
 /// Items whose epoch a process remembers.
 const REMEMBERED_MAX: u64 = 100_000;
@@ -257,7 +257,8 @@ impl Counters {
 
     async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
         let statement = format!("SELECT epoch FROM {} WHERE item_id = ?", self.layout.table);
-        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool).await?;
+        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool);
+        let row = answered(row).await?;
         Ok(row.map(|row| row.try_get("epoch")).transpose()?)
     }
 
@@ -278,7 +279,7 @@ impl Counters {
         if let Some(known) = known {
             query = query.bind(known);
         }
-        let done = query.execute(&self.pool).await?;
+        let done = answered(query.execute(&self.pool)).await?;
         Ok((done.rows_affected() == 1).then_some(next))
     }
 

@@ -4,6 +4,7 @@ use sqlx::MySqlPool;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{Outcome, Purchase, Refusal, Unavailable};
+use crate::store::mysql::Fault;
 use crate::store::mysql::stock::{self, StockRow};
 
 /// Reads the item's stock row without a lock; `Err` is the outcome to answer with, among others
@@ -22,7 +23,7 @@ pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
     }
 }
 
-/// What it means when the ledger cannot be read, when nothing was written yet.
+/// What it means when the ledger cannot be read or takes no writes, when nothing was written yet.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {
     Outcome::Unavailable(unreadable(error))
@@ -32,5 +33,8 @@ pub fn unavailable(error: &sqlx::Error) -> Outcome {
 #[must_use]
 pub fn unreadable(error: &sqlx::Error) -> Unavailable {
     tracing::warn!(%error, "the ledger could not be read");
-    Unavailable::Dependency(Dependency::Mysql)
+    match Fault::of(error) {
+        Fault::ReadOnly => Unavailable::ReadOnly,
+        _ => Unavailable::Dependency(Dependency::Mysql),
+    }
 }

@@ -72,10 +72,7 @@ pub fn unavailable(error: &CounterError) -> Outcome {
     match error {
         CounterError::ItemNotFound => Outcome::Refused(Refusal::ItemNotFound),
         CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
-        CounterError::Mysql(error) => {
-            tracing::warn!(%error, "the counter could not be loaded");
-            Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
-        }
+        CounterError::Mysql(error) => ledger_view::unavailable(error),
         CounterError::Redis(error) => {
             tracing::warn!(%error, "the counter could not be read");
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))

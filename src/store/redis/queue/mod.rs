@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use super::RedisClient;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Order, OrderId, Purchase, UserId};
+use crate::store::mysql::answered;
 
 pub use intention::Intention;
 pub use parked::{Parked, Unpark};
@@ -235,8 +236,8 @@ impl Queue {
     pub async fn refresh(&self) -> sqlx::Result<BTreeSet<ItemId>> {
         let rows = sqlx::query("SELECT item_id FROM redis_queues ORDER BY item_id DESC LIMIT ?")
             .bind(QUEUES_MAX)
-            .fetch_all(&self.pool)
-            .await?;
+            .fetch_all(&self.pool);
+        let rows = answered(rows).await?;
         let items: sqlx::Result<BTreeSet<ItemId>> = rows
             .iter()
             .map(|row| ItemId::new(row.try_get("item_id")?).ok_or(sqlx::Error::RowNotFound))
@@ -249,10 +250,10 @@ impl Queue {
     /// Puts the item's queue on the ledger's list, before anything is in it: an instance that dies
     /// leaves it to the others.
     async fn open(&self, item: ItemId) -> Result<(), sqlx::Error> {
-        sqlx::query("INSERT IGNORE INTO redis_queues (item_id) VALUES (?)")
+        let opened = sqlx::query("INSERT IGNORE INTO redis_queues (item_id) VALUES (?)")
             .bind(item.get())
-            .execute(&self.pool)
-            .await?;
+            .execute(&self.pool);
+        answered(opened).await?;
         self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(item);
         Ok(())
     }

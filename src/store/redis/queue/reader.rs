@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Intention, Queue};
 use crate::domain::ItemId;
+use crate::store::mysql::answered;
 
 /// The consumer group, of which every instance is a member.
 const GROUP: &str = "arbiter";
@@ -185,14 +186,14 @@ impl Reader {
     pub async fn sweep(&self, empty: &[ItemId]) -> sqlx::Result<()> {
         for item in empty {
             // By the database's clock, since the list is shared.
-            sqlx::query(
+            let swept = sqlx::query(
                 "DELETE FROM redis_queues WHERE item_id = ? AND EXISTS (SELECT 1 FROM items \
                  WHERE id = item_id AND ends_at < UTC_TIMESTAMP(6) - INTERVAL ? SECOND)",
             )
             .bind(item.get())
             .bind(SWEEP_AFTER_SECONDS)
-            .execute(&self.queue.pool)
-            .await?;
+            .execute(&self.queue.pool);
+            answered(swept).await?;
         }
         Ok(())
     }
