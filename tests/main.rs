@@ -29,6 +29,8 @@ mod process;
 mod reconcile;
 mod redis_lua;
 mod same_key;
+mod silence;
+mod starts;
 mod stopping;
 mod strategies;
 mod stream;

@@ -21,7 +21,8 @@ use super::batch_sql::{Broken, Filled, choose, commit};
 use super::turns::{Turn, Turns};
 use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause, replay};
 use crate::domain::{ItemId, Purchase};
-use crate::store::mysql::{Fault, stock};
+use crate::store::mysql::link::TRANSACTION_MAX;
+use crate::store::mysql::{Fault, stock, within};
 
 /// The connections that lanes keep while they are busy. Clones share them.
 #[derive(Clone, Debug)]
@@ -169,7 +170,8 @@ impl Batches {
         loop {
             let chosen = if self.careful {
                 turn.alone().await;
-                match choose(connection, purchases, &first_of_their_key, verdicts).await {
+                let chosen = choose(connection, purchases, &first_of_their_key, verdicts);
+                match within(TRANSACTION_MAX, chosen).await {
                     Ok(chosen) => chosen,
                     Err(error) => {
                         tracing::debug!(%error, "a batch was not looked at; its orders are written singly");
@@ -212,7 +214,7 @@ impl Batches {
                         Fault::Duplicate | Fault::CheckViolated => self.careful = true,
                         Fault::Transient => {}
                         Fault::Connection => return false,
-                        Fault::Other => return true,
+                        Fault::ReadOnly | Fault::Other => return true,
                     }
                 }
                 Err(Broken::AtCommit(error)) => {

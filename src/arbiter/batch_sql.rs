@@ -10,7 +10,8 @@ use super::turns::Turn;
 use super::{Verdict, Write, is_guarded, replay};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Purchase, Refusal, UserId};
-use crate::store::mysql::{Fault, orders};
+use crate::store::mysql::link::roll_back;
+use crate::store::mysql::{Fault, answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
@@ -139,9 +140,9 @@ pub(super) async fn commit(
     fence: Option<Fence>,
     turn: &mut Turn,
 ) -> Result<Filled, Broken> {
-    let mut transaction = connection.begin().await?;
+    let mut transaction = answered(connection.begin()).await?;
     match fill(&mut transaction, purchases, fence, turn).await {
-        Ok(Filled::Whole) => match transaction.commit().await {
+        Ok(Filled::Whole) => match answered(transaction.commit()).await {
             Ok(()) => {
                 failpoint!("batch-committed");
                 Ok(Filled::Whole)
@@ -150,12 +151,11 @@ pub(super) async fn commit(
             Err(error) => Err(Broken::AtCommit(error)),
         },
         Ok(refused) => {
-            transaction.rollback().await?;
+            answered(transaction.rollback()).await?;
             Ok(refused)
         }
         Err(error) => {
-            // When even this fails the connection is dead, and the server rolls back by itself.
-            let _ = transaction.rollback().await;
+            roll_back(transaction, &error).await;
             Err(Broken::Before(error))
         }
     }
@@ -169,7 +169,7 @@ async fn fill(
 ) -> sqlx::Result<Filled> {
     let guarded = is_guarded(purchases[0]);
     let sequence = match fence.filter(|_| guarded) {
-        Some(fence) => match raise_fence(connection, purchases[0], fence).await? {
+        Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
             Raised::Accepted { sequence } => Some(sequence),
             Raised::Late { accepted } => return Ok(Filled::Fenced { accepted }),
         },
@@ -177,15 +177,15 @@ async fn fill(
     };
     for chunk in powers_of_two(purchases) {
         let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase, fence)).collect();
-        insert_orders(connection, &writes, sequence).await?;
+        answered(insert_orders(connection, &writes, sequence)).await?;
     }
     failpoint!("batch-orders-inserted");
     if guarded {
-        count_buyers(connection, purchases).await?;
+        answered(count_buyers(connection, purchases)).await?;
     }
     failpoint!("batch-buyers-counted");
     for chunk in powers_of_two(purchases) {
-        insert_movements(connection, chunk).await?;
+        answered(insert_movements(connection, chunk)).await?;
     }
     failpoint!("batch-movements-inserted");
     turn.rows_are_in().await;
@@ -197,8 +197,8 @@ async fn fill(
     .bind(units)
     .bind(purchases[0].item.id.get())
     .bind(units)
-    .execute(connection)
-    .await?;
+    .execute(connection);
+    let taken = answered(taken).await?;
     failpoint!("batch-stock-taken");
     Ok(if taken.rows_affected() == 1 { Filled::Whole } else { Filled::TooFew })
 }

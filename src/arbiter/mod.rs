@@ -227,6 +227,7 @@ impl Arbiter {
                 Attempt::Done(Verdict::Refused(Refusal::LimitReached { limit }))
             }
             fault @ (Fault::Transient | Fault::Connection) => Attempt::Again(fault),
+            Fault::ReadOnly => Attempt::Done(Verdict::Unavailable(Unavailable::ReadOnly)),
             Fault::Other => {
                 tracing::error!(%error, item = %purchase.item.id, "the ledger refused an order");
                 Attempt::Done(Verdict::Unavailable(Unavailable::Faulty(Dependency::Mysql)))

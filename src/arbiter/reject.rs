@@ -5,7 +5,7 @@ use sqlx::MySqlPool;
 
 use super::Arbiter;
 use crate::domain::{Order, OrderStatus, Purchase};
-use crate::store::mysql::{Fault, orders};
+use crate::store::mysql::{Fault, answered, orders};
 
 impl Arbiter {
     /// Writes a refused purchase down as a rejected order, unless it is an order already: then it
@@ -18,7 +18,7 @@ impl Arbiter {
         // buyer was told of all the same, stands under its own id.
         let own_key = purchase.order_id.to_string();
         for key in [purchase.key.as_str(), &own_key] {
-            match insert(&self.pool, purchase, key).await {
+            match answered(insert(&self.pool, purchase, key)).await {
                 Ok(()) => {
                     failpoint!("reject-inserted");
                     return Ok(purchase.order(OrderStatus::Rejected, None));

@@ -9,7 +9,8 @@ use sqlx::{Connection, MySqlConnection, MySqlPool, Row};
 use super::{Attempt, Bare, Verdict, WRITTEN_AS, Write, bare, is_guarded};
 use crate::domain::order::MovementReason;
 use crate::domain::{Order, Purchase, Refusal};
-use crate::store::mysql::{Fault, orders};
+use crate::store::mysql::link::{TRANSACTION_MAX, roll_back};
+use crate::store::mysql::{Fault, answered, orders, within};
 
 /// A lock's token together with the counter that it comes from: tokens of different backends
 /// cannot be compared.
@@ -27,21 +28,21 @@ pub(super) async fn run(
     write: &Write<'_>,
     stock_written: &mut (dyn FnMut() + Send),
 ) -> sqlx::Result<Attempt> {
-    let mut transaction = connection.begin().await?;
+    let mut transaction = answered(connection.begin()).await?;
     failpoint!("begun");
-    let refusal = match fill(&mut transaction, write, stock_written).await {
+    let filled = within(TRANSACTION_MAX, fill(&mut transaction, write, stock_written)).await;
+    let refusal = match filled {
         Ok(refusal) => refusal,
         Err(error) => {
-            // When even this fails the connection is dead, and the server rolls back by itself.
-            let _ = transaction.rollback().await;
+            roll_back(transaction, &error).await;
             return Err(error);
         }
     };
     if let Some(verdict) = refusal {
-        transaction.rollback().await?;
+        answered(transaction.rollback()).await?;
         return Ok(Attempt::Done(verdict));
     }
-    match transaction.commit().await {
+    match answered(transaction.commit()).await {
         Ok(()) => {
             failpoint!("committed");
             let token = write.fence.map(|fence| fence.token);
@@ -285,7 +286,7 @@ pub(super) async fn find_locking(
         .bind(purchase.buyer.get())
         .bind(purchase.item.id.get())
         .bind(purchase.key.as_str())
-        .fetch_optional(pool)
-        .await?;
+        .fetch_optional(pool);
+    let row = answered(row).await?;
     row.as_ref().map(orders::read).transpose()
 }

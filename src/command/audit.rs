@@ -29,10 +29,13 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         Some(item) => vec![item],
         None => audit::item_ids(&pool).await.map_err(unreadable)?,
     };
-    // Redis only adds I7, and the audit must not need it.
-    let counters = RedisClient::new(&config)
-        .ok()
-        .map(|redis| Counters::new(redis, pool.clone(), Metrics::new()));
+    // Redis only adds I7, and the audit must not need it. But one that answers and refuses us is no
+    // reason to leave I7 out.
+    let redis = RedisClient::new(&config).ok();
+    if let Some(redis) = &redis {
+        redis.takes_password().await?;
+    }
+    let counters = redis.map(|redis| Counters::new(redis, pool.clone(), Metrics::new()));
     let mut broken = 0;
     let mut read = 0;
     for item in items {

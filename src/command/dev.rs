@@ -7,11 +7,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use seckill::app::App;
-use seckill::config::{Config, Secret};
+use seckill::config::{Config, SECRET_LENGTH_MIN, Secret};
 use seckill::dev::Servers;
 use seckill::domain::Username;
 use seckill::session::{Role, password};
 use seckill::store::mysql::{self, users};
+use seckill::store::redis::RedisClient;
 use time::OffsetDateTime;
 
 use super::{Ended, seed, serve, with};
@@ -77,6 +78,7 @@ async fn serve_shop(
     servers: Option<&Servers>,
     extra: &with::Extra,
 ) -> Ended {
+    RedisClient::new(&config)?.takes_password().await?;
     let pool = mysql::pool(&config)?;
     mysql::migrate(&config, &pool).await?;
     // Their passwords are known to everyone, so they work for this machine alone.
@@ -151,20 +153,25 @@ pub(super) fn say(line: &str) {
     println!("seckill: {line}");
 }
 
-/// The secret of this data directory, made when there is none.
+/// The secret of this data directory, made when there is none or one that `serve` would refuse.
 fn secret(path: &Path) -> Result<String, String> {
     let failed =
         |error: std::io::Error| format!("cannot keep a secret in {}: {error}", path.display());
     match fs::read_to_string(path) {
-        Ok(secret) => Ok(secret.trim().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let secret: String =
-                rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect();
-            write_private(path, &secret).map_err(failed)?;
-            Ok(secret)
+        Ok(secret) if secret.trim().len() >= SECRET_LENGTH_MIN => {
+            return Ok(secret.trim().to_owned());
         }
-        Err(error) => Err(failed(error)),
+        Ok(_) => say(&format!(
+            "{} has fewer than {SECRET_LENGTH_MIN} characters; a new secret is made, and everybody signs in again",
+            path.display()
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
     }
+    let secret: String =
+        rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect();
+    write_private(path, &secret).map_err(failed)?;
+    Ok(secret)
 }
 
 /// What a second terminal needs, one `KEY=value` a line.
@@ -191,4 +198,26 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_is_too_short_is_replaced_and_a_good_one_is_kept() {
+        let dir = std::env::temp_dir().join(format!("seckill-secret-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a folder");
+        let path = dir.join("secret");
+        let first = secret(&path).expect("made");
+        assert_eq!(first.len(), 64);
+        assert_eq!(secret(&path), Ok(first.clone()), "it is kept");
+        for short in ["", "\n", "0123456789", &"x".repeat(SECRET_LENGTH_MIN - 1)] {
+            fs::write(&path, short).expect("written");
+            let made = secret(&path).expect("made");
+            assert_eq!(made.len(), 64, "{short:?} was taken");
+            assert_eq!(fs::read_to_string(&path).expect("kept"), made);
+        }
+        let _ = fs::remove_dir_all(&dir);
+    }
 }

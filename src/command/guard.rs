@@ -10,7 +10,7 @@ use seckill::arbiter::checks;
 use seckill::config::{Config, Risk};
 use seckill::lifecycle::Lifecycle;
 use seckill::store::mysql::{self, Durability};
-use seckill::store::redis::RedisClient;
+use seckill::store::redis::{DENIED, RedisClient, is_denial};
 use sqlx::MySqlPool;
 
 /// The secrets that this project's own files show.
@@ -95,7 +95,12 @@ async fn look(
     redis: &RedisClient,
 ) -> Option<Result<(), String>> {
     let durability = mysql::durability(pool).await.ok()?;
-    let evicts = redis.evicts().await.ok()?;
+    let evicts = match redis.evicts().await {
+        Ok(evicts) => evicts,
+        // It answers, and will not change its mind.
+        Err(error) if is_denial(&error) => return Some(Err(DENIED.to_owned())),
+        Err(_) => return None,
+    };
     if let Err(sentence) = judge(config, durability, evicts) {
         return Some(Err(sentence));
     }

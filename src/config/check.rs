@@ -3,7 +3,7 @@
 use super::{Config, ConfigError, Risk};
 
 /// The shortest secret that is taken.
-const SECRET_LENGTH_MIN: usize = 32;
+pub const SECRET_LENGTH_MIN: usize = 32;
 
 impl Config {
     /// Refuses settings that are out of range or contradict each other.

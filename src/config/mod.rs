@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS, read_env_file};
 
 /// What a transaction takes beside its wait for a row, with its answer on the way to the buyer.

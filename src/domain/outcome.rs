@@ -166,6 +166,8 @@ pub enum Unavailable {
     Dependency(Dependency),
     /// A server that is needed answers with an error, perhaps about this purchase alone.
     Faulty(Dependency),
+    /// The ledger answers, but its server takes no writes.
+    ReadOnly,
 }
 
 impl Unavailable {
@@ -176,7 +178,7 @@ impl Unavailable {
             Self::Contended => "contended",
             Self::Overloaded => "overloaded",
             Self::StrategyUnavailable => "strategy_unavailable",
-            Self::Dependency(_) | Self::Faulty(_) => "dependency_unavailable",
+            Self::Dependency(_) | Self::Faulty(_) | Self::ReadOnly => "dependency_unavailable",
         }
     }
 }

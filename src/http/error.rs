@@ -101,6 +101,7 @@ impl From<Unavailable> for Problem {
             Unavailable::Dependency(dependency) | Unavailable::Faulty(dependency) => {
                 Problem::dependency(dependency.name())
             }
+            Unavailable::ReadOnly => Problem::read_only(),
         }
     }
 }
@@ -150,7 +151,8 @@ impl From<StepError> for Problem {
             }
             StepError::Away => Problem::dependency("mysql"),
             // Doing the same step again tells, so it is safe to say so.
-            StepError::Unavailable(_) => Problem::dependency("mysql").outcome_unknown(),
+            StepError::Unavailable(_) => Problem::dependency_lost("mysql"),
+            StepError::ReadOnly => Problem::read_only(),
         }
     }
 }

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-use crate::store::mysql::nothing_was_sent;
+use crate::store::mysql::{Fault, nothing_was_sent};
 
 /// An error on its way to the client.
 #[derive(Clone, Debug)]
@@ -166,6 +166,20 @@ impl Problem {
         Self::new(503, "dependency_unavailable", "A server does not answer", detail).retry_after(1)
     }
 
+    /// A server that was asked for a change did not answer: it may have been made.
+    #[must_use]
+    pub fn dependency_lost(name: &str) -> Self {
+        let detail = format!("{name} did not answer; the change may or may not have been made.");
+        Self { detail: detail.into(), ..Self::dependency(name) }.outcome_unknown()
+    }
+
+    /// The database answers, but takes no writes.
+    #[must_use]
+    pub fn read_only() -> Self {
+        let detail = "mysql answers, but it is read-only; nothing changed.";
+        Self { detail: detail.into(), ..Self::dependency("mysql") }
+    }
+
     /// The database failed in a read: log it once, here, and answer.
     #[must_use]
     pub fn database(error: &sqlx::Error) -> Self {
@@ -173,11 +187,16 @@ impl Problem {
         Self::dependency("mysql")
     }
 
-    /// The database failed in a change: the same, and it may have been made unless nothing was sent.
+    /// The database failed in a change, which may have been made unless nothing was sent or the
+    /// server takes no writes. Logged as [`Problem::database`] is.
     #[must_use]
     pub fn database_change(error: &sqlx::Error) -> Self {
-        let problem = Self::database(error);
-        if nothing_was_sent(error) { problem } else { problem.outcome_unknown() }
+        tracing::warn!(%error, "the ledger could not be changed");
+        match Fault::of(error) {
+            Fault::ReadOnly => Self::read_only(),
+            _ if nothing_was_sent(error) => Self::dependency("mysql"),
+            _ => Self::dependency_lost("mysql"),
+        }
     }
 
     /// There is nothing there.

@@ -20,6 +20,9 @@ pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
 pub use revocations::RefreshRevocations;
 
+/// How long one run of a job may take: far longer than any does.
+const RUN_MAX: Duration = Duration::from_secs(300);
+
 /// Something that is done over and over.
 pub trait Job: Send + Sync + 'static {
     /// Its name in logs, metrics and the console.
@@ -67,8 +70,11 @@ pub async fn run(job: Arc<dyn Job>, board: Board, metrics: Metrics, stop: Cancel
             () = tokio::time::sleep(job.period()) => {}
             () = stop.cancelled() => return,
         }
-        let ended = std::panic::AssertUnwindSafe(job.run()).catch_unwind().await;
-        let result = ended.unwrap_or_else(|_| Err("it panicked".to_owned()));
+        let run = std::panic::AssertUnwindSafe(job.run()).catch_unwind();
+        let result = match tokio::time::timeout(RUN_MAX, run).await {
+            Ok(ended) => ended.unwrap_or_else(|_| Err("it panicked".to_owned())),
+            Err(_) => Err(format!("it was given up after {} s", RUN_MAX.as_secs())),
+        };
         match &result {
             Ok(did) => {
                 tracing::trace!(job = name, did, "job done");

@@ -7,8 +7,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use futures::StreamExt;
-use redis::AsyncCommands;
+use redis::{AsyncCommands, RedisResult};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{Hub, OrderChanged};
@@ -21,6 +22,10 @@ const BATCH_MAX: usize = 256;
 const LINE_LENGTH: usize = 56;
 /// How long to wait before a lost connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// How long subscribing, or the answer to a ping, may take.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How long nothing may be heard before the server is asked for a sign of life.
+const QUIET_MAX: Duration = Duration::from_secs(5);
 
 fn channel(redis: &RedisClient) -> String {
     format!("{}orders", redis.prefix())
@@ -72,17 +77,34 @@ pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
     }
 }
 
-async fn listen(redis: &RedisClient, hub: &Hub) -> redis::RedisResult<()> {
-    let mut subscription = redis.client().get_async_pubsub().await?;
-    subscription.subscribe(channel(redis)).await?;
-    let mut messages = subscription.into_on_message();
-    while let Some(message) = messages.next().await {
-        if hub.has_watchers() {
-            let message: String = message.get_payload()?;
-            message.lines().filter_map(parse).for_each(|changed| hub.tell_here(changed));
+/// One connection from its beginning to its end. While nothing is told, pings tell whether anything
+/// could be.
+async fn listen(redis: &RedisClient, hub: &Hub) -> RedisResult<()> {
+    let connect = async {
+        let mut subscription = redis.client().get_async_pubsub().await?;
+        subscription.subscribe(channel(redis)).await?;
+        RedisResult::Ok(subscription.split())
+    };
+    let (mut sink, mut messages) = within(ANSWER_MAX, connect).await?;
+    loop {
+        match timeout(QUIET_MAX, messages.next()).await {
+            Ok(Some(message)) if hub.has_watchers() => {
+                let message: String = message.get_payload()?;
+                message.lines().filter_map(parse).for_each(|changed| hub.tell_here(changed));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(()),
+            Err(_) => within(ANSWER_MAX, sink.ping::<redis::Value>()).await.map(drop)?,
         }
     }
-    Ok(())
+}
+
+async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    let too_late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+    timeout(limit, answer).await.map_err(too_late)?
 }
 
 fn parse(message: &str) -> Option<OrderChanged> {

@@ -18,7 +18,8 @@ use crate::domain::{ItemId, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
-use crate::store::mysql::{self, Fault, orders};
+use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::store::mysql::{self, Fault, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
 use transaction::Stepped;
@@ -49,6 +50,9 @@ pub enum StepError {
     /// The ledger is known not to answer, so it was not asked; nothing changed.
     #[error("the ledger is away")]
     Away,
+    /// The ledger takes no writes; nothing changed.
+    #[error("the ledger is read-only")]
+    ReadOnly,
 }
 
 /// Why it is not known whether there is such an order.
@@ -173,7 +177,8 @@ impl Orders {
     /// # Errors
     /// The database's; what was expired before stays so.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
-        match expiry::expire(&self.pool, item, None, limit).await {
+        let batch = expiry::expire(&self.pool, item, None, limit);
+        match within(LONG_READ_MAX, batch).await {
             Ok(expired) => {
                 self.tell_expired(item, &expired).await;
                 Ok(Swept { expired: expired.orders.len(), stuck: 0 })
@@ -187,8 +192,11 @@ impl Orders {
     /// the others do not wait for it.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
         let mut swept = Swept { expired: 0, stuck: 0 };
-        for order in expiry::overdue_orders(&self.pool, item, limit).await? {
-            match expiry::expire(&self.pool, item, Some(order), 1).await {
+        let overdue = expiry::overdue_orders(&self.pool, item, limit);
+        let overdue = within(LONG_READ_MAX, overdue).await?;
+        for order in overdue {
+            let single = expiry::expire(&self.pool, item, Some(order), 1);
+            match within(TRANSACTION_MAX, single).await {
                 Ok(expired) => {
                     self.tell_expired(item, &expired).await;
                     swept.expired += expired.orders.len();
@@ -221,7 +229,7 @@ impl Orders {
     /// # Errors
     /// The database's.
     pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
-        expiry::overdue_items(&self.pool).await
+        within(LONG_READ_MAX, expiry::overdue_items(&self.pool)).await
     }
 
     async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
@@ -286,6 +294,9 @@ impl Orders {
             Ok(answer) => answer,
             // An earlier try may have been made, for all that is known.
             Err(error) if attempt == 1 && mysql::nothing_was_sent(&error) => Err(StepError::Away),
+            Err(error) if attempt == 1 && Fault::of(&error) == Fault::ReadOnly => {
+                Err(StepError::ReadOnly)
+            }
             Err(error) => Err(StepError::Unavailable(error)),
         }
     }

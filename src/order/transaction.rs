@@ -84,7 +84,7 @@ async fn apply(
             Ok(Stepped { order, changed: true, units_returned, stock_version })
         }
         Transition::TakeAgain(status, reason) => {
-            let order = set_status(connection, order, status).await?;
+            let order = set_status(connection, order, status, now).await?;
             let stock_version = take_again(connection, &order, reason).await?;
             let units_returned = -order.quantity.signed();
             Ok(Stepped { order, changed: true, units_returned, stock_version })

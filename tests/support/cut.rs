@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::FutureExt;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -20,6 +21,8 @@ enum Link {
 pub struct Cut {
     url: String,
     link: watch::Sender<Link>,
+    /// Connections that were made before the last one of these swallow everything for ever.
+    stranded: watch::Sender<usize>,
     attempts: Arc<AtomicUsize>,
     _end: DropGuard,
 }
@@ -34,12 +37,13 @@ impl Cut {
         let here = listener.local_addr().expect("an address").to_string();
         let url = server_url.replacen(&server, &here, 1);
         let (link, _) = watch::channel(Link::Works);
+        let (stranded, _) = watch::channel(0);
         let attempts = Arc::new(AtomicUsize::new(0));
         let end = CancellationToken::new();
         let ended = end.clone();
-        let serve = serve(listener, server, link.clone(), Arc::clone(&attempts));
+        let serve = serve(listener, server, link.clone(), stranded.clone(), Arc::clone(&attempts));
         tokio::spawn(async move { ended.run_until_cancelled(serve).await });
-        Self { url, link, attempts, _end: end.drop_guard() }
+        Self { url, link, stranded, attempts, _end: end.drop_guard() }
     }
 
     /// The server's URL by way of the link.
@@ -55,6 +59,12 @@ impl Cut {
     /// Swallows what is sent, over old connections and new ones; mending breaks these.
     pub fn stall(&self) {
         self.link.send_replace(Link::Stalls);
+    }
+
+    /// Swallows from now on what is sent over the connections of this moment, both ways and without
+    /// a word to either end; new ones get through.
+    pub fn strand(&self) {
+        self.stranded.send_replace(self.attempts());
     }
 
     /// Whom it answers for, as `host:port`.
@@ -78,12 +88,14 @@ async fn serve(
     listener: TcpListener,
     server: String,
     link: watch::Sender<Link>,
+    stranded: watch::Sender<usize>,
     attempts: Arc<AtomicUsize>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (mut client, _) = listener.accept().await.expect("accept");
-        attempts.fetch_add(1, Ordering::SeqCst);
+        let number = attempts.fetch_add(1, Ordering::SeqCst);
+        let mut stranded = stranded.subscribe();
         let mut link = link.subscribe();
         let now = *link.borrow_and_update();
         match now {
@@ -100,9 +112,14 @@ async fn serve(
         let Ok(mut upstream) = TcpStream::connect(&server).await else { continue };
         let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
         connections.spawn(async move {
-            tokio::select! {
-                _ = link.wait_for(|link| *link != Link::Works) => {}
+            let is_stranded = stranded.wait_for(|before| number < *before).map(drop);
+            let is_told = tokio::select! {
+                _ = link.wait_for(|link| *link != Link::Works) => true,
+                () = is_stranded => false,
                 _ = copy_bidirectional(&mut client, &mut upstream) => return,
+            };
+            if !is_told {
+                std::future::pending::<()>().await;
             }
             let _ = link.wait_for(|link| *link != Link::Stalls).await;
         });

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seckill::dev::{
-    EtcdOptions, EtcdServer, RedisOptions, RedisServer, Servers, ZookeeperOptions, ZookeeperServer,
+    EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer, Servers,
+    ZookeeperOptions, ZookeeperServer,
 };
 use tokio::sync::OnceCell;
 
@@ -57,6 +58,12 @@ pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
     });
     let started = join_all(start).await.into_iter();
     started.map(|server| server.expect("no panic").expect("the private Redis starts")).collect()
+}
+
+/// A database server of a test's own.
+pub async fn own_mysql(options: MysqlOptions) -> MysqlServer {
+    let started = RUNTIME.spawn(MysqlServer::start(options)).await;
+    started.expect("no panic").expect("the private database starts")
 }
 
 /// How often a test repeats what must come out the same every time: `SECKILL_TEST_ROUNDS`, else a

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::http::Web;
 use crate::http::problem::rfc3339;
 use crate::metrics::LockTime;
-use crate::store::mysql;
+use crate::store::mysql::{self, Condition};
 
 /// How long a dependency may take to answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -74,10 +74,15 @@ pub async fn ready(State(web): State<Web>) -> Response {
         .iter()
         .map(async |(dependency, sign_of_life)| (dependency.name(), look(sign_of_life()).await.0));
     let ((mysql, current), (redis, _), lock_servers) = tokio::join!(
-        look(mysql::schema_is_current(&web.pool)),
+        look(mysql::condition(&web.pool)),
         look(web.redis.ping()),
         join_all(lock_servers),
     );
+    let mysql = match current {
+        Some(Condition { writable: false, .. }) => "read-only".to_owned(),
+        _ => mysql,
+    };
+    let current = current.map(|condition| condition.schema_is_current);
     let jobs = web.board.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));

@@ -1,6 +1,7 @@
 //! Asking the ledger by way of its breaker: refused at once while it is known not to answer.
 
 use super::Fault;
+use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
 use crate::store::breaker::{Breaker, Call};
 
 /// Asks for something. May be the probe that finds out whether the ledger answers again, so it should
@@ -13,7 +14,7 @@ pub async fn ask<T>(
     question: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
     let call = breaker.enter().ok_or(sqlx::Error::PoolTimedOut)?;
-    judge(call, question.await)
+    judge(call, within(LONG_READ_MAX, question).await)
 }
 
 /// Changes something. It never probes: whoever pays is not to find out for the others.
@@ -25,7 +26,7 @@ pub async fn change<T>(
     work: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
     let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
-    judge(call, work.await)
+    judge(call, within(TRANSACTION_MAX, work).await)
 }
 
 /// Whether an error says that nothing was sent: no connection could be had.

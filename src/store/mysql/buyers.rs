@@ -3,6 +3,7 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlExecutor, Row};
 
+use super::link::{LONG_READ_MAX, answered, within};
 use crate::domain::{ItemId, UserId};
 
 /// Units of the buyer's orders that hold stock.
@@ -17,9 +18,8 @@ pub async fn bought(
     let row = sqlx::query("SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?")
         .bind(item.get())
         .bind(buyer.get())
-        .fetch_optional(executor)
-        .await?;
-    row.map_or(Ok(0), |row| row.try_get::<i32, _>("bought").map(i64::from))
+        .fetch_optional(executor);
+    answered(row).await?.map_or(Ok(0), |row| row.try_get::<i32, _>("bought").map(i64::from))
 }
 
 /// An item's stock and who has units of it, at one moment.
@@ -50,8 +50,8 @@ pub async fn holdings(
     )
     .bind(item.get())
     .bind(item.get())
-    .fetch_all(executor)
-    .await?;
+    .fetch_all(executor);
+    let rows = within(LONG_READ_MAX, rows).await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let (available, version) = (first.try_get("available")?, first.try_get("version")?);
     let read = |row: &MySqlRow| Ok((row.try_get("user_id")?, row.try_get("units")?));

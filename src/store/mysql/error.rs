@@ -17,6 +17,8 @@ pub enum Fault {
     Transient,
     /// The connection is gone or none could be had.
     Connection,
+    /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
+    ReadOnly,
     /// Anything else that the server said.
     Other,
 }
@@ -44,9 +46,10 @@ impl Fault {
             1062 => Self::Duplicate,
             4025 | 3819 => Self::CheckViolated,
             1213 | 1205 | 1020 => Self::Transient,
+            1290 | 1792 | 1836 => Self::ReadOnly,
             // Too many connections; server shutdown in progress; connection killed; query
-            // interrupted; read-only (a failover is under way).
-            1040 | 1203 | 1053 | 1927 | 1317 | 1290 | 1792 | 1836 | 3168 | 4031 => Self::Connection,
+            // interrupted.
+            1040 | 1203 | 1053 | 1927 | 1317 | 3168 | 4031 => Self::Connection,
             _ => Self::Other,
         }
     }
@@ -63,6 +66,9 @@ mod tests {
         assert_eq!(Fault::of_number(3819), Fault::CheckViolated);
         for number in [1213, 1205, 1020] {
             assert_eq!(Fault::of_number(number), Fault::Transient);
+        }
+        for number in [1290, 1792, 1836] {
+            assert_eq!(Fault::of_number(number), Fault::ReadOnly);
         }
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
     }

@@ -9,6 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::actions::{self, Actor};
+use super::link::{TRANSACTION_MAX, answered, within};
 use crate::domain::{ArbiterMode, Cents, Item, ItemId, ItemKind, OrderId, SaleWindow, UserId};
 
 /// An item with its stock at the moment of reading.
@@ -151,7 +152,7 @@ pub async fn find_with_time(
         "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
          JOIN stock ON item_id = items.id WHERE items.id = ?"
     );
-    let row = sqlx::query(&statement).bind(id.get()).fetch_optional(executor).await?;
+    let row = answered(sqlx::query(&statement).bind(id.get()).fetch_optional(executor)).await?;
     row.map(|row| Ok((read(&row)?, row.try_get("ledger_now")?))).transpose()
 }
 
@@ -166,7 +167,7 @@ pub async fn list_shop(pool: &MySqlPool, now: OffsetDateTime) -> sqlx::Result<Ve
          WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}"
     );
     let since = now - time::Duration::DAY;
-    let rows = sqlx::query(&statement).bind(since).fetch_all(pool).await?;
+    let rows = answered(sqlx::query(&statement).bind(since).fetch_all(pool)).await?;
     rows.iter().map(read).collect()
 }
 
@@ -254,6 +255,22 @@ pub struct Edited {
 /// # Errors
 /// See [`EditError`]; nothing was changed then.
 pub async fn edit(
+    pool: &MySqlPool,
+    id: ItemId,
+    edit: &ItemEdit,
+    actor: &Actor,
+) -> Result<Edited, EditError> {
+    // An error of ours passes through as an answer.
+    let work = async {
+        match edit_once(pool, id, edit, actor).await {
+            Err(EditError::Database(error)) => Err(error),
+            answer => Ok(answer),
+        }
+    };
+    within(TRANSACTION_MAX, work).await.unwrap_or_else(|error| Err(EditError::Database(error)))
+}
+
+async fn edit_once(
     pool: &MySqlPool,
     id: ItemId,
     edit: &ItemEdit,

@@ -8,6 +8,7 @@ pub mod buyers;
 pub mod error;
 pub mod failures;
 pub mod items;
+pub mod link;
 pub mod orders;
 pub mod running;
 pub mod sessions;
@@ -17,25 +18,35 @@ pub mod users;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{Executor, MySqlPool};
+use sqlx::{ConnectOptions, Connection, Executor, MySqlPool};
 
 use crate::config::Config;
+use link::{ANSWER_MAX, Link};
 
 pub use ask::{ask, change, nothing_was_sent};
 pub use error::Fault;
+pub use link::{answered, within};
 
-/// How long an unused connection stays open: below every common `wait_timeout`.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long an unused connection stays open.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// After so many seconds without a statement the server ends a session of ours, and with it the row
+/// locks of one whose link died silently. Longer than a pool keeps a connection unused, which may be
+/// twice [`IDLE_TIMEOUT`].
+const SESSION_IDLE_SECONDS: u32 = 150;
+/// The same within a transaction; MariaDB alone has it.
+const TRANSACTION_IDLE_SECONDS: u32 = 20;
 
 /// The schema's history, compiled in.
-pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
+pub static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// Makes the pool that the whole service shares; connects when first used.
 ///
 /// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
-/// primary key is judged on the latest version) with a short lock wait. Connections are not
-/// pinged before use: a dead one fails before anything was written, and the caller tries again.
+/// primary key is judged on the latest version) with a short lock wait. A connection that was used a
+/// moment ago is not pinged before use: a dead one fails before anything was written, and the caller
+/// tries again. What bounds the waits is in `link.rs`.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
@@ -60,11 +71,15 @@ pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, Strin
     let lock_wait_seconds = config.mysql.lock_wait_timeout_seconds;
     let session = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-         SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}"
+         SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}, \
+         SESSION wait_timeout = {SESSION_IDLE_SECONDS} \
+         /*M! , SESSION idle_transaction_timeout = {TRANSACTION_IDLE_SECONDS} */"
     );
-    let pool = MySqlPoolOptions::new()
+    let acquire_timeout = Duration::from_millis(config.mysql.acquire_timeout_ms);
+    let pool = Link::new(acquire_timeout)
+        .look_after(MySqlPoolOptions::new())
         .max_connections(connections_max)
-        .acquire_timeout(Duration::from_millis(config.mysql.acquire_timeout_ms))
+        .acquire_timeout(acquire_timeout)
         .idle_timeout(IDLE_TIMEOUT)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
@@ -78,8 +93,12 @@ pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, Strin
     Ok(pool)
 }
 
+/// How long a start waits for another one that brings the schema up to date.
+const MIGRATION_WAIT_SECONDS: u32 = 120;
+
 /// Creates the database of the URL if it is missing and brings its schema up to date. May run in
-/// several instances at once: the history is locked in the database.
+/// several instances at once: one does it, and the others wait for that one. The lock is our own,
+/// since sqlx's waits without end, which MariaDB refuses with NULL instead of an error.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -89,10 +108,24 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     if let Some(database) = options.get_database() {
         create_database(&options, database).await?;
     }
-    MIGRATIONS
-        .run(pool)
-        .await
-        .map_err(|error| format!("the schema cannot be brought up to date: {error}"))?;
+    let failed =
+        |error: &dyn std::fmt::Display| format!("the schema cannot be brought up to date: {error}");
+    let mut lock = options.connect().await.map_err(|error| failed(&error))?;
+    let locked = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('seckill-', MD5(DATABASE())), ?)")
+        .bind(MIGRATION_WAIT_SECONDS)
+        .fetch_one(&mut lock);
+    let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
+    let locked: Option<i64> = within(limit, locked).await.map_err(|error| failed(&error))?;
+    if locked != Some(1) {
+        return Err(failed(&format!(
+            "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
+        )));
+    }
+    let mut migrator = Migrator { migrations: MIGRATIONS.migrations.clone(), ..Migrator::DEFAULT };
+    let migrated = migrator.set_locking(false).run(pool).await;
+    // The lock ends with its connection.
+    let _ = answered(lock.close()).await;
+    migrated.map_err(|error| failed(&error))?;
     users::fill_skeletons(pool)
         .await
         .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
@@ -116,6 +149,31 @@ pub async fn schema_is_current(pool: &MySqlPool) -> sqlx::Result<bool> {
     }
 }
 
+/// What an instance has to know of its ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Whether the schema is the one that this program was built for, or a later one.
+    pub schema_is_current: bool,
+    /// Whether it takes writes from this account.
+    pub writable: bool,
+}
+
+/// Asks for the schema, and whether the server takes writes.
+///
+/// # Errors
+/// The database's, when it does not answer.
+pub async fn condition(pool: &MySqlPool) -> sqlx::Result<Condition> {
+    let schema_is_current = schema_is_current(pool).await?;
+    // Servers refuse it before they look whether a row is meant. Their variables tell less: some
+    // accounts may write all the same.
+    let tried = sqlx::query("DELETE FROM revoked_sessions WHERE FALSE").execute(pool);
+    let writable = match answered(tried).await {
+        Err(error) if Fault::of(&error) == Fault::Connection => return Err(error),
+        tried => !tried.is_err_and(|error| Fault::of(&error) == Fault::ReadOnly),
+    };
+    Ok(Condition { schema_is_current, writable })
+}
+
 /// How far the server keeps what it has committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durability {
@@ -130,18 +188,17 @@ pub struct Durability {
 /// # Errors
 /// The database's.
 pub async fn durability(pool: &MySqlPool) -> sqlx::Result<Durability> {
-    let (flush, log_bin, sync): (i64, i64, i64) = sqlx::query_as(
+    let asked = sqlx::query_as(
         "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@log_bin AS SIGNED), \
          CAST(@@sync_binlog AS SIGNED)",
     )
-    .fetch_one(pool)
-    .await?;
+    .fetch_one(pool);
+    let (flush, log_bin, sync): (i64, i64, i64) = answered(asked).await?;
     let flush_at_commit = u8::try_from(flush).unwrap_or(u8::MAX);
     Ok(Durability { flush_at_commit, binlog_unsynced: log_bin != 0 && sync != 1 })
 }
 
 async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {
-    use sqlx::{ConnectOptions, Connection};
     let plain = database.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !plain {
         return Err(format!("the database name {database:?} must be letters, digits and _"));

@@ -6,6 +6,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, MySqlExecutor, Row};
 
 use super::items::parsed;
+use super::link::{LONG_READ_MAX, answered, within};
 use crate::domain::{Cents, ItemId, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
@@ -22,11 +23,9 @@ pub async fn find(
     owner: UserId,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
-    let row = sqlx::query(&statement)
-        .bind(id.to_string())
-        .bind(owner.get())
-        .fetch_optional(executor)
-        .await?;
+    let row =
+        sqlx::query(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor);
+    let row = answered(row).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -47,8 +46,8 @@ pub async fn find_by_key(
         .bind(buyer.get())
         .bind(item.get())
         .bind(key.as_str())
-        .fetch_optional(executor)
-        .await?;
+        .fetch_optional(executor);
+    let row = answered(row).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -101,7 +100,7 @@ async fn with_keys(
     for (buyer, item, key) in requests.iter().chain(std::iter::repeat(last)).take(places) {
         query = query.bind(buyer.get()).bind(item.get()).bind(*key);
     }
-    query.fetch_all(connection).await
+    answered(query.fetch_all(connection)).await
 }
 
 /// An owner's orders, newest first, at most `limit`, those before `before` if it is given.
@@ -119,12 +118,9 @@ pub async fn list(
         "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
-    let rows = sqlx::query(&statement)
-        .bind(owner.get())
-        .bind(before)
-        .bind(limit)
-        .fetch_all(executor)
-        .await?;
+    let rows =
+        sqlx::query(&statement).bind(owner.get()).bind(before).bind(limit).fetch_all(executor);
+    let rows = answered(rows).await?;
     rows.iter().map(read).collect()
 }
 
@@ -149,8 +145,8 @@ pub async fn of_item(
 ) -> sqlx::Result<Vec<Recorded>> {
     let rows = sqlx::query("SELECT id, request_key, status FROM orders WHERE item_id = ?")
         .bind(item.get())
-        .fetch_all(executor)
-        .await?;
+        .fetch_all(executor);
+    let rows = within(LONG_READ_MAX, rows).await?;
     let record = |row: &MySqlRow| {
         Ok(Recorded {
             id: parsed("id", OrderId::parse(row.try_get("id")?))?,
@@ -184,8 +180,8 @@ pub async fn count_by_status(
          FROM orders WHERE item_id = ? GROUP BY status",
     )
     .bind(item.get())
-    .fetch_all(executor)
-    .await?;
+    .fetch_all(executor);
+    let rows = within(LONG_READ_MAX, rows).await?;
     let count = |row: &MySqlRow| {
         let status = parsed("status", OrderStatus::parse(row.try_get("status")?))?;
         let count = OrderCount { orders: row.try_get("orders")?, units: row.try_get("units")? };

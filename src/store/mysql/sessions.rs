@@ -3,6 +3,8 @@
 use sqlx::{MySqlPool, Row};
 use time::OffsetDateTime;
 
+use super::link::answered;
+
 /// Writes a revoked token down; doing so twice is fine.
 ///
 /// # Errors
@@ -12,14 +14,14 @@ pub async fn revoke(
     token_id: &str,
     expires_at: OffsetDateTime,
 ) -> sqlx::Result<()> {
-    sqlx::query(
+    let written = sqlx::query(
         "INSERT INTO revoked_sessions (token_id, revoked_at, expires_at) \
          VALUES (?, UTC_TIMESTAMP(6), ?) ON DUPLICATE KEY UPDATE expires_at = expires_at",
     )
     .bind(token_id)
     .bind(expires_at)
-    .execute(pool)
-    .await?;
+    .execute(pool);
+    answered(written).await?;
     Ok(())
 }
 
@@ -31,8 +33,8 @@ pub async fn list(pool: &MySqlPool) -> sqlx::Result<Vec<(String, OffsetDateTime)
     let rows = sqlx::query(
         "SELECT token_id, expires_at FROM revoked_sessions WHERE expires_at > UTC_TIMESTAMP(6)",
     )
-    .fetch_all(pool)
-    .await?;
+    .fetch_all(pool);
+    let rows = answered(rows).await?;
     // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
     rows.iter()
         .map(|row| Ok((row.try_get_unchecked("token_id")?, row.try_get("expires_at")?)))
@@ -47,7 +49,7 @@ pub async fn forget_expired(pool: &MySqlPool, limit: u32) -> sqlx::Result<u64> {
     let done =
         sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
             .bind(limit)
-            .execute(pool)
-            .await?;
+            .execute(pool);
+    let done = answered(done).await?;
     Ok(done.rows_affected())
 }

@@ -3,6 +3,7 @@
 use sqlx::{MySqlExecutor, Row};
 use time::OffsetDateTime;
 
+use super::link::answered;
 use crate::domain::ItemId;
 
 /// The stock row as it was a moment ago.
@@ -23,8 +24,8 @@ pub struct StockRow {
 pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Option<StockRow>> {
     let row = sqlx::query("SELECT available, version, changed_at FROM stock WHERE item_id = ?")
         .bind(id.get())
-        .fetch_optional(from)
-        .await?;
+        .fetch_optional(from);
+    let row = answered(row).await?;
     row.map(|row| {
         Ok(StockRow {
             available: row.try_get("available")?,

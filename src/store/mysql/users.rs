@@ -4,6 +4,7 @@ use sqlx::{MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::items::parsed;
+use super::link::answered;
 use crate::domain::{UserId, Username, username};
 
 /// Older accounts whose skeletons are filled in between two reads.
@@ -75,8 +76,8 @@ pub async fn find(pool: &MySqlPool, username_folded: &str) -> sqlx::Result<Optio
     let row =
         sqlx::query("SELECT id, password_hash, role, demo FROM users WHERE username_folded = ?")
             .bind(username_folded)
-            .fetch_optional(pool)
-            .await?;
+            .fetch_optional(pool);
+    let row = answered(row).await?;
     row.map(|row| {
         Ok(Account {
             id: parsed("id", UserId::new(row.try_get("id")?))?,

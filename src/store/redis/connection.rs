@@ -7,13 +7,21 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::shared::SharedConnection;
+use super::shared::{DENIED, SharedConnection, connect, is_denial};
 use crate::config::Config;
 
 /// Connections that callers may have to themselves at once, for WATCH.
 pub const OWN_CONNECTIONS_MAX: usize = 64;
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// When the kernel asks an idle server for a sign of life, how often, and how many times in vain
+/// before the connection counts as broken.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
+const KEEPALIVE_TRIES: u32 = 3;
+/// How long the kernel sends something again that the server's does not acknowledge.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 
 /// Redis as the service reaches it. Clones share everything.
 #[derive(Clone)]
@@ -31,10 +39,12 @@ struct OwnConnections {
 }
 
 /// A connection that nobody else uses meanwhile. Give it back with [`OwnConnection::keep`] when
-/// its state is clean; dropped, it is closed, and with it every WATCH.
+/// its state is clean; dropped, it is closed, and with it every WATCH, and those that idle: what
+/// was wrong with it may be wrong with them.
 pub struct OwnConnection {
     /// The connection.
     pub connection: MultiplexedConnection,
+    kept: bool,
     pool: Arc<OwnConnections>,
     _permit: OwnedSemaphorePermit,
 }
@@ -94,10 +104,10 @@ impl RedisClient {
             Some(connection) => connection,
             None => {
                 let config = timeouts(self.command_timeout);
-                self.client.get_multiplexed_async_connection_with_config(&config).await?
+                connect(&self.client, &config).await?
             }
         };
-        Ok(OwnConnection { connection, pool: Arc::clone(&self.own), _permit: permit })
+        Ok(OwnConnection { connection, kept: false, pool: Arc::clone(&self.own), _permit: permit })
     }
 
     /// The policy by which the server forgets keys when its memory is full; `None` when it refuses
@@ -109,6 +119,18 @@ impl RedisClient {
         let info: String = redis::cmd("INFO").arg("memory").query_async(&mut self.shared()).await?;
         let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
         Ok(policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned))
+    }
+
+    /// Asks whether Redis takes the password of the settings. One that does not answer is not
+    /// judged.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub async fn takes_password(&self) -> Result<(), String> {
+        match self.ping().await {
+            Err(error) if is_denial(&error) => Err(DENIED.to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// Asks for a sign of life.
@@ -131,7 +153,14 @@ pub fn connect_when_used(url: &str, config: &Config) -> RedisResult<SharedConnec
 }
 
 fn client(url: &str) -> RedisResult<Client> {
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY)
+        .with_retries(KEEPALIVE_TRIES);
     let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let settings = settings.set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(UNACKNOWLEDGED_MAX);
     Client::open(url.into_connection_info()?.set_tcp_settings(settings))
 }
 
@@ -149,7 +178,16 @@ impl OwnConnections {
 
 impl OwnConnection {
     /// Gives the connection back: nothing is watched on it, and no command is in flight.
-    pub fn keep(self) {
+    pub fn keep(mut self) {
+        self.kept = true;
         self.pool.idle().push(self.connection.clone());
+    }
+}
+
+impl Drop for OwnConnection {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.pool.idle().clear();
+        }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::counters::{CounterError, Counters};
 use crate::domain::ItemId;
 use crate::store::mysql::buyers::Holdings;
-use crate::store::mysql::{buyers, stock};
+use crate::store::mysql::{answered, buyers, stock};
 
 /// How long a process waits for another one's load before it loads itself.
 const LOAD_WAIT: Duration = Duration::from_millis(250);
@@ -100,7 +100,8 @@ impl Counters {
 
     async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
         let statement = format!("SELECT epoch FROM {} WHERE item_id = ?", self.layout.table);
-        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool).await?;
+        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool);
+        let row = answered(row).await?;
         Ok(row.map(|row| row.try_get("epoch")).transpose()?)
     }
 
@@ -131,7 +132,7 @@ impl Counters {
         if let Some(known) = known {
             query = query.bind(known);
         }
-        let done = query.execute(&self.pool).await?;
+        let done = answered(query.execute(&self.pool)).await?;
         Ok((done.rows_affected() == 1).then_some(next))
     }
 

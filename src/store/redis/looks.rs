@@ -8,6 +8,13 @@ use redis::Script;
 use super::counters::{Counter, CounterAndQueue, CounterError, Counters};
 use crate::domain::ItemId;
 
+/// Both at one moment. Not MULTI: redis-rs panics when a server refuses one.
+static BOTH: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available') \
+         return {seen[1], seen[2], redis.call('HGET', KEYS[2], 'units')}",
+    )
+});
 static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
 
 impl Counters {
@@ -28,11 +35,10 @@ impl Counters {
         &self,
         item: ItemId,
     ) -> Result<Option<CounterAndQueue>, CounterError> {
-        let mut both = redis::pipe();
-        both.atomic().cmd("HMGET").arg(self.key(item)).arg(&["epoch", "available"]);
-        both.hget(self.queued_key(item), "units");
-        let ((epoch, available), queued): ((Option<u64>, Option<i64>), Option<i64>) =
-            both.query_async(&mut self.redis.shared()).await?;
+        let mut both = BOTH.key(self.key(item));
+        both.key(self.queued_key(item));
+        let (epoch, available, queued): (Option<u64>, Option<i64>, Option<i64>) =
+            both.invoke_async(&mut self.redis.shared()).await?;
         Ok(epoch.zip(available).map(|(epoch, available)| CounterAndQueue {
             counter: Counter { available, epoch },
             queued: queued.unwrap_or(0),

@@ -32,5 +32,5 @@ pub use connection::{RedisClient, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;
-pub use shared::SharedConnection;
+pub use shared::{DENIED, SharedConnection, is_denial};
 pub use takes::Take;

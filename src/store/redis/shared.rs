@@ -2,14 +2,27 @@
 //!
 //! redis-rs has one of that kind, `ConnectionManager`, but it keeps the error of an attempt to
 //! connect for ever unless it is one of input or output: a handshake that is cut in the middle of an
-//! answer would leave a process without Redis until it is started again. Here an attempt that failed, in whatever way, is followed by the next one.
+//! answer would leave a process without Redis until it is started again. Here an attempt that failed,
+//! in whatever way, is followed by the next one. Nor does redis-rs leave a connection whose commands
+//! are not answered: a link that swallows everything would be used for as long as the kernel believes
+//! in it. Here a few commands in a row that were waited for in vain are the end of a connection.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult,
+    Value,
+};
+
+/// Commands in a row that are waited for in vain before their connection is left. One may be slow.
+const UNANSWERED_MAX: u32 = 3;
+/// A command that its caller gave up after so long counts as waited for in vain.
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(100);
 
 type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
 
@@ -19,15 +32,34 @@ type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>
 pub struct SharedConnection {
     client: Client,
     config: AsyncConnectionConfig,
-    current: Arc<Mutex<Connecting>>,
+    current: Arc<Mutex<Attempt>>,
+    /// Whether Redis took our password the last time that a connection was made, so that it is said
+    /// once when it does no more.
+    admitted: Arc<AtomicBool>,
+}
+
+/// One connection, from the attempt to make it on.
+#[derive(Clone)]
+struct Attempt {
+    connecting: Connecting,
+    /// Commands in a row that were waited for in vain.
+    unanswered: Arc<AtomicU32>,
+}
+
+/// A command that is waited for.
+struct Waiting<'a> {
+    connection: &'a SharedConnection,
+    attempt: &'a Attempt,
+    since: Instant,
+    ended: bool,
 }
 
 impl SharedConnection {
     /// A connection that is made when it is first used.
     #[must_use]
     pub fn new(client: Client, config: AsyncConnectionConfig) -> Self {
-        let current = Arc::new(Mutex::new(connecting(&client, &config)));
-        Self { client, config, current }
+        let current = Arc::new(Mutex::new(Attempt::new(&client, &config)));
+        Self { client, config, current, admitted: Arc::default() }
     }
 
     /// Runs one exchange, and leaves the connection to be made anew if it was lost.
@@ -36,29 +68,101 @@ impl SharedConnection {
         send: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
     ) -> RedisResult<T> {
         let attempt = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut connection = attempt.clone().await.inspect_err(|_| self.give_up(&attempt))?;
+        let connected = attempt.connecting.clone().await;
+        self.note_admission(&connected);
+        let mut connection = connected.inspect_err(|_| self.give_up(&attempt))?;
+        let since = Instant::now();
+        let mut waiting = Waiting { connection: self, attempt: &attempt, since, ended: false };
         let answer = send(&mut connection).await;
-        answer.inspect_err(|error| {
-            if error.is_unrecoverable_error() {
-                self.give_up(&attempt);
+        waiting.ended = true;
+        match &answer {
+            Err(error) if error.is_timeout() => self.not_answered(&attempt),
+            Err(error) if error.is_unrecoverable_error() => self.give_up(&attempt),
+            _ => attempt.answered(),
+        }
+        answer
+    }
+
+    /// One more command was waited for in vain.
+    fn not_answered(&self, attempt: &Attempt) {
+        if attempt.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED_MAX {
+            tracing::debug!("a connection to Redis is silent, and is left");
+            self.give_up(attempt);
+        }
+    }
+
+    /// Says it once when a password is refused that was taken before. One that never was is for
+    /// whoever starts the program to say.
+    fn note_admission(&self, connected: &RedisResult<MultiplexedConnection>) {
+        // Read before it is written: this is on the way of every command.
+        let was_admitted = self.admitted.load(Ordering::Relaxed);
+        match connected {
+            Ok(_) if !was_admitted => self.admitted.store(true, Ordering::Relaxed),
+            Err(error) if was_admitted && is_denial(error) => {
+                if self.admitted.swap(false, Ordering::Relaxed) {
+                    tracing::error!(
+                        "Redis refuses the password that it took before: what needs Redis is \
+                         refused until the password is right again, there or in the settings"
+                    );
+                }
             }
-        })
+            _ => {}
+        }
     }
 
     /// The next caller makes another attempt; once for all who met the failed one.
-    fn give_up(&self, failed: &Connecting) {
+    fn give_up(&self, failed: &Attempt) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.ptr_eq(failed) {
-            *current = connecting(&self.client, &self.config);
+        if current.connecting.ptr_eq(&failed.connecting) {
+            *current = Attempt::new(&self.client, &self.config);
         }
     }
 }
 
-fn connecting(client: &Client, config: &AsyncConnectionConfig) -> Connecting {
-    let (client, config) = (client.clone(), config.clone());
-    async move { client.get_multiplexed_async_connection_with_config(&config).await }
-        .boxed()
-        .shared()
+impl Attempt {
+    fn new(client: &Client, config: &AsyncConnectionConfig) -> Self {
+        let (client, config) = (client.clone(), config.clone());
+        let connecting = async move { connect(&client, &config).await }.boxed().shared();
+        Self { connecting, unanswered: Arc::default() }
+    }
+
+    fn answered(&self) {
+        // Read before it is written: this is on the way of every command.
+        if self.unanswered.load(Ordering::Relaxed) != 0 {
+            self.unanswered.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.ended && self.since.elapsed() >= GIVEN_UP_AFTER {
+            self.connection.not_answered(self.attempt);
+        }
+    }
+}
+
+/// What an operator is told when Redis wants another password.
+pub const DENIED: &str = "Redis refuses the password of REDIS_URL, or there is none in it: write \
+     redis://:password@host:port, or redis+unix:///path?pass=password for a socket";
+
+/// Whether Redis answers, but refuses whoever has this password or none.
+#[must_use]
+pub fn is_denial(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+}
+
+/// Makes a connection that is known to take commands. Without a password redis-rs says nothing to
+/// the server, so it would not notice that one is wanted; and a refused MULTI is more than it
+/// can bear.
+pub(super) async fn connect(
+    client: &Client,
+    config: &AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
+    redis::cmd("PING").exec_async(&mut connection).await?;
+    Ok(connection)
 }
 
 impl ConnectionLike for SharedConnection {

@@ -23,7 +23,7 @@ pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
     }
 }
 
-/// What it means when the ledger cannot be read, when nothing was written yet.
+/// What it means when the ledger cannot be read or takes no writes, when nothing was written yet.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {
     Outcome::Unavailable(unreadable(error))
@@ -34,6 +34,7 @@ pub fn unavailable(error: &sqlx::Error) -> Outcome {
 pub fn unreadable(error: &sqlx::Error) -> Unavailable {
     tracing::warn!(%error, "the ledger could not be read");
     match Fault::of(error) {
+        Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
         Fault::Transient => Unavailable::Contended,
         _ => Unavailable::Faulty(Dependency::Mysql),

@@ -12,6 +12,9 @@ use crate::wire::{Link, Wire};
 
 /// How much later everything comes.
 const LATE: Duration = Duration::from_millis(200);
+/// How long nothing gets through: longer than any time-out of the service, so that it has to leave
+/// its connections and find the new way by itself.
+const HOLE: Duration = Duration::from_secs(60);
 /// The pause between two bytes.
 const BYTE: Duration = Duration::from_secs(1);
 
@@ -53,7 +56,7 @@ async fn broken(shop: &mut Shop, wire: &Wire, link: Link) -> crate::Run<String> 
     let before = wire.bites();
     wire.set(link);
     shop.injections += 1;
-    sleep(FAULT).await;
+    sleep(if link == Link::BlackHole { HOLE } else { FAULT }).await;
     wire.set(Link::Works);
     shop.mended();
     let bites = wire.bites() - before;

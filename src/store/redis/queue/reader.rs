@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Intention, QUEUES_TOGETHER_MAX, Queue, request_of};
 use crate::domain::ItemId;
+use crate::store::mysql::answered;
 
 /// The consumer group, of which every instance is a member.
 const GROUP: &str = "arbiter";
@@ -196,7 +197,7 @@ impl Reader {
             for item in items {
                 delete = delete.bind(item.get());
             }
-            delete.bind(SWEEP_AFTER_SECONDS).execute(&self.queue.pool).await?;
+            answered(delete.bind(SWEEP_AFTER_SECONDS).execute(&self.queue.pool)).await?;
         }
         Ok(())
     }

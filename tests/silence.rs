@@ -1,0 +1,140 @@
+//! Links that die without a word: what was sent over them is swallowed, and neither end is told. New
+//! connections get through, so an instance has to notice and connect again.
+
+use std::time::Duration;
+
+use seckill::config::{Config, Secret};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Cut, Instance, Shop, redis_url, servers};
+
+/// How long it may take until everything is sold again: far longer than the bounds of the service,
+/// since machines that test are loaded.
+const RECOVERY_MAX: Duration = Duration::from_secs(45);
+/// Buyers at once, so that pools have several connections.
+const CROWD: i64 = 12;
+/// How long they sell before the links die, at least.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An instance behind a link to the database and one to Redis.
+async fn place() -> (Shop, Instance, Cut, Cut) {
+    let shop = Shop::new().await;
+    let options = shop.pool.connect_options();
+    let database = options.get_database().expect("a name");
+    let mysql = Cut::to(&servers().await.mysql.tcp_url_of(database)).await;
+    let redis = Cut::to(&redis_url().await).await;
+    let mut config: Config = shop.config.clone();
+    config.database_url = Secret::new(mysql.url());
+    config.redis_url = Secret::new(redis.url());
+    config.redis.command_timeout_ms = 400;
+    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    (shop, instance, mysql, redis)
+}
+
+/// Strands `link` while a crowd buys by `strategies`, and waits until each of them sells again.
+async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Cut) {
+    let item = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
+    let mut items = Vec::new();
+    for &strategy in strategies {
+        let item = instance.make_item(item.clone()).await;
+        let first = instance.buyer(1).buy(strategy, item).await;
+        assert!([201, 202].contains(&first.status), "{strategy}: {}", first.text);
+        items.push((strategy, item));
+    }
+    let mut crowd = tokio::task::JoinSet::new();
+    for &(strategy, item) in &items {
+        for id in 2..2 + CROWD {
+            let buyer = instance.buyer(id);
+            crowd.spawn(async move {
+                loop {
+                    let answer = buyer.buy(strategy, item).await;
+                    if ![201, 202].contains(&answer.status) {
+                        sleep(PAUSE).await;
+                    }
+                }
+            });
+        }
+    }
+    sleep(PAUSE).await;
+    link.strand();
+    let until = Instant::now() + RECOVERY_MAX;
+    for (strategy, item) in items {
+        let mut in_a_row = 0;
+        let mut last = String::new();
+        while in_a_row < 3 {
+            assert!(Instant::now() < until, "{strategy} sells no more: {last}");
+            let answer = instance.buyer(1).buy(strategy, item).await;
+            let sold = [201, 202].contains(&answer.status);
+            in_a_row = if sold { in_a_row + 1 } else { 0 };
+            if !sold {
+                last = answer.text;
+                sleep(PAUSE).await;
+            }
+        }
+    }
+    crowd.abort_all();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_link_to_redis_is_left() {
+    let (_shop, instance, _mysql, redis) = place().await;
+    let strategies = ["redis-lua", "lock-redis", "redis-watch", "redis-stream"];
+    sells_again(&strategies, &instance, &redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_link_to_the_ledger_is_left() {
+    let (_shop, instance, mysql, _redis) = place().await;
+    sells_again(&["mysql-batch", "mysql-atomic", "lock-redis"], &instance, &mysql).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
+    let (shop, instance, _mysql, redis) = place().await;
+    let other = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let order = buyer.buy("mysql-atomic", item).await;
+    let id = order.json["id"].as_str().expect("an order").to_owned();
+    let mut events =
+        buyer.request(reqwest::Method::GET, "/api/orders/events").send().await.expect("a stream");
+    assert!(events.status().is_success(), "{}", events.status());
+    redis.strand();
+    let heard_later = redis.attempts();
+    // The connection on which events come is made anew.
+    let until = Instant::now() + RECOVERY_MAX;
+    while redis.attempts() == heard_later {
+        assert!(Instant::now() < until, "nobody connected again");
+        sleep(PAUSE).await;
+    }
+    sleep(PAUSE).await;
+    let paid = other.buyer(1).post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+    let told = async {
+        let mut text = String::new();
+        while !text.contains("paid") {
+            let piece = events.chunk().await.expect("it goes on").expect("it has not ended");
+            text.push_str(&String::from_utf8_lossy(&piece));
+        }
+    };
+    tokio::time::timeout(RECOVERY_MAX, told).await.expect("the stream tells of the payment");
+}
+
+#[tokio::test]
+async fn the_server_ends_sessions_that_it_hears_no_more_of() {
+    let shop = Shop::new().await;
+    let rows: Vec<(String, String)> = sqlx::query_as(
+        "SHOW SESSION VARIABLES \
+         WHERE Variable_name IN ('wait_timeout', 'idle_transaction_timeout')",
+    )
+    .fetch_all(&shop.pool)
+    .await
+    .expect("it answers");
+    for (name, seconds) in &rows {
+        let expected = if name == "wait_timeout" { "150" } else { "20" };
+        assert_eq!(seconds, expected, "{name}");
+    }
+    // MySQL has the first one alone.
+    assert!(!rows.is_empty());
+}
