@@ -373,7 +373,7 @@ const PATIENT_MS: u64 = 60_000;
 
 /// Buys with the key `k`.
 async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {
-    let request = buyer.request(reqwest::Method::POST, &purchase_path(strategy, item));
+    let request = buyer.request(Method::POST, &purchase_path(strategy, item));
     Client::send(request.header("idempotency-key", "k").json(&json!({ "quantity": units }))).await
 }
 

@@ -7,6 +7,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlPool, Row};
 
 use crate::domain::{ArbiterMode, ItemId};
+use crate::store::mysql::answered;
 use crate::store::redis::{Counter, CounterAndQueue};
 
 /// Differences that a walk remembers until it comes by again; further ones wait until some of these
@@ -123,7 +124,8 @@ impl Walk {
              JOIN items ON items.id = {table}.item_id \
              WHERE {table}.item_id > ? AND {condition} ORDER BY {table}.item_id LIMIT ?"
         );
-        let rows = sqlx::query(&statement).bind(self.after).bind(size).fetch_all(pool).await?;
+        let rows = sqlx::query(&statement).bind(self.after).bind(size).fetch_all(pool);
+        let rows = answered(rows).await?;
         let is_last = rows.len() < size as usize;
         let last: i64 = match rows.last() {
             Some(row) if !is_last => row.try_get("item_id")?,

@@ -7,6 +7,7 @@
 use sqlx::{MySqlConnection, MySqlPool, Row};
 
 use super::Fault;
+use super::link::{TRANSACTION_MAX, answered, roll_back, within};
 
 /// The address of the row that counts an account's failures from everywhere.
 const EVERYWHERE: &str = "";
@@ -38,19 +39,20 @@ pub async fn count(
 ) -> sqlx::Result<Failures> {
     let mut tries = 1;
     loop {
-        let mut transaction = pool.begin().await?;
-        let counted = raise(&mut transaction, account, address, window_seconds).await;
+        let mut transaction = answered(pool.begin()).await?;
+        let raised = raise(&mut transaction, account, address, window_seconds);
+        let counted = within(TRANSACTION_MAX, raised).await;
         match counted {
             Ok(failures) if is_allowed(failures) => {
-                transaction.commit().await?;
+                answered(transaction.commit()).await?;
                 return Ok(failures);
             }
             Ok(failures) => {
-                transaction.rollback().await?;
+                answered(transaction.rollback()).await?;
                 return Ok(failures);
             }
             Err(error) => {
-                transaction.rollback().await?;
+                roll_back(transaction, &error).await;
                 if Fault::of(&error) != Fault::Transient || tries == TRIES_MAX {
                     return Err(error);
                 }
@@ -109,15 +111,15 @@ async fn raise(
 /// # Errors
 /// The database's.
 pub async fn forgive(pool: &MySqlPool, account: &str, address: &str) -> sqlx::Result<()> {
-    sqlx::query(
+    let forgiven = sqlx::query(
         "UPDATE sign_in_failures SET failures = failures - 1 \
          WHERE account = ? AND address IN (?, ?) AND failures > 0",
     )
     .bind(account)
     .bind(EVERYWHERE)
     .bind(address)
-    .execute(pool)
-    .await?;
+    .execute(pool);
+    answered(forgiven).await?;
     Ok(())
 }
 
@@ -126,12 +128,11 @@ pub async fn forgive(pool: &MySqlPool, account: &str, address: &str) -> sqlx::Re
 /// # Errors
 /// The database's.
 pub async fn forget_old(pool: &MySqlPool, window_seconds: u32) -> sqlx::Result<u64> {
-    let done = sqlx::query(
+    let deleted = sqlx::query(
         "DELETE FROM sign_in_failures WHERE since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND LIMIT ?",
     )
     .bind(window_seconds)
     .bind(FORGET_MAX)
-    .execute(pool)
-    .await?;
-    Ok(done.rows_affected())
+    .execute(pool);
+    Ok(answered(deleted).await?.rows_affected())
 }

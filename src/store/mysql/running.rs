@@ -8,6 +8,7 @@ use std::time::Duration;
 use sqlx::{MySqlConnection, MySqlPool, Row};
 
 use super::items::parsed;
+use super::link::answered;
 use crate::domain::{ItemId, UserId};
 
 pub use super::orders::RequestOf;
@@ -39,7 +40,7 @@ pub async fn announce(
         for (buyer, item, key) in chunk {
             query = query.bind(buyer.get()).bind(item.get()).bind(key).bind(instance);
         }
-        query.execute(pool).await?;
+        answered(query.execute(pool)).await?;
     }
     Ok(())
 }
@@ -63,7 +64,7 @@ pub async fn withdraw(
         for (buyer, item, key) in chunk {
             query = query.bind(buyer.get()).bind(item.get()).bind(key).bind(instance);
         }
-        query.execute(pool).await?;
+        answered(query.execute(pool)).await?;
     }
     Ok(())
 }
@@ -73,9 +74,8 @@ pub async fn withdraw(
 /// # Errors
 /// The database's.
 pub async fn purge(pool: &MySqlPool) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM running_requests WHERE expires_at < UTC_TIMESTAMP(6)")
-        .execute(pool)
-        .await?;
+    let purged = sqlx::query("DELETE FROM running_requests WHERE expires_at < UTC_TIMESTAMP(6)");
+    answered(purged.execute(pool)).await?;
     Ok(())
 }
 
@@ -89,9 +89,8 @@ pub async fn elsewhere(
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<HashSet<RequestOf>> {
     // The table is empty while every instance is well, and this is asked for every refused crowd.
-    let some = sqlx::query("SELECT 1 FROM running_requests LIMIT 1")
-        .fetch_optional(&mut *connection)
-        .await?;
+    let some = sqlx::query("SELECT 1 FROM running_requests LIMIT 1");
+    let some = answered(some.fetch_optional(&mut *connection)).await?;
     if some.is_none() {
         return Ok(HashSet::new());
     }
@@ -107,7 +106,7 @@ pub async fn elsewhere(
         for (buyer, item, key) in chunk {
             query = query.bind(buyer.get()).bind(item.get()).bind(*key);
         }
-        for row in query.fetch_all(&mut *connection).await? {
+        for row in answered(query.fetch_all(&mut *connection)).await? {
             running.insert(read(&row)?);
         }
     }
