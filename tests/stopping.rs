@@ -100,7 +100,7 @@ async fn a_second_signal_does_not_wait() {
         // Without the second signal it would outlast this test.
         .env("SECKILL_LIFECYCLE_DRAIN_MS", "600000")
         .env("SECKILL_PURCHASE_DEADLINE_MS", "600000")
-        .env("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "600")
+        .env("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "300")
         .spawn()
         .expect("started");
     let client = Client::new(addr.parse().expect("an address"), Some(maker.token(1, Role::Buyer)));
