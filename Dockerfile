@@ -7,8 +7,8 @@ COPY . .
 # The caches stay on the builder: a second build compiles only what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --release --locked --package seckill \
-    && cp target/release/seckill /seckill
+    cargo build --profile dist --locked --package seckill \
+    && cp target/dist/seckill /seckill
 
 FROM debian:bookworm-slim
 # Migrations are inside the binary; the shop's files are not.

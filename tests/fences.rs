@@ -127,7 +127,7 @@ async fn orders_from_before_the_record_audit_cleanly() {
     for statement in [
         "ALTER TABLE orders DROP COLUMN fence_backend, DROP COLUMN fence_sequence",
         "ALTER TABLE fences DROP COLUMN accepted_writes",
-        "DELETE FROM _sqlx_migrations WHERE version = 9",
+        "DELETE FROM _sqlx_migrations WHERE version = 8",
     ] {
         shop.pool.execute(statement).await.expect("undone");
     }

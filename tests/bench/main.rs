@@ -1,6 +1,6 @@
 //! How fast locks are, next to the least that a lock on Redis can do and next to other crates.
 //!
-//! `cargo run --release -p lock-bench -- --json FILE` starts a private Redis, prints a table after
+//! `cargo run --profile dist -p lock-bench -- --json FILE` starts a private Redis, prints a table after
 //! about two minutes, and writes it with its figures to the file. K is `SET NX PX` and a
 //! compare-and-delete by one client. The subjects take turns, and K is measured between each of
 //! them and the next, so that what else the machine does meets all of them. Each figure is a

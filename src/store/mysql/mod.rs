@@ -9,6 +9,7 @@ pub mod error;
 pub mod failures;
 pub mod items;
 pub mod link;
+pub mod migrations;
 pub mod orders;
 pub mod running;
 pub mod sessions;
@@ -18,12 +19,12 @@ pub mod users;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, MySqlPool};
 
 use crate::config::Config;
 use link::{ANSWER_MAX, Link};
+use migrations::MIGRATIONS;
 
 pub use ask::{ask, change, nothing_was_sent};
 pub use error::Fault;
@@ -37,9 +38,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const SESSION_IDLE_SECONDS: u32 = 150;
 /// The same within a transaction; MariaDB alone has it.
 const TRANSACTION_IDLE_SECONDS: u32 = 20;
-
-/// The schema's history, compiled in.
-pub static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// Makes the pool that the whole service shares; connects when first used.
 ///
@@ -121,8 +119,7 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
             "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
         )));
     }
-    let mut migrator = Migrator { migrations: MIGRATIONS.migrations.clone(), ..Migrator::DEFAULT };
-    let migrated = migrator.set_locking(false).run(pool).await;
+    let migrated = MIGRATIONS.run(pool).await;
     // The lock ends with its connection.
     let _ = answered(lock.close()).await;
     migrated.map_err(|error| failed(&error))?;

@@ -1,0 +1,54 @@
+//! The schema's history, compiled in.
+//!
+//! sqlx's macro `migrate!` would find the files by itself, but it brings sqlx's macros along, which
+//! compile the whole database driver a second time. A list is cheaper, and a test compares it with
+//! the folder.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+/// Version, title and statements of each file in `migrations`, oldest first.
+const FILES: &[(i64, &str, &str)] = &[
+    (1, "ledger", include_str!("../../../migrations/0001_ledger.sql")),
+    (2, "strategies", include_str!("../../../migrations/0002_strategies.sql")),
+    (3, "lock table", include_str!("../../../migrations/0003_lock_table.sql")),
+    (4, "admin actions", include_str!("../../../migrations/0004_admin_actions.sql")),
+    (5, "redis queues", include_str!("../../../migrations/0005_redis_queues.sql")),
+    (6, "waiting room", include_str!("../../../migrations/0006_waiting_room.sql")),
+    (7, "running requests", include_str!("../../../migrations/0007_running_requests.sql")),
+    (8, "accepted fences", include_str!("../../../migrations/0008_accepted_fences.sql")),
+    (9, "accounts", include_str!("../../../migrations/0009_accounts.sql")),
+];
+
+/// The migrations. sqlx writes the version and a checksum of each into the database, so a file that
+/// was applied somewhere is never changed.
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let migrations = FILES.iter().map(|&(version, title, statements)| {
+        let simple = MigrationType::Simple;
+        Migration::new(version, Cow::Borrowed(title), simple, Cow::Borrowed(statements), false)
+    });
+    // Instances that start at once wait for each other by a lock of ours, see `migrate`: sqlx's own
+    // waits without end, which MariaDB refuses.
+    Migrator { migrations: migrations.collect(), locking: false, ..Migrator::DEFAULT }
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_on_the_list() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+        let entries = std::fs::read_dir(folder).expect("the folder is there");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut found: Vec<String> =
+            names.map(|name| name.into_string().expect("a name in ASCII")).collect();
+        found.sort();
+        let listed = FILES.iter().map(|(version, title, _)| {
+            format!("{version:04}_{}.sql", title.replace(' ', "_"))
+        });
+        assert_eq!(found, listed.collect::<Vec<_>>());
+    }
+}
