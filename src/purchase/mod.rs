@@ -284,7 +284,7 @@ impl Purchases {
             Err(_) => Outcome::Unknown(Doubt::StillRunning),
         };
         if let Some(client) = client {
-            client.is_answered();
+            client.answered();
         }
         outcome
     }

@@ -158,7 +158,7 @@ impl Drop for InHand {
 
 impl Waiting {
     /// The client has its answer.
-    pub fn is_answered(mut self) {
+    pub fn answered(mut self) {
         self.request = None;
     }
 }
@@ -248,7 +248,7 @@ mod tests {
         let (left, fast) = (begin(&requests, "left"), begin(&requests, "fast"));
         let answered = begin(&requests, "answered");
         assert_eq!(requests.due(now), []);
-        answered.client().is_answered();
+        answered.client().answered();
         drop(left.client());
         assert_eq!(requests.due(now), [request("left")]);
         assert_eq!(requests.due(now), [], "once");

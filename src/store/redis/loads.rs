@@ -147,7 +147,7 @@ impl Counters {
         let parts = 0..self.layout.parts;
         let begin = parts.clone().map(|part| self.begin_load(item, part, epoch, in_vain));
         let begun = try_join_all(begin).await?;
-        if begun.iter().any(|begun| *begun == Begun::Later) {
+        if begun.contains(&Begun::Later) {
             return Ok(false);
         }
         if begun.iter().all(|begun| *begun == Begun::Kept) {

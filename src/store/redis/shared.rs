@@ -98,13 +98,15 @@ impl SharedConnection {
         let was_admitted = self.admitted.load(Ordering::Relaxed);
         match connected {
             Ok(_) if !was_admitted => self.admitted.store(true, Ordering::Relaxed),
-            Err(error) if was_admitted && is_denial(error) => {
-                if self.admitted.swap(false, Ordering::Relaxed) {
-                    tracing::error!(
-                        "Redis refuses the password that it took before: what needs Redis is \
-                         refused until the password is right again, there or in the settings"
-                    );
-                }
+            Err(error)
+                if was_admitted
+                    && is_denial(error)
+                    && self.admitted.swap(false, Ordering::Relaxed) =>
+            {
+                tracing::error!(
+                    "Redis refuses the password that it took before: what needs Redis is refused \
+                     until the password is right again, there or in the settings"
+                );
             }
             _ => {}
         }
