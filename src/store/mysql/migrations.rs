@@ -46,9 +46,9 @@ mod tests {
         let mut found: Vec<String> =
             names.map(|name| name.into_string().expect("a name in ASCII")).collect();
         found.sort();
-        let listed = FILES.iter().map(|(version, title, _)| {
-            format!("{version:04}_{}.sql", title.replace(' ', "_"))
-        });
+        let listed = FILES
+            .iter()
+            .map(|(version, title, _)| format!("{version:04}_{}.sql", title.replace(' ', "_")));
         assert_eq!(found, listed.collect::<Vec<_>>());
     }
 }
