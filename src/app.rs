@@ -139,7 +139,7 @@ impl App {
             tasks: lifecycle.purchases().clone(),
             admission: Admission::new(
                 config.purchase.in_flight_max,
-                Duration::from_millis(config.purchase.wait_ms_max).min(config.purchase_deadline()),
+                Duration::from_millis(config.purchase.wait_ms_max).min(config.gate_wait()),
                 requests,
                 metrics.clone(),
             ),

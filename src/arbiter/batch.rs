@@ -137,12 +137,17 @@ impl Batches {
         }
         // A COMMIT that was not answered: each order settles for itself, once the connection that
         // may hold its row is gone.
+        let mut can_be_asked = true;
         for (purchase, verdict) in purchases.iter().zip(verdicts) {
-            if matches!(verdict, Some(Verdict::Unknown(_))) {
+            // Once the ledger did not tell of one, the others are not to wait as long one by one.
+            if can_be_asked && matches!(verdict, Some(Verdict::Unknown(_))) {
                 *verdict = match self.arbiter.settle(purchase).await {
                     Some(Some(order)) => Some(replay(purchase, order)),
                     Some(None) => None,
-                    None => Some(Verdict::UNANSWERED),
+                    None => {
+                        can_be_asked = false;
+                        Some(Verdict::UNANSWERED)
+                    }
                 };
             }
         }

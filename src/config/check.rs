@@ -19,7 +19,7 @@ impl Config {
             ),
             (
                 self.gate_wait() + self.transaction_margin() <= self.purchase_deadline(),
-                "purchase.deadline_ms must be a third longer than mysql.lock_wait_timeout_seconds and half a second together, or a row that somebody holds looks like an unknown outcome",
+                "purchase.deadline_ms must be at least 4/3 of mysql.lock_wait_timeout_seconds and half a second together, or a row that somebody holds looks like an unknown outcome",
             ),
             (
                 self.redis.command_timeout_ms < self.purchase.deadline_ms,

@@ -235,7 +235,7 @@ impl Config {
     }
 
     /// How long a gate waits, and until when a transaction is begun for a buyer: what is begun then
-    /// may wait for a row and ends before the buyer is answered, who so is told what happened.
+    /// may wait for a row, and ends before the buyer is answered, so the buyer is told what happened.
     #[must_use]
     pub fn gate_wait(&self) -> Duration {
         let deadline = self.purchase_deadline();

@@ -28,7 +28,7 @@ impl Username {
         let folded = fold(typed)?;
         let plain = !typed.chars().any(is_invisible)
             && folded.as_str().check_restriction_level(RestrictionLevel::HighlyRestrictive);
-        let skeleton = skeleton(&folded);
+        let skeleton = skeleton(typed);
         let fits = skeleton.chars().count() <= Self::SKELETON_LENGTH_MAX;
         (plain && fits).then(|| Self { typed: typed.to_owned(), folded, skeleton })
     }
@@ -64,11 +64,12 @@ pub fn fold(typed: &str) -> Option<String> {
     (plain && no_controls && (1..=Username::LENGTH_MAX).contains(&length)).then_some(folded)
 }
 
-/// What two names have in common that look alike: the skeleton of UTS 39, in lower case, since
-/// names are shown as they were typed and a capital O looks like a zero.
+/// What two names have in common that look alike: the skeleton of UTS 39, in lower case. It is made of
+/// the name as it was typed, since so it is shown: a capital I looks like a small l.
 #[must_use]
-pub fn skeleton(folded: &str) -> String {
-    unicode_security::skeleton(folded).flat_map(char::to_lowercase).collect()
+pub fn skeleton(typed: &str) -> String {
+    let typed: String = typed.nfkc().collect();
+    unicode_security::skeleton(&typed).flat_map(char::to_lowercase).collect()
 }
 
 /// Whether nothing is to be seen where this character stands (a default-ignorable code point).

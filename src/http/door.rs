@@ -17,8 +17,8 @@ use super::problem::Problem;
 use crate::session::Hashing;
 use crate::session::hashing::{Busy, Place};
 use crate::store::breaker::Breaker;
-use crate::store::mysql;
 use crate::store::mysql::failures::{self, Failures};
+use crate::store::mysql::{self, Fault};
 
 /// Failed sign-ins to one account from one address before that address has to wait.
 const ADDRESS_FAILURES_MAX: u32 = 10;
@@ -75,7 +75,10 @@ impl Door {
         let counting = failures::count(&self.pool, &account, &from, WINDOW_SECONDS, is_allowed);
         let counted = mysql::change(&self.breaker, counting).await;
         // Nothing but a count may have changed.
-        let failures = counted.map_err(|error| Problem::database(&error))?;
+        let failures = counted.map_err(|error| match Fault::of(&error) {
+            Fault::ReadOnly => Problem::read_only(),
+            _ => Problem::database(&error),
+        })?;
         if !is_allowed(failures) {
             let detail = "Too many failed sign-ins with this name; wait a minute.";
             let problem = Problem::new(429, "too_many_attempts", "Too many attempts", detail);

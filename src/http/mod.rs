@@ -1,10 +1,9 @@
 //! The only folder that knows axum, status codes and problem details.
 //!
 //! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
-//! requests; `address`, `rates`, `crowd` and `door` keep
-//! anybody from asking too much; `route/` has one
-//! file a resource; `problem` is the shape of an error, and `error` the one table from outcomes to
-//! answers.
+//! requests; `address`, `rates`, `crowd` and `door` keep anybody from asking too much; `route/` has
+//! one file a resource; `problem` is the shape of an error, and `error` the one table from outcomes
+//! to answers.
 
 pub mod address;
 pub mod body;

@@ -7,6 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::UserId;
 
+/// How many times as many streams the signed-in users of one address may have: an office or a phone
+/// network is one address, and accounts cost next to nothing.
+pub const SIGNED_IN_FACTOR: usize = 4;
+
 /// How many streams may be open.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
@@ -16,16 +20,17 @@ pub struct StreamLimits {
     pub strangers: usize,
     /// Of one user.
     pub each_user: usize,
-    /// Of one address, of those who are not signed in.
+    /// Of one address, of those who are not signed in; those who are may have [`SIGNED_IN_FACTOR`]
+    /// times as many.
     pub each_address: usize,
 }
 
 /// Who wants to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watcher {
-    /// Somebody with a token.
-    User(UserId),
-    /// Somebody without; `None` is an address that is not counted.
+    /// A client with a token, and its address; `None` is an address that is not counted.
+    User(UserId, Option<IpAddr>),
+    /// A client without, likewise.
     Stranger(Option<IpAddr>),
 }
 
@@ -57,6 +62,7 @@ struct Open {
     strangers: usize,
     users: HashMap<UserId, usize>,
     addresses: HashMap<IpAddr, usize>,
+    addresses_of_users: HashMap<IpAddr, usize>,
 }
 
 impl Places {
@@ -72,7 +78,16 @@ impl Places {
             return Err(NoPlace::Full);
         }
         let counted = match watcher {
-            Watcher::User(user) => raise(&mut open.users, user, limits.each_user),
+            Watcher::User(user, address) => {
+                let counted = raise(&mut open.users, user, limits.each_user);
+                let most = limits.each_address.saturating_mul(SIGNED_IN_FACTOR);
+                let both = counted
+                    && address.is_none_or(|it| raise(&mut open.addresses_of_users, it, most));
+                if counted && !both {
+                    lower(&mut open.users, &user);
+                }
+                both
+            }
             Watcher::Stranger(Some(address)) => {
                 raise(&mut open.addresses, address, limits.each_address)
             }
@@ -96,7 +111,12 @@ impl Drop for Place {
         let mut open = self.places.open();
         open.all -= 1;
         match self.watcher {
-            Watcher::User(user) => lower(&mut open.users, &user),
+            Watcher::User(user, address) => {
+                lower(&mut open.users, &user);
+                if let Some(address) = address {
+                    lower(&mut open.addresses_of_users, &address);
+                }
+            }
             Watcher::Stranger(address) => {
                 open.strangers -= 1;
                 if let Some(address) = address {
@@ -134,7 +154,7 @@ mod tests {
     fn streams_are_shared_out() {
         let places =
             Places::new(StreamLimits { all: 6, strangers: 4, each_user: 2, each_address: 3 });
-        let user = |id| Watcher::User(UserId::new(id).expect("positive"));
+        let user = |id| Watcher::User(UserId::new(id).expect("positive"), None);
         let at = |text: &str| Watcher::Stranger(Some(text.parse().expect("an address")));
         let take = |watcher| places.take(watcher).map_err(|why| (watcher, why));
         let mut taken: Vec<_> = (0..3).map(|_| take(at("203.0.113.1")).expect("a place")).collect();
@@ -152,5 +172,24 @@ mod tests {
         let open = places.open();
         assert_eq!((open.all, open.strangers), (0, 0));
         assert!(open.users.is_empty() && open.addresses.is_empty(), "who has left is forgotten");
+    }
+
+    #[test]
+    fn many_accounts_of_one_address_do_not_take_everything() {
+        let places =
+            Places::new(StreamLimits { all: 100, strangers: 50, each_user: 3, each_address: 2 });
+        let take = |id, address: &str| {
+            let address = Some(address.parse().expect("an address"));
+            places.take(Watcher::User(UserId::new(id).expect("positive"), address))
+        };
+        let most = i64::try_from(2 * SIGNED_IN_FACTOR).expect("a small number");
+        let taken: Vec<_> = (1..=most).map(|id| take(id, "203.0.113.1").ok()).collect();
+        assert!(taken.iter().all(Option::is_some));
+        assert_eq!(take(most + 1, "203.0.113.1").err(), Some(NoPlace::Enough));
+        let elsewhere = take(most + 1, "203.0.113.2");
+        assert!(elsewhere.is_ok());
+        drop((taken, elsewhere));
+        let open = places.open();
+        assert!(open.users.is_empty() && open.addresses_of_users.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use sqlx::{MySqlConnection, MySqlPool, Row};
 use super::transaction::{count_back, return_stock};
 use crate::domain::order::{Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus};
-use crate::store::mysql::orders;
+use crate::store::mysql::{answered, orders};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -33,7 +33,7 @@ pub(super) async fn expire(
     match expire_batch(&mut transaction, item, only, limit).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
-            if let Err(error) = transaction.commit().await {
+            if let Err(error) = answered(transaction.commit()).await {
                 return came_through(pool, expired).await.ok_or(error);
             }
             failpoint!("expiry-committed");
@@ -52,9 +52,8 @@ async fn came_through(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
     let row = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE")
         .bind(first.id.to_string())
-        .fetch_optional(pool)
-        .await;
-    let status: String = row.ok().flatten()?.try_get("status").ok()?;
+        .fetch_optional(pool);
+    let status: String = answered(row).await.ok().flatten()?.try_get("status").ok()?;
     // All of them or none: it was one transaction.
     (status == OrderStatus::Expired.word()).then_some(batch)
 }

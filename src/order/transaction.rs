@@ -6,9 +6,10 @@ use time::OffsetDateTime;
 use super::StepError;
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, UserId};
-use crate::store::mysql::{Fault, orders};
+use crate::store::mysql::{Fault, answered, orders};
 
 /// An order after a step.
+#[derive(Clone)]
 pub(super) struct Stepped {
     /// As it now stands.
     pub order: Order,
@@ -20,8 +21,8 @@ pub(super) struct Stepped {
     pub stock_version: u64,
 }
 
-/// Makes one step of an owner's order. Errors are rolled back. When the COMMIT is not answered,
-/// `lost` is what was done if it came through.
+/// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,
+/// `lost` is what was done if it came through; that holds for a caller that stops waiting, too.
 pub(super) async fn step(
     pool: &MySqlPool,
     id: OrderId,
@@ -39,10 +40,9 @@ pub(super) async fn step(
         }
     };
     failpoint!("step-applied");
-    if let Err(error) = transaction.commit().await {
-        *lost = stepped.changed.then_some(stepped);
-        return Err(StepError::Unavailable(error));
-    }
+    *lost = stepped.changed.then(|| stepped.clone());
+    answered(transaction.commit()).await.map_err(StepError::Unavailable)?;
+    *lost = None;
     failpoint!("step-committed");
     Ok(stepped)
 }

@@ -15,6 +15,7 @@ use crate::domain::outcome::Dependency;
 use crate::domain::{
     Doubt, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
 };
+use crate::store::breaker::Call;
 use crate::strategy::Card;
 
 /// A request as its earlier try is looked for.
@@ -39,7 +40,7 @@ impl Purchases {
         let sought = Sought { buyer, item, key, quantity };
         let is_running = self.parts.admission.is_in(buyer, item, key);
         let found = match in_ledger_or_moving(&self.parts, &sought, has_queue).await {
-            None if has_queue => match in_queue(&self.parts, &sought).await {
+            None if has_queue => match in_queue(&self.parts, &sought, Permit::Needed).await {
                 // It may have got from one to the other in between.
                 None => in_ledger(&self.parts, &sought).await,
                 queued => queued,
@@ -67,9 +68,24 @@ pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Op
     let sought = Sought { buyer: *buyer, item: item.id, key, quantity: *quantity };
     if !card.durable_before_reply {
         // Its script knows what is queued.
-        return in_ledger_or_moving(parts, &sought, item.has_queue).await;
+        return match in_ledger_or_moving(parts, &sought, item.has_queue).await {
+            // Too many look-ups at once say nothing about the ledger.
+            Some(Outcome::Unavailable(_)) => Some(Outcome::Unavailable(Unavailable::Overloaded)),
+            found => found,
+        };
     }
-    if item.has_queue { in_queue(parts, &sought).await } else { None }
+    let needs_redis = card.needs.contains(&Dependency::Redis.name());
+    let permit = if needs_redis { Permit::Held } else { Permit::Needed };
+    if item.has_queue { in_queue(parts, &sought, permit).await } else { None }
+}
+
+/// Whether the caller may ask Redis already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Permit {
+    /// The purchase holds a permit of Redis' breaker, and tells it how the purchase ended.
+    Held,
+    /// The look asks the breaker itself.
+    Needed,
 }
 
 /// As [`in_ledger`]; what runs because a consumer writes it is answered as the queued order.
@@ -80,7 +96,7 @@ async fn in_ledger_or_moving(
 ) -> Option<Outcome> {
     let found = in_ledger(parts, sought).await;
     if has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
-        match in_queue(parts, sought).await {
+        match in_queue(parts, sought, Permit::Needed).await {
             None | Some(Outcome::Unavailable(_)) => found,
             queued => queued,
         }
@@ -101,16 +117,22 @@ async fn in_ledger(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
     }
 }
 
-async fn in_queue(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
+async fn in_queue(parts: &Parts, sought: &Sought<'_>, permit: Permit) -> Option<Outcome> {
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
-    let Some(call) = parts.breakers.redis.enter() else { return Some(away) };
+    let call = match permit {
+        Permit::Held => None,
+        Permit::Needed => match parts.breakers.redis.enter() {
+            Some(call) => Some(call),
+            None => return Some(away),
+        },
+    };
     match parts.queue.find_request(sought.item, sought.buyer, sought.key).await {
         Ok(queued) => {
-            call.answered();
+            call.into_iter().for_each(Call::answered);
             queued.map(|order| sought.is(order))
         }
         Err(error) => {
-            call.failed();
+            call.into_iter().for_each(Call::failed);
             tracing::warn!(%error, item = %sought.item, "a key was not looked for in the queue");
             Some(away)
         }

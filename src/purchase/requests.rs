@@ -21,11 +21,11 @@ use crate::store::mysql::running::{self, RequestOf};
 /// A request that has run for so long is announced: longer than a purchase takes while the service
 /// is well, and shorter than a client waits before it asks again.
 pub const ANNOUNCE_AFTER: Duration = Duration::from_millis(500);
-/// How often it is looked for such requests.
+/// How often the announcer looks for such requests.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// How often an announcement is made anew while its request runs.
 const RENEW_PERIOD: Duration = Duration::from_secs(10);
-/// How long nothing is announced after that has failed.
+/// After a failed announcement nothing is announced for this long.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// Requests that are announced, or whose announcements are withdrawn, in one look.
 const ANNOUNCED_TOGETHER_MAX: usize = 1_024;
@@ -218,6 +218,8 @@ impl Announcer {
             ended.drain(..count).collect()
         };
         let withdrawn = running::withdraw(&self.pool, &self.instance, &ended).await;
+        // A later try with the same key may run by now, and its row is gone as well.
+        self.requests.not_announced(&ended);
         if let Err(error) = &withdrawn {
             // They expire.
             tracing::warn!(%error, requests = ended.len(), "ended requests stay announced a while longer");

@@ -1,9 +1,8 @@
 //! "Sold out", answered from memory.
 //!
-//! After a gate has said so, requests are answered here for a moment without Redis or MySQL. (One
-//! that carries a caller's key has asked the ledger before: it may be the retry of an order that
-//! another instance has made, and to that "sold out" would be a lie.) When
-//! the moment is over, one request goes through to look again while the others are still answered
+//! After a gate has said so, requests are answered here for a moment without Redis or MySQL. (A request
+//! that carries a caller's key is then looked up in the ledger: it may be the retry of an order that
+//! another instance has made, and to that "sold out" would be a lie.) When the moment is over, one request goes through to look again while the others are still answered
 //! from memory; so a restock anywhere is noticed within a second, and a sold-out item costs next
 //! to nothing however many ask for it.
 

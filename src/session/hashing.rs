@@ -1,8 +1,8 @@
 //! Where passwords are hashed: a few at once, and those who wait are served in turns by address, so
 //! that nobody waits behind a stranger's hundred.
 //!
-//! An address that has less waiting than another is never refused in favour of that other one: when
-//! all places are taken, the newest of the address with the most gives way.
+//! When all places are taken, the newest of the address with the most gives way to an address that
+//! has at least two fewer waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

@@ -129,7 +129,7 @@ pub const LIST: &[Row] = rows! {
         "connections to the database are broken and refused for a second",
         "503 or unknown; resolved by key";
     "mysql-link-black-hole": network::mysql_black_hole,
-        "nothing gets through to the database or back for 1.5 s",
+        "nothing gets through to the database or back for a minute",
         "as refused, after a wait";
     "mysql-link-slow": network::mysql_slow,
         "everything to the database takes 200 ms longer",
@@ -144,7 +144,7 @@ pub const LIST: &[Row] = rows! {
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";
     "redis-link-black-hole": network::redis_black_hole,
-        "nothing gets through to Redis or back for 1.5 s",
+        "nothing gets through to Redis or back for a minute",
         "as refused, after a wait";
     "redis-link-slow": network::redis_slow,
         "everything to Redis takes 200 ms longer",

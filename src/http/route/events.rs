@@ -57,7 +57,7 @@ pub async fn stock(
     let found = web.catalogue.find(id).await?.value;
     let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
     let watcher = match buyer {
-        Some(Buyer(claims)) => Watcher::User(claims.user),
+        Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.counted(address)),
         None => Watcher::Stranger(web.rates.counted(address)),
     };
     let stream = open(&web, watcher)?;
@@ -106,8 +106,12 @@ pub async fn stock(
     ),
     security(("bearer" = [])),
 )]
-pub async fn orders(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Events, Problem> {
-    let stream = open(&web, Watcher::User(claims.user))?;
+pub async fn orders(
+    State(web): State<Web>,
+    Buyer(claims): Buyer,
+    ClientAddress(address): ClientAddress,
+) -> Result<Events, Problem> {
+    let stream = open(&web, Watcher::User(claims.user, web.rates.counted(address)))?;
     let mut changes = web.hub.watch_orders(claims.user);
     let owner = claims.user;
     Ok(events(web, stream, Some(claims), move |web, out| async move {
@@ -140,7 +144,7 @@ pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem>
             Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
         }
         NoPlace::Enough => {
-            let by = if matches!(watcher, Watcher::User(_)) { "user" } else { "address" };
+            let by = if matches!(watcher, Watcher::User(..)) { "user" } else { "address" };
             web.metrics.rate_limited(by);
             let detail = format!("One {by} has too many live streams open; close one first.");
             Problem::new(429, "rate_limited", "Too many streams", detail).retry_after(5)

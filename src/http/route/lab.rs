@@ -187,10 +187,11 @@ async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static s
 pub async fn events(
     State(web): State<Web>,
     Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
     let (first, mut changes) = web.lab.watch(&id).ok_or_else(not_found)?;
-    let stream = events::open(&web, Watcher::User(claims.user))?;
+    let stream = events::open(&web, Watcher::User(claims.user, web.rates.counted(address)))?;
     Ok(events::events(web, stream, Some(claims), move |web, out| async move {
         let mut ended = first.state != RunState::Running;
         if out.send(event("run", &first)).await.is_err() {

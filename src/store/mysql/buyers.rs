@@ -33,8 +33,9 @@ pub struct Holdings {
     pub buyers: Vec<(UserId, i64)>,
 }
 
-/// Reads an item's stock, and all who have units of it, in one statement, so at one moment. `None` when there is no such item. What buyers have is read from the orders themselves: those of
-/// lab items without an arbiter are counted nowhere else.
+/// Reads an item's stock and its buyers in one statement, so that both are of one moment; `None` when
+/// there is no such item. What buyers have is read from the orders themselves: those of lab items
+/// without an arbiter are counted nowhere else.
 ///
 /// # Errors
 /// The database's.

@@ -7,9 +7,9 @@
 //! * Work on the ledger is awaited through [`answered`] or [`within`]. When its time is over it is
 //!   dropped, with an error that counts as a lost connection: after COMMIT was sent the outcome is
 //!   unknown, before it nothing happened, since the transaction ends with its connection.
-//! * A connection is asked for a sign of life when it comes back to its pool and when it has idled
-//!   for a while. One that gives none in time is closed, and with it all that have idled since
-//!   before: they take the same way, so one lost wait speaks for all of them.
+//! * A connection is rolled back when it comes back to its pool, and asked for a sign of life when it
+//!   has idled for a while. One that does not answer in time is closed. If it had idled, so are all that
+//!   have idled since before: they take the same way, so one lost wait speaks for all of them.
 //!
 //! The first rule drops the work, and the second one closes the connection that it leaves behind.
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use sqlx::mysql::MySqlPoolOptions;
-use sqlx::{Connection, MySql, MySqlConnection, Transaction};
+use sqlx::{Connection, Executor, MySql, MySqlConnection, Transaction};
 
 /// How long one statement may take, the wait for a connection and for a row lock included.
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);
@@ -70,6 +70,14 @@ fn is_silence(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
+/// Ends a transaction that was left open, if there is one; whether the connection answered in time. A
+/// caller that goes away while BEGIN is on its way leaves one of which sqlx does not know: the next user
+/// of the connection would write into it, and never commit.
+async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+    let rolled_back = connection.execute(sqlx::raw_sql("ROLLBACK"));
+    Ok(matches!(tokio::time::timeout(SIGN_OF_LIFE_MAX, rolled_back).await, Ok(Ok(_))))
+}
+
 /// What a pool knows of the link that its connections share.
 #[derive(Clone)]
 pub(super) struct Link {
@@ -89,13 +97,12 @@ impl Link {
 
     /// Has the connections of a pool looked after.
     pub(super) fn look_after(self, options: MySqlPoolOptions) -> MySqlPoolOptions {
-        let (before, after) = (self.clone(), self);
         options
             .before_acquire(move |connection, metadata| {
-                before.is_usable(connection, metadata.idle_for)
+                self.is_usable(connection, metadata.idle_for)
             })
             // sqlx asks for a sign of life here as well, but waits for it without end.
-            .after_release(move |connection, _| after.is_alive(connection, SIGN_OF_LIFE_MAX))
+            .after_release(move |connection, _| Box::pin(roll_back_left_over(connection)))
     }
 
     /// Whether a connection that has idled for so long may be used.

@@ -114,10 +114,14 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
         .fetch_one(&mut lock);
     let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
     let locked: Option<i64> = within(limit, locked).await.map_err(|error| failed(&error))?;
-    if locked != Some(1) {
-        return Err(failed(&format!(
-            "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
-        )));
+    match locked {
+        Some(1) => {}
+        Some(_) => {
+            return Err(failed(&format!(
+                "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
+            )));
+        }
+        None => return Err(failed(&"the server refuses GET_LOCK")),
     }
     let migrated = MIGRATIONS.run(pool).await;
     // The lock ends with its connection.

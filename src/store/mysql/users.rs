@@ -98,21 +98,20 @@ pub async fn fill_skeletons(pool: &MySqlPool) -> sqlx::Result<()> {
     let mut after = 0_i64;
     loop {
         let rows = sqlx::query(
-            "SELECT id, username_folded FROM users \
+            "SELECT id, username FROM users \
              WHERE id > ? AND username_skeleton IS NULL ORDER BY id LIMIT ?",
         )
         .bind(after)
         .bind(FILL_MAX)
-        .fetch_all(pool)
-        .await?;
+        .fetch_all(pool);
+        let rows = answered(rows).await?;
         if rows.is_empty() {
             return Ok(());
         }
         for row in &rows {
             after = row.try_get("id")?;
-            // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
-            let folded: String = row.try_get_unchecked("username_folded")?;
-            fill_skeleton(pool, after, &username::skeleton(&folded)).await?;
+            let typed: String = row.try_get("username")?;
+            fill_skeleton(pool, after, &username::skeleton(&typed)).await?;
         }
     }
 }
@@ -126,9 +125,8 @@ async fn fill_skeleton(pool: &MySqlPool, id: i64, skeleton: &str) -> sqlx::Resul
     )
     .bind(skeleton)
     .bind(id)
-    .execute(pool)
-    .await;
-    match filled {
+    .execute(pool);
+    match answered(filled).await {
         Err(error) if super::Fault::of(&error) != super::Fault::Duplicate => Err(error),
         _ => Ok(()),
     }

@@ -73,7 +73,11 @@ impl Counters {
             for (buyer, units) in part {
                 call.arg(buyer.get()).arg(*units);
             }
-            let _: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+            let written: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+            if written == 0 {
+                // A later load has begun, and this one changes nothing any more.
+                break;
+            }
         }
         Ok(())
     }

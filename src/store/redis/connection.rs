@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
 const KEEPALIVE_TRIES: u32 = 3;
-/// How long the kernel sends something again that the server's does not acknowledge.
+/// How long the kernel keeps sending data that the server's kernel does not acknowledge.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 
@@ -39,8 +39,8 @@ struct OwnConnections {
 }
 
 /// A connection that nobody else uses meanwhile. Give it back with [`OwnConnection::keep`] when
-/// its state is clean; dropped, it is closed, and with it every WATCH, and those that idle: what
-/// was wrong with it may be wrong with them.
+/// its state is clean. Dropped without that, it is closed, its WATCH ends, and all idle connections
+/// are closed too: they may have the same fault.
 pub struct OwnConnection {
     /// The connection.
     pub connection: MultiplexedConnection,

@@ -5,7 +5,7 @@
 -- ARGV[2]  the epoch whose load was waited for in vain; empty when none was
 -- Answers load; later when a later epoch stands there; kept when the load that was waited for is
 -- complete by now. Then units of it may be on their way into the ledger, so it stays as it is, and
--- only its epoch changes. Asked once more, the load forgets what it has kept.
+-- only its epoch changes. A second call without ARGV[2] deletes what the first call kept.
 local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available')
 if seen[1] and tonumber(seen[1]) > tonumber(ARGV[1]) then
   return 'later'

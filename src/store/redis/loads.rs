@@ -19,12 +19,15 @@ use crate::domain::ItemId;
 use crate::store::mysql::buyers::Holdings;
 use crate::store::mysql::{answered, buyers, stock};
 
-/// How long a process waits for another one's load before it loads itself.
+/// How long a process waits for another one's load before it loads itself. The wait doubles with each
+/// load that is taken over meanwhile, so that a load that takes long comes to its end.
 const LOAD_WAIT: Duration = Duration::from_millis(250);
+/// How often the wait doubles.
+const DOUBLED_MAX: u32 = 4;
 /// How often it looks meanwhile.
 const LOAD_LOOK: Duration = Duration::from_millis(10);
 /// How long it tries all in all, while others take its loads over.
-const LOADING_MAX: Duration = Duration::from_secs(5);
+const LOADING_MAX: Duration = Duration::from_secs(7);
 
 static BEGIN: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_begin_load.lua")));
@@ -66,7 +69,8 @@ impl Counters {
     /// The ledger's epoch, with the counter in Redis loaded under it.
     async fn current_epoch(&self, item: ItemId) -> Result<u64, CounterError> {
         let give_up = Instant::now() + LOADING_MAX;
-        let (mut waiting_for, mut waiting_until) = (None, Instant::now() + LOAD_WAIT);
+        let (mut waiting_for, mut loads_seen) = (None, 0);
+        let mut waiting_until = Instant::now() + load_wait(loads_seen);
         loop {
             let known = self.ledger_epoch(item).await?;
             let there = self.peek(item).await?.map(|counter| counter.epoch);
@@ -77,7 +81,8 @@ impl Counters {
             }
             // Each load has its own time.
             if waiting_for != known {
-                (waiting_for, waiting_until) = (known, Instant::now() + LOAD_WAIT);
+                (waiting_for, waiting_until) = (known, Instant::now() + load_wait(loads_seen));
+                loads_seen += 1;
             }
             // One instance wins the right to load; the others see its epoch and wait for it. An
             // emptied Redis looks like a load that takes too long.
@@ -238,6 +243,13 @@ fn share(units: i64, part: usize, parts: usize) -> i64 {
     let count = |number: usize| i64::try_from(number).expect("a handful of parts");
     let (part, parts) = (count(part), count(parts));
     units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
+}
+
+/// How long to wait for a load before it is taken over, after `loads_seen` others were: with up to
+/// half as much on top, so that processes that wait together do not take over together.
+fn load_wait(loads_seen: u32) -> Duration {
+    let wait = LOAD_WAIT * 2_u32.pow(loads_seen.min(DOUBLED_MAX));
+    wait + wait.mul_f64(rand::random::<f64>() / 2.0)
 }
 
 #[cfg(test)]

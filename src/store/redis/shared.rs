@@ -163,8 +163,12 @@ pub(super) async fn connect(
     config: &AsyncConnectionConfig,
 ) -> RedisResult<MultiplexedConnection> {
     let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
-    redis::cmd("PING").exec_async(&mut connection).await?;
-    Ok(connection)
+    match redis::cmd("PING").exec_async(&mut connection).await {
+        // A Redis that cannot save or is busy says so, and then it is connected all the same.
+        Err(error) if error.code().is_some() && !is_denial(&error) => Ok(connection),
+        Err(error) => Err(error),
+        Ok(()) => Ok(connection),
+    }
 }
 
 impl ConnectionLike for SharedConnection {

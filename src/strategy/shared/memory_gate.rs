@@ -40,10 +40,7 @@ pub async fn purchase(gear: &Gear, request: &Request, mutexes: Option<&ItemMutex
 async fn find(gear: &Gear, request: &Request) -> Result<MemoryCounter, Outcome> {
     match gear.memory.find(request.purchase.item.id).await {
         Ok(counter) => counter.ok_or(Outcome::Refused(Refusal::ItemNotFound)),
-        Err(error) => {
-            tracing::warn!(%error, "the counter could not be loaded");
-            Err(Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql)))
-        }
+        Err(error) => Err(ledger_view::unavailable(&error)),
     }
 }
 
