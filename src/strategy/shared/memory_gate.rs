@@ -1,10 +1,9 @@
 //! What gates that count in this process's memory have in common.
 
 use super::item_mutexes::ItemMutexes;
-use super::redis_gate;
+use super::{ledger_view, redis_gate};
 use crate::arbiter::{Bare, Verdict, Write};
-use crate::domain::outcome::Dependency;
-use crate::domain::{Outcome, Refusal, Unavailable};
+use crate::domain::{Outcome, Refusal};
 use crate::store::memory::MemoryCounter;
 use crate::strategy::{Gear, Request, outcome};
 
