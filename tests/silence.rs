@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use seckill::config::{Config, Secret};
+use seckill::store::mysql;
 use serde_json::json;
+use sqlx::Executor;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Cut, Instance, Shop, redis_url, servers};
@@ -137,4 +139,23 @@ async fn the_server_ends_sessions_that_it_hears_no_more_of() {
     }
     // MySQL has the first one alone.
     assert!(!rows.is_empty());
+}
+
+/// A caller that goes away while BEGIN is on its way leaves a transaction of which sqlx does not know.
+#[tokio::test]
+async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_back() {
+    let shop = Shop::new().await;
+    let pool = mysql::pool_of(&shop.config, 1).expect("a pool");
+    let mut left = pool.acquire().await.expect("a connection");
+    left.execute(sqlx::raw_sql("START TRANSACTION")).await.expect("begun");
+    drop(left);
+    sqlx::query("INSERT INTO redis_queues (item_id) VALUES (7)")
+        .execute(&pool)
+        .await
+        .expect("inserted");
+    let seen: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("counted");
+    assert_eq!(seen, 1, "what was answered as written is committed");
 }
