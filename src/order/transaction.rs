@@ -40,9 +40,13 @@ pub(super) async fn step(
         }
     };
     failpoint!("step-applied");
-    *lost = stepped.changed.then(|| stepped.clone());
+    if stepped.changed {
+        *lost = Some(stepped.clone());
+    }
     answered(transaction.commit()).await.map_err(StepError::Unavailable)?;
-    *lost = None;
+    if stepped.changed {
+        *lost = None;
+    }
     failpoint!("step-committed");
     Ok(stepped)
 }
