@@ -260,12 +260,14 @@ impl Queue {
         let mut items = BTreeSet::new();
         loop {
             let last = items.last().map_or(0, |item: &ItemId| item.get());
-            let rows = answered(sqlx::query(
-                "SELECT item_id FROM redis_queues WHERE item_id > ? ORDER BY item_id LIMIT ?",
+            let rows = answered(
+                sqlx::query(
+                    "SELECT item_id FROM redis_queues WHERE item_id > ? ORDER BY item_id LIMIT ?",
+                )
+                .bind(last)
+                .bind(u64::try_from(QUEUES_TOGETHER_MAX).unwrap_or(u64::MAX))
+                .fetch_all(&self.pool),
             )
-            .bind(last)
-            .bind(u64::try_from(QUEUES_TOGETHER_MAX).unwrap_or(u64::MAX))
-            .fetch_all(&self.pool))
             .await?;
             for row in &rows {
                 items.insert(ItemId::new(row.try_get("item_id")?).ok_or(sqlx::Error::RowNotFound)?);
@@ -282,18 +284,22 @@ impl Queue {
     /// leaves it to the others. It is open once every instance has read the list again, since an
     /// instance that does not know of the queue does not look for a key in it.
     async fn open(&self, item: ItemId) -> Result<(), sqlx::Error> {
-        answered(sqlx::query(
-            "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
+        answered(
+            sqlx::query(
+                "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
+            )
+            .bind(item.get())
+            .execute(&self.pool),
         )
-        .bind(item.get())
-        .execute(&self.pool))
         .await?;
-        let age_us: i64 = answered(sqlx::query_scalar(
-            "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
+        let age_us: i64 = answered(
+            sqlx::query_scalar(
+                "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
              WHERE item_id = ?",
+            )
+            .bind(item.get())
+            .fetch_one(&self.pool),
         )
-        .bind(item.get())
-        .fetch_one(&self.pool))
         .await?;
         // A clock that was set back does not make it longer.
         let age = Duration::from_micros(u64::try_from(age_us).unwrap_or_default());
