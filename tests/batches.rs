@@ -22,6 +22,7 @@ struct Stage {
     _instance: Instance,
     item: Arc<Item>,
     batches: Batches,
+    metrics: Metrics,
 }
 
 impl Stage {
@@ -35,9 +36,11 @@ impl Stage {
         let id = ItemId::new(item).expect("positive");
         let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;
         let pool = mysql::pool(&shop.config).expect("the URL is fine");
-        let arbiter = Arbiter::new(pool.clone(), Metrics::new());
+        let metrics = Metrics::new();
+        let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let lanes = Lanes::new(arbiter, LaneConnections::new(pool, 2), TaskTracker::new());
-        let mut stage = Self { batches: lanes.batches(), shop, _instance: instance, item };
+        let batches = lanes.batches();
+        let mut stage = Self { shop, _instance: instance, item, batches, metrics };
         stage.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
         let first = [stage.purchase(AT_THE_LIMIT, 1), stage.purchase(91, 1)];
         let verdicts = stage.batches.write(&first, None).await;
@@ -157,4 +160,22 @@ async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
     assert!(sold.iter().all(|verdict| matches!(verdict, Verdict::Sold(_))), "{verdicts:?}");
     let sold_out = Verdict::Refused(Refusal::SoldOut);
     assert!(others.iter().all(|verdict| *verdict == sold_out), "{verdicts:?}");
+}
+
+/// The ledger would refuse a batch with one key in it twice, and all of its orders would be written
+/// one by one.
+#[tokio::test]
+async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
+    let mut stage = Stage::new(8).await;
+    let mut purchases: Vec<_> = (1..=6).map(|buyer| stage.purchase(buyer, 1)).collect();
+    let key = RequestKey::parse("k").expect("a key");
+    let twice = Purchase { key, ..stage.purchase(7, 1) };
+    purchases.push(Purchase { order_id: OrderId::generate(), ..twice.clone() });
+    purchases.push(twice);
+    let tried = stage.metrics.arbiter_retries.get();
+    let verdicts = stage.batches.write(&purchases, None).await;
+    let (last, others) = verdicts.split_last().expect("some");
+    assert!(others.iter().all(|verdict| matches!(verdict, Verdict::Sold(_))), "{verdicts:?}");
+    assert!(matches!(last, Verdict::Replayed(_)), "{last:?}");
+    assert_eq!(stage.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
 }

@@ -45,6 +45,13 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Breaks at the next COMMIT, and passes that on when it is told to.
 const KEEPS_COMMIT: u8 = 6;
 
+/// As LOSES_ANSWER, and then refuses the next connection.
+const LOSES_ANSWER_AND_REFUSES_ONE: u8 = 7;
+/// Refuses the next connection.
+const REFUSES_ONE: u8 = 8;
+/// As LOSES_COMMIT, for every COMMIT.
+const LOSES_EVERY_COMMIT: u8 = 9;
+
 /// A link to the database that can break at COMMIT.
 struct Link {
     port: u16,
@@ -68,6 +75,15 @@ impl Link {
         let released = Arc::clone(&release);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let refused = shared_mode.compare_exchange(
+                    REFUSES_ONE,
+                    WORKS,
+                    Ordering::SeqCst,
+                    Ordering::SeqCst,
+                );
+                if refused.is_ok() {
+                    continue;
+                }
                 let (mode, cuts) = (Arc::clone(&shared_mode), Arc::clone(&shared_cuts));
                 let spared = Arc::clone(&shared_spared);
                 let released = Arc::clone(&released);
@@ -113,8 +129,9 @@ async fn pass(
                     && spared.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
                 match mode.load(Ordering::SeqCst) {
                     REFUSES => return,
-                    LOSES_COMMIT if commits => {
-                        mode.store(WORKS, Ordering::SeqCst);
+                    now @ (LOSES_COMMIT | LOSES_EVERY_COMMIT) if commits => {
+                        let next = if now == LOSES_COMMIT { WORKS } else { now };
+                        mode.store(next, Ordering::SeqCst);
                         cuts.fetch_add(1, Ordering::SeqCst);
                         return;
                     }
@@ -134,9 +151,15 @@ async fn pass(
                         released.notified().await;
                         return lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
                     }
-                    now @ (LOSES_ANSWER | LOSES_ANSWER_AND_REFUSES) if commits => {
+                    now @ (LOSES_ANSWER | LOSES_ANSWER_AND_REFUSES | LOSES_ANSWER_AND_REFUSES_ONE)
+                        if commits =>
+                    {
                         lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
-                        let next = if now == LOSES_ANSWER { WORKS } else { REFUSES };
+                        let next = match now {
+                            LOSES_ANSWER => WORKS,
+                            LOSES_ANSWER_AND_REFUSES_ONE => REFUSES_ONE,
+                            _ => REFUSES,
+                        };
                         mode.store(next, Ordering::SeqCst);
                         cuts.fetch_add(1, Ordering::SeqCst);
                         return;
@@ -257,23 +280,23 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
 
 /// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
 /// a lie.
-#[tokio::test]
-async fn a_commit_that_is_only_slow_is_waited_for() {
-    let mysql = &servers().await.mysql;
-    let link = Link::start(mysql.port()).await;
+async fn a_slow_commit_is_waited_for(buyers: i64) {
+    let link = Link::start(servers().await.mysql.port()).await;
     let mut shop = Shop::new().await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
-    let database = shop.pool.connect_options().get_database().expect("a name").to_owned();
-    let url = mysql.tcp_url_of(&database);
-    let url = url.replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
-    shop.config.database_url = Secret::new(url);
+    reach_by(&link, &mut shop).await;
     let pool = store::pool(&shop.config).expect("the URL is fine");
     // Connected before, since that is not what takes its time here.
     drop(pool.acquire().await.expect("a connection"));
-    let arbiter = Arbiter::new(pool, Metrics::new());
-    let purchase = a_purchase(&shop, item).await;
-    let write = Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
+    let arbiter = Arbiter::new(pool.clone(), Metrics::new());
+    let lanes = Lanes::new(arbiter, LaneConnections::new(pool, 2), TaskTracker::new());
+    let mut batches = lanes.batches();
+    let mut purchases = Vec::new();
+    for buyer in 1..=buyers {
+        let buyer = UserId::new(buyer).expect("positive");
+        purchases.push(Purchase { buyer, ..a_purchase(&shop, item).await });
+    }
     link.set(KEEPS_COMMIT);
     let told = CancellationToken::new();
     let watch = async {
@@ -281,12 +304,12 @@ async fn a_commit_that_is_only_slow_is_waited_for() {
         // The order's row is locked by the transaction whose COMMIT is kept.
         eventually("the ledger to be asked", || async {
             let waiting: i64 = sqlx::query_scalar(
-                "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' \
-                 AND trx_query LIKE '%FROM orders WHERE user_id%'",
+                "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+                 AND ID <> CONNECTION_ID() AND INFO LIKE '%FROM orders WHERE user_id% FOR UPDATE'",
             )
             .fetch_one(&shop.pool)
             .await
-            .expect("the waits are read");
+            .expect("the list of sessions");
             (waiting > 0 || told.is_cancelled()).then_some(())
         })
         .await;
@@ -296,18 +319,114 @@ async fn a_commit_that_is_only_slow_is_waited_for() {
         // Begun in time, and with no time for another try once the row was waited for.
         let deadline = Instant::now() + Duration::from_secs(2);
         let slow = async {
-            let verdict = arbiter.write(&write).await;
+            let verdicts = batches.write(&purchases, None).await;
             told.cancel();
-            verdict
+            verdicts
         };
         arbiter::by(deadline, slow).await
     };
-    let (verdict, ()) = tokio::join!(judged, watch);
-    eventually("the order to be in the ledger", || async {
-        (instance.audit(item).await["held"] == 1).then_some(())
+    let (verdicts, ()) = tokio::join!(judged, watch);
+    eventually("the orders to be in the ledger", || async {
+        (instance.audit(item).await["held"] == buyers).then_some(())
     })
     .await;
-    assert!(matches!(verdict, Verdict::Sold(_)), "it is an order: {verdict:?}");
+    let are_sold = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Sold(_)));
+    assert!(are_sold, "they are orders: {verdicts:?}");
+}
+
+#[tokio::test]
+async fn a_commit_that_is_only_slow_is_waited_for() {
+    a_slow_commit_is_waited_for(1).await;
+}
+
+#[tokio::test]
+async fn a_batchs_commit_that_is_only_slow_is_waited_for() {
+    a_slow_commit_is_waited_for(2).await;
+}
+
+/// Units that may be sold are not given back. Nobody repairs the counters here.
+#[tokio::test]
+async fn units_of_an_unknown_outcome_stay_taken() {
+    let (link, linked, beside, _) =
+        linked_shop_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
+    for strategy in ["redis-watch", "redis-lua", "redis-bucket"] {
+        let item = beside.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+        // The gate's counter is loaded.
+        assert_eq!(linked.buyer(2).buy(strategy, item).await.status, 201, "{strategy}");
+        let cuts = link.cuts();
+        link.set(LOSES_ANSWER_AND_REFUSES);
+        let answer = linked.buyer(1).buy_with_key(strategy, item, "k").await;
+        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
+        assert_eq!(answer.brief(), (504, "outcome_unknown"), "{strategy}: {}", answer.text);
+        link.set(WORKS);
+        let audit = beside.audit(item).await;
+        assert_eq!((&audit["held"], &audit["clean"]), (&json!(2), &json!(true)), "{audit}");
+        eventually("the ledger to be back", || async {
+            let answer = linked.buyer(1).buy_with_key(strategy, item, "k").await;
+            (answer.status == 201).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Changes the shop's settings: from now on its ledger is reached through the link.
+async fn reach_by(link: &Link, shop: &mut Shop) {
+    let mysql = &servers().await.mysql;
+    let database = shop.pool.connect_options().get_database().expect("a name").to_owned();
+    let url = mysql.tcp_url_of(&database);
+    let url = url.replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
+    shop.config.database_url = Secret::new(url);
+}
+
+/// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
+async fn linked_arbiter(stock: i64) -> (Link, Shop, Instance, i64, Arbiter, Metrics) {
+    let link = Link::start(servers().await.mysql.port()).await;
+    let mut shop = Shop::new().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": stock })).await;
+    reach_by(&link, &mut shop).await;
+    shop.config.mysql.pool_max = 1;
+    let pool = store::pool(&shop.config).expect("the URL is fine");
+    drop(pool.acquire().await.expect("a connection"));
+    let metrics = Metrics::new();
+    let arbiter = Arbiter::new(pool, metrics.clone());
+    (link, shop, instance, item, arbiter, metrics)
+}
+
+/// One look at the ledger that fails says nothing about the COMMIT: it is asked again.
+#[tokio::test]
+async fn a_ledger_that_misses_one_look_is_asked_again() {
+    let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
+    let purchase = a_purchase(&shop, item).await;
+    let write = Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
+    link.set(LOSES_ANSWER_AND_REFUSES_ONE);
+    let verdict = arbiter.write(&write).await;
+    assert_eq!(link.cuts(), 1, "the fault did not bite");
+    assert_eq!(link.mode.load(Ordering::SeqCst), WORKS, "the ledger answered the first look");
+    assert!(matches!(verdict, Verdict::Sold(_)), "the ledger knows it: {verdict:?}");
+    assert_eq!(instance.audit(item).await["held"], 1);
+}
+
+/// When every transaction fails, there are 100 retries and one more for every ten writes: a ledger in
+/// trouble is not asked four times as often.
+#[tokio::test]
+async fn retries_end_when_all_transactions_fail() {
+    const PURCHASES: u64 = 40;
+    let (link, shop, instance, item, arbiter, metrics) = linked_arbiter(50).await;
+    link.set(LOSES_EVERY_COMMIT);
+    let mut purchase = a_purchase(&shop, item).await;
+    for number in 0..PURCHASES {
+        purchase.order_id = OrderId::generate();
+        purchase.key = RequestKey::of_order(purchase.order_id);
+        let write =
+            Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
+        let verdict = arbiter.write(&write).await;
+        assert!(matches!(verdict, Verdict::Unavailable(_)), "{number}: {verdict:?}");
+    }
+    let retries = metrics.arbiter_retries.get();
+    assert!((1..=100 + PURCHASES / 10).contains(&retries), "{retries} retries");
+    assert!(metrics.arbiter_retries_unaffordable.get() > 0, "no retry was refused");
+    assert_eq!(instance.audit(item).await["orders"], 0);
 }
 
 /// A purchase of one unit by buyer 1.
@@ -501,18 +620,14 @@ async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
 
 /// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
 async fn lone_shop() -> (Link, Shop, Instance) {
-    let mysql = &servers().await.mysql;
-    let link = Link::start(mysql.port()).await;
+    let link = Link::start(servers().await.mysql.port()).await;
     let mut shop = Shop::with(|config| {
         config.job.expire_period_ms = 200;
         config.job.reconcile_period_ms = 3_600_000;
         config.session.revocation_period_ms = 3_600_000;
     })
     .await;
-    let database = shop.pool.connect_options().get_database().expect("a name").to_owned();
-    let url = mysql.tcp_url_of(&database);
-    let url = url.replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
-    shop.config.database_url = Secret::new(url);
+    reach_by(&link, &mut shop).await;
     let instance = shop.start().await;
     (link, shop, instance)
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use seckill::arbiter::{Arbiter, Bare, Verdict, Write};
 use seckill::config::{Config, Secret};
 use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
 use seckill::metrics::Metrics;
@@ -215,6 +216,32 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
     assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
 }
 
+/// The arbiter compares the version or the timestamp that the gate has read.
+#[tokio::test]
+async fn a_write_that_compares_an_old_row_changes_nothing() {
+    let stage = Stage::new().await;
+    let arbiter = Arbiter::new(stage.shop.pool.clone(), Metrics::new());
+    let row = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    let by_version =
+        (Some(row.version), Bare::CompareVersion { available: 4, version: row.version });
+    // A second before, since two changes in one second look like one.
+    let changed_at = row.changed_at - time::Duration::SECOND;
+    let by_timestamp = (None, Bare::CompareTimestamp { available: 3, changed_at });
+    let attempts =
+        [("new", by_version.clone()), ("version", by_version), ("timestamp", by_timestamp)];
+    for (key, (version_seen, bare)) in attempts {
+        let purchase = stage.purchase(key, 1).await;
+        let write = Write { purchase: &purchase, fence: None, version_seen, bare };
+        let verdict = arbiter.write(&write).await;
+        match key {
+            "new" => assert!(matches!(verdict, Verdict::Sold(_)), "{verdict:?}"),
+            _ => assert_eq!(verdict, Verdict::Stale, "an old {key}"),
+        }
+    }
+    let after = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    assert_eq!((after.available, after.version), (4, row.version + 1));
+}
+
 #[tokio::test]
 async fn a_handshake_that_was_cut_is_made_again() {
     let server = own_redis(1, &[]).await.remove(0);
@@ -275,6 +302,20 @@ async fn buckets_that_changed_meanwhile_are_not_repaired() {
     assert!(!done, "a bucket was set that somebody had touched");
     let all = buckets.peek(stage.item).await.expect("read").expect("loaded");
     assert_eq!(all.iter().map(|part| part.available).sum::<i64>(), 5);
+}
+
+#[tokio::test]
+async fn a_counter_that_changed_meanwhile_is_not_repaired() {
+    let stage = Stage::new().await;
+    let counters = stage.counters();
+    assert_eq!(stage.left().await, 5);
+    let seen = counters.peek_with_queue(stage.item).await.expect("read").expect("loaded");
+    let taken = counters.take_once(&stage.purchase("k", 2).await).await.expect("asked");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    let version = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    let done = counters.repair(stage.item, seen, 5, version.version).await.expect("asked");
+    assert!(!done, "units are on their way into an order");
+    assert_eq!(stage.left().await, 3);
 }
 
 /// Under one hold the look at the stock has units for the first ones only; whoever of them takes

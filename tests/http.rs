@@ -24,6 +24,7 @@ mod over_http2;
 mod proxy;
 mod raw;
 mod raw_requests;
+mod restock;
 mod sessions;
 mod sign_in;
 mod slow_readers;

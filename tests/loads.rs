@@ -141,6 +141,46 @@ async fn a_load_that_comes_late_changes_nothing() {
     assert_eq!((read.available, read.epoch), (3, 2), "the later load stays");
 }
 
+/// The first load is held up before it has marked the counter; the mark comes after another load.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_that_comes_late_changes_nothing() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = lab_item(&instance).await;
+    let proxy = Proxy::start(&redis_url().await).await;
+    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
+    let mut claimed = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
+        .bind(item.get())
+        .execute(&mut *claimed)
+        .await
+        .expect("the row is taken");
+    let reading = tokio::spawn(async move { there.read(item).await });
+    eventually("the first load to claim its epoch", || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+             AND ID <> CONNECTION_ID() AND INFO LIKE 'INSERT IGNORE INTO redis_counters%'",
+        )
+        .fetch_one(&shop.pool)
+        .await
+        .expect("asked");
+        (waiting == 1).then_some(())
+    })
+    .await;
+    proxy.set(Link::Stalls);
+    claimed.rollback().await.expect("the row is free");
+    eventually("the first load's epoch", || async {
+        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
+    })
+    .await;
+    let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
+    assert!(matches!(taken, Take::First(_)), "{taken:?}");
+    proxy.set(Link::Works);
+    let read = reading.await.expect("no panic").expect("read");
+    assert_eq!((read.available, read.epoch), (3, 2), "two units are on their way into an order");
+}
+
 /// The load that was waited for in vain is complete by the time at which another one begins, and
 /// units of it are on their way into an order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use seckill::config::{Config, Secret};
 use seckill::store::mysql;
+use seckill::store::redis::RedisClient;
 use serde_json::json;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep};
@@ -83,6 +84,25 @@ async fn a_silent_link_to_redis_is_left() {
     let (_shop, instance, _mysql, redis) = place().await;
     let strategies = ["redis-lua", "lock-redis", "redis-watch", "redis-stream"];
     sells_again(&strategies, &instance, &redis).await;
+}
+
+/// A crowd fills the link, which the kernel notices after a while. A few commands do not.
+#[tokio::test]
+async fn a_few_commands_in_vain_are_enough_to_leave_a_link() {
+    const IN_VAIN_MAX: u32 = 20;
+    let link = Cut::to(&redis_url().await).await;
+    let mut config = Config::defaults();
+    config.redis_url = Secret::new(link.url().to_owned());
+    config.redis.command_timeout_ms = 400;
+    let redis = RedisClient::new(&config).expect("the URL is fine");
+    redis.ping().await.expect("the link works");
+    link.strand();
+    let mut in_vain = 0;
+    while redis.ping().await.is_err() {
+        in_vain += 1;
+        assert!(in_vain < IN_VAIN_MAX, "the link is not left");
+    }
+    assert!(in_vain > 0, "the link was not silent");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

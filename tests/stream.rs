@@ -7,17 +7,19 @@ mod durable;
 
 use futures::future::join_all;
 use reqwest::Method;
+use seckill::config::Secret;
 use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::items;
-use seckill::store::redis::queue::Push;
+use seckill::store::redis::queue::{Push, Reader};
 use seckill::store::redis::{Counters, Queue, RedisClient};
 use serde_json::json;
 use sqlx::{MySql, Transaction};
 
 use crate::http::events::Events;
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path};
+use crate::lock::proxy::{Link, Proxy};
+use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path, redis_url};
 
 const STREAM: &str = "redis-stream";
 
@@ -315,23 +317,8 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     let statement = format!("INSERT INTO redis_queues (item_id) VALUES {}", newer.join(", "));
     sqlx::query(&statement).execute(&shop.pool).await.expect("newer queues");
     // As if its instance had died after it had queued the order.
-    let client = RedisClient::new(&shop.config).expect("the URL is fine");
-    let counters = Counters::new(client.clone(), shop.pool.clone(), Metrics::new());
-    let (queue, _) = Queue::new(client, shop.pool.clone(), counters, STREAM, 10);
-    let id = ItemId::new(item).expect("positive");
-    let found = items::find(&shop.pool, id).await.expect("read").expect("an item");
-    let now = instance.clock.now();
-    let purchase = Purchase {
-        order_id: OrderId::generate(),
-        amount: found.item.price,
-        item: found.item,
-        buyer: UserId::new(1).expect("positive"),
-        quantity: Quantity::ONE,
-        key: RequestKey::parse("k").expect("a key"),
-        strategy: STREAM,
-        created_at: now,
-        expires_at: now + time::Duration::HOUR,
-    };
+    let queue = queue_of(&shop);
+    let purchase = purchase(&shop, item, "k").await;
     let holder = hold_up(&shop, item).await;
     assert_eq!(queue.push(&purchase, None).await.expect("queued"), Push::Queued);
     let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
@@ -340,6 +327,148 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     holder.rollback().await.expect("the row is free");
     ends_as(&buyer, &order_id, "pending").await;
     assert_clean(&instance, item).await;
+}
+
+/// The queues, as an instance sees them.
+fn queue_of(shop: &Shop) -> Queue {
+    let client = RedisClient::new(&shop.config).expect("the URL is fine");
+    let counters = Counters::new(client.clone(), shop.pool.clone(), Metrics::new());
+    Queue::new(client, shop.pool.clone(), counters, STREAM, 10).0
+}
+
+/// A purchase of one unit by buyer 1.
+async fn purchase(shop: &Shop, item: i64, key: &str) -> Purchase {
+    let id = ItemId::new(item).expect("positive");
+    let found = items::find(&shop.pool, id).await.expect("read").expect("an item");
+    let now = time::OffsetDateTime::now_utc();
+    Purchase {
+        order_id: OrderId::generate(),
+        amount: found.item.price,
+        item: found.item,
+        buyer: UserId::new(1).expect("positive"),
+        quantity: Quantity::ONE,
+        key: RequestKey::parse(key).expect("a key"),
+        strategy: STREAM,
+        created_at: now,
+        expires_at: now + time::Duration::HOUR,
+    }
+}
+
+/// Units left by the counter in Redis.
+async fn counted(shop: &Shop, item: i64) -> i64 {
+    let mut command = redis::cmd("HGET");
+    command.arg(key(shop, item, "stock")).arg("available");
+    command.query_async(&mut redis(shop).await).await.expect("a counter")
+}
+
+/// An instance that had not heard of the order queues another one under its key. Nobody repairs the
+/// counter here, so the unit comes back with the refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_comes_back() {
+    let mut shop = shop().await;
+    shop.config.job.reconcile_period_ms = 3_600_000;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let sold = order_id(&buyer.buy_with_key("mysql-atomic", item, "k").await);
+    let purchase = purchase(&shop, item, "k").await;
+    assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
+    ends_as(&buyer, &purchase.order_id.to_string(), "rejected").await;
+    assert_eq!(in_ledger(&shop, item).await, [sold]);
+    eventually("the unit to come back", || async {
+        (instance.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(counted(&shop, item).await, 4);
+    assert_clean(&instance, item).await;
+}
+
+/// While a key is looked for in the queue, its order gets from there to the ledger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
+    let shop = shop().await;
+    let proxy = Proxy::start(&redis_url().await).await;
+    let mut slow = shop.config.clone();
+    slow.redis_url = Secret::new(proxy.url());
+    slow.redis.command_timeout_ms = 9_000;
+    // It leaves the queue to the other instance.
+    (slow.queue.poll_ms, slow.queue.claim_idle_ms) = (3_600_000, 7_200_000);
+    let here = Shop { config: slow, pool: shop.pool.clone() }.start().await;
+    let item = here.make_item(json!({})).await;
+    let purchase = purchase(&shop, item, "k").await;
+    assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
+    sqlx::query("UPDATE items SET paused = 1 WHERE id = ?")
+        .bind(item)
+        .execute(&shop.pool)
+        .await
+        .expect("the item is changed");
+    eventually("the pause to be seen", || async {
+        let request = here.buyer(2).request(Method::POST, &purchase_path("mysql-atomic", item));
+        // More than a buyer may have.
+        let refused = Client::send(request.json(&json!({ "quantity": 9 }))).await;
+        (refused.code() == "sale_paused").then_some(())
+    })
+    .await;
+    proxy.set(Link::Stalls);
+    let buyer = here.buyer(1);
+    let asked = tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "k").await });
+    let there = shop.start().await;
+    ends_as(&there.buyer(1), &purchase.order_id.to_string(), "pending").await;
+    eventually("the queue to be empty", || async {
+        (there.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    proxy.set(Link::Works);
+    let told = asked.await.expect("no panic");
+    assert_eq!(told.status, 201, "it is an order: {}", told.text);
+    assert_eq!(order_id(&told), purchase.order_id.to_string());
+}
+
+/// No consumer runs, so the scripts are tested alone.
+#[tokio::test]
+async fn a_queued_order_is_known_by_its_key_and_settled_once() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    instance.stop().await;
+    let (queue, first) = (queue_of(&shop), purchase(&shop, item, "k").await);
+    assert_eq!(queue.push(&first, None).await.expect("asked"), Push::Queued);
+    // The memory of requests runs out while the order waits.
+    let mut forget = redis::cmd("DEL");
+    forget.arg(key(&shop, item, "requests"));
+    forget.exec_async(&mut redis(&shop).await).await.expect("deleted");
+    let again = queue.push(&purchase(&shop, item, "k").await, None).await.expect("asked");
+    assert_eq!(again, Push::Known(first.order_id, 1));
+    assert_eq!(counted(&shop, item).await, 4);
+    let (reader, id) = (Reader::new(queue), first.item.id);
+    let entries = reader.read(id, 10).await.expect("asked");
+    let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+    let intention = entry.order.as_ref().expect("an order");
+    for was_queued in [true, false] {
+        let settled = reader.settle(id, &entry.id, intention, true).await.expect("asked");
+        assert_eq!((settled, counted(&shop, item).await), (was_queued, 5));
+    }
+    let lengths = reader.lengths(&[id]).await.expect("asked");
+    assert_eq!(lengths, [(0, 0)], "something is left");
+}
+
+/// Trouble may pass: an order is put aside after so many deliveries, and not at the first one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_cannot_be_decided_is_tried_again_before_it_is_put_aside() {
+    let mut shop = shop().await;
+    shop.config.queue.deliveries_max = 1_000_000;
+    shop.config.queue.claim_idle_ms = 200;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
+    let mut plant = redis::cmd("XADD");
+    plant.arg(key(&shop, item, "queue")).arg(&["*", "order", "no order"]);
+    let entry: String = plant.query_async(&mut redis(&shop).await).await.expect("planted");
+    let (reader, id) = (Reader::new(queue_of(&shop)), ItemId::new(item).expect("positive"));
+    eventually("it to come a third time", || async {
+        (reader.deliveries(id, &entry).await.expect("asked") >= 3).then_some(())
+    })
+    .await;
+    assert_eq!(reader.queue().parked(id).await.expect("asked"), []);
 }
 
 /// Queues an order each for so many buyers while nothing can be decided.

@@ -171,3 +171,84 @@ impl Core {
         Guard { hold, core, fence: grant.fence, lost, since: now, over: false }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    use futures::poll;
+
+    use super::super::lease::{StoreFuture, Token, Unanswered};
+    use super::super::{Wait, local};
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(1);
+
+    /// Grants everything and renews nothing.
+    #[derive(Default)]
+    struct Generous {
+        asked: AtomicU32,
+        /// The process stands still beyond the lease while the first answer comes.
+        stands_still: bool,
+    }
+
+    impl LeaseStore for Generous {
+        fn acquire<'a>(
+            &'a self,
+            _name: &'a LockName,
+            _token: &'a Token,
+            lease: Duration,
+        ) -> StoreFuture<'a, Option<Grant>> {
+            Box::pin(async move {
+                if self.asked.fetch_add(1, Ordering::SeqCst) == 0 && self.stands_still {
+                    std::thread::sleep(lease);
+                }
+                Ok(Some(Grant::UNFENCED))
+            })
+        }
+
+        fn renew<'a>(
+            &'a self,
+            _name: &'a LockName,
+            _token: &'a Token,
+            _lease: Duration,
+        ) -> StoreFuture<'a, bool> {
+            Box::pin(async { Err(Unanswered("not now".to_owned())) })
+        }
+
+        fn release<'a>(&'a self, _name: &'a LockName, _token: &'a Token) -> StoreFuture<'a, bool> {
+            Box::pin(async { Ok(true) })
+        }
+    }
+
+    fn start(store: &Arc<Generous>) -> (LeasedMutex, LockName, AcquireOptions) {
+        let store: Arc<dyn LeaseStore> = Arc::<Generous>::clone(store);
+        let mutex = LeasedMutex::start(store, &local::CAPABILITIES, &TaskTracker::new());
+        let wait = Wait::Until(Instant::now() + Duration::from_secs(60));
+        (mutex, LockName::new("name").expect("a name"), AcquireOptions { lease: LEASE, wait })
+    }
+
+    #[tokio::test]
+    async fn a_grant_that_is_read_when_its_lease_is_over_is_asked_for_again() {
+        let store = Arc::new(Generous { stands_still: true, ..Generous::default() });
+        let (mutex, name, options) = start(&store);
+        let guard = mutex.acquire(&name, options).await.expect("granted");
+        assert!(store.asked.load(Ordering::SeqCst) > 1, "somebody else may have it by now");
+        drop(guard);
+    }
+
+    #[tokio::test]
+    async fn a_hold_that_is_not_renewed_is_not_passed_on() {
+        let store = Arc::new(Generous::default());
+        let (mutex, name, options) = start(&store);
+        let first = mutex.acquire(&name, options).await.expect("granted");
+        let mut second = mutex.acquire(&name, options);
+        assert!(poll!(&mut second).is_pending());
+        tokio::time::sleep(LEASE * 6 / 10).await;
+        let _ = first.release().await;
+        drop(second.await.expect("granted"));
+        assert_eq!(mutex.stats().snapshot().handed_over, 0, "less than half of the lease is left");
+        assert_eq!(store.asked.load(Ordering::SeqCst), 2);
+    }
+}

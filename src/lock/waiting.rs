@@ -216,10 +216,10 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use futures::poll;
+    use futures::{FutureExt, poll};
     use tokio::time::timeout;
 
-    use super::super::{LockName, Stats};
+    use super::super::{AcquireError, LockName, Stats};
     use super::Lines;
 
     /// The first in line goes away at the very moment in which it is called: the second is called
@@ -264,6 +264,32 @@ mod tests {
         drop(leavers);
         leaving.join().expect("the other thread ends");
         assert_eq!(stats.snapshot().waiting_now, 0);
+    }
+
+    #[tokio::test]
+    async fn all_waiters_are_told_at_once_that_the_backend_is_away() {
+        let stats = Arc::new(Stats::default());
+        let lines = Lines::new(Arc::clone(&stats));
+        let name = LockName::new("away").expect("a name");
+        let turn = lines.try_enter(&name).expect("nobody has the turn");
+        let enter = || {
+            let (lines, name) = (Arc::clone(&lines), name.clone());
+            Box::pin(async move { lines.enter(&name, Duration::from_secs(1)).await })
+        };
+        let mut waiters = [enter(), enter(), enter()];
+        for waiter in &mut waiters {
+            assert!(poll!(waiter).is_pending());
+        }
+        turn.tell_unavailable("gone");
+        for waiter in waiters {
+            let told = waiter.now_or_never().expect("nobody waits any more").err();
+            assert_eq!(told, Some(AcquireError::Unavailable("gone".to_owned())));
+        }
+        assert_eq!(stats.snapshot().waiting_now, 0);
+        let mut late = enter();
+        assert!(poll!(&mut late).is_pending(), "a later waiter may ask again");
+        drop(turn);
+        assert!(late.now_or_never().is_some());
     }
 
     /// W7: of a crowd that has been served or has gone away nothing is kept.

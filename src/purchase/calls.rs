@@ -61,3 +61,47 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Refusal;
+    use crate::metrics::Metrics;
+    use crate::store::breaker::CALLS_MIN;
+    use crate::strategy::LIST;
+
+    /// Which breakers are open after a crowd's purchases have ended so.
+    fn opened_by(outcome: &Outcome) -> Vec<Dependency> {
+        let breakers = Breakers::new(&Metrics::new());
+        let entry = LIST.iter().find(|entry| entry.card.name == "redis-lua").expect("a strategy");
+        for _ in 0..CALLS_MIN {
+            let calls = Calls::begin(&breakers, entry.card);
+            calls.unwrap_or_else(|refused| panic!("it opened early: {refused:?}")).ended(outcome);
+        }
+        Dependency::ALL.into_iter().filter(|&server| breakers.of(server).is_open()).collect()
+    }
+
+    #[test]
+    fn a_server_is_blamed_only_when_it_did_not_answer() {
+        for server in [Dependency::Mysql, Dependency::Redis] {
+            let unanswered = Outcome::Unknown(Doubt::Unanswered(server));
+            assert_eq!(opened_by(&unanswered), [server]);
+            let away = Outcome::Unavailable(Unavailable::Dependency(server));
+            assert_eq!(opened_by(&away), [server]);
+        }
+        for nobody in [
+            Outcome::Unknown(Doubt::StillRunning),
+            Outcome::Unknown(Doubt::InProgress),
+            Outcome::Unknown(Doubt::BrokenOff),
+            Outcome::Unavailable(Unavailable::Contended),
+            Outcome::Unavailable(Unavailable::Overloaded),
+            Outcome::Unavailable(Unavailable::ReadOnly),
+            Outcome::Refused(Refusal::SoldOut),
+            Outcome::Refused(Refusal::RequestInProgress),
+            // The gate needs another server.
+            Outcome::Unknown(Doubt::Unanswered(Dependency::Etcd)),
+        ] {
+            assert_eq!(opened_by(&nobody), [], "{nobody:?}");
+        }
+    }
+}

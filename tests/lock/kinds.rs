@@ -337,6 +337,30 @@ async fn only_a_reentrant_kind_lets_its_owner_in_again() {
     }
 }
 
+/// A hold that its owner has twice goes to the next in line when both are given back, not before.
+#[tokio::test]
+async fn a_hold_that_was_entered_again_is_not_handed_over() {
+    let ground = Ground::new().await;
+    for (label, process, _other) in ground.pairs(every).await {
+        if !process.capabilities().reentrant {
+            continue;
+        }
+        let ahead = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        // The second one asks while the third one waits behind it, so it has fences to pass on.
+        let mut second = process.acquire(&name(), waiting(LONG_LEASE));
+        let mut third = process.acquire(&name(), waiting(LONG_LEASE));
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending(), "{label}");
+        assert_eq!(ahead.release().await, ReleaseOutcome::Released, "{label}");
+        let outer = second.await.expect("granted");
+        let inner = outer.enter_again().await.expect("the owner may enter again");
+        assert_eq!(outer.release().await, ReleaseOutcome::Released, "{label}");
+        assert!(poll!(&mut third).is_pending(), "{label}: two holders");
+        assert_eq!(inner.release().await, ReleaseOutcome::Released, "{label}");
+        let last = third.await.expect("granted");
+        assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
+    }
+}
+
 /// N1: names that differ in case, in their last character or in their tag are different locks.
 #[tokio::test]
 async fn n1_names_do_not_alias() {

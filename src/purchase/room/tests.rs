@@ -127,3 +127,16 @@ fn the_line_has_an_end_and_moves_on() {
     // A line that has run out starts at once for the next one.
     ticket(stand(1_002, OPENS + time::Duration::minutes(30)).expect("a ticket"));
 }
+
+#[test]
+fn a_place_counts_for_its_buyer_and_its_item_alone() {
+    let (room, item) = (room_of(1, 0), item());
+    let other = Item { id: ItemId::new(2).expect("positive"), ..item.clone() };
+    let early = OPENS - time::Duration::MINUTE;
+    let held = place(room.stand(&item, buyer(1), (None, None), early).expect("a place")).0;
+    let refused = Err(Turned::Away(Refusal::TicketInvalid));
+    assert_eq!(room.stand(&other, buyer(1), (Some(&held), None), OPENS), refused, "another item");
+    assert_eq!(room.stand(&item, buyer(2), (Some(&held), None), OPENS), refused, "another buyer");
+    let admitted = ticket(room.stand(&item, buyer(1), (Some(&held), None), OPENS).expect("a turn"));
+    assert_eq!(room.stand(&item, buyer(1), (Some(&admitted), None), OPENS), refused, "a ticket");
+}
