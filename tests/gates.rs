@@ -228,7 +228,7 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
     let changed_at = row.changed_at - time::Duration::SECOND;
     let by_timestamp = (None, Bare::CompareTimestamp { available: 3, changed_at });
     let attempts =
-        [("new", by_version.clone()), ("version", by_version), ("timestamp", by_timestamp)];
+        [("new", by_version), ("version", by_version), ("timestamp", by_timestamp)];
     for (key, (version_seen, bare)) in attempts {
         let purchase = stage.purchase(key, 1).await;
         let write = Write { purchase: &purchase, fence: None, version_seen, bare };
