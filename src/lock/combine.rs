@@ -178,8 +178,14 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
         match timeout_at(until, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(SubmitError::Unknown),
-            Err(_) if claim(&withdraw.0, WITHDRAWN) => Err(SubmitError::TimedOut),
-            Err(_) => Err(SubmitError::Unknown),
+            Err(_) => {
+                // When the lock was waited for in vain, the other side has taken it back already.
+                claim(&withdraw.0, WITHDRAWN);
+                match withdraw.0.load(Ordering::Acquire) {
+                    BEGUN => Err(SubmitError::Unknown),
+                    _ => Err(SubmitError::TimedOut),
+                }
+            }
         }
     }
 }
