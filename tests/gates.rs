@@ -227,8 +227,7 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
     // A second before, since two changes in one second look like one.
     let changed_at = row.changed_at - time::Duration::SECOND;
     let by_timestamp = (None, Bare::CompareTimestamp { available: 3, changed_at });
-    let attempts =
-        [("new", by_version), ("version", by_version), ("timestamp", by_timestamp)];
+    let attempts = [("new", by_version), ("version", by_version), ("timestamp", by_timestamp)];
     for (key, (version_seen, bare)) in attempts {
         let purchase = stage.purchase(key, 1).await;
         let write = Write { purchase: &purchase, fence: None, version_seen, bare };

@@ -58,13 +58,15 @@ impl Purchases {
     }
 }
 
-/// What the request of a purchase that was let in has become already, where its gate would not find
-/// out.
+/// Whether an earlier try of a purchase that was let in may be an order of which its gate would not find
+/// out: then [`found`] tells.
+pub(super) fn may_be_hidden(purchase: &Purchase, card: &Card) -> bool {
+    purchase.key.is_from_caller() && (purchase.item.has_queue || !card.durable_before_reply)
+}
+
+/// What the request of a purchase that was let in has become already, where [`may_be_hidden`].
 pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Option<Outcome> {
     let Purchase { key, buyer, quantity, item, .. } = purchase;
-    if !key.is_from_caller() {
-        return None;
-    }
     let sought = Sought { buyer: *buyer, item: item.id, key, quantity: *quantity };
     if !card.durable_before_reply {
         // Its script knows what is queued.
@@ -76,7 +78,7 @@ pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Op
     }
     let needs_redis = card.needs.contains(&Dependency::Redis.name());
     let permit = if needs_redis { Permit::Held } else { Permit::Needed };
-    if item.has_queue { in_queue(parts, &sought, permit).await } else { None }
+    in_queue(parts, &sought, permit).await
 }
 
 /// Whether the caller may ask Redis already.

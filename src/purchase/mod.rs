@@ -131,7 +131,7 @@ impl Purchases {
         };
         if let Some(key) = &wish.key
             && hides_an_order(&outcome)
-            && let Some(earlier) = self.earlier(&wish, key, has_queue, &outcome).await
+            && let Some(earlier) = Box::pin(self.earlier(&wish, key, has_queue, &outcome)).await
         {
             outcome = earlier;
         }
@@ -265,13 +265,18 @@ impl Purchases {
         let deadline = started + self.parts.gate_wait;
         let request = Request { purchase, options: wish.options, deadline };
         let task = self.parts.tasks.spawn(async move {
-            let decide = async {
-                match earlier::found(&parts, &request.purchase, card).await {
-                    Some(outcome) => outcome,
-                    None => gate(&parts, &request).await,
+            let outcome = arbiter::by(deadline, async {
+                // Boxed, here and below: what is rarely awaited would make every purchase's future
+                // larger, and those are moved.
+                if earlier::may_be_hidden(&request.purchase, card)
+                    && let Some(outcome) =
+                        Box::pin(earlier::found(&parts, &request.purchase, card)).await
+                {
+                    return outcome;
                 }
-            };
-            let outcome = arbiter::by(deadline, decide).await;
+                gate(&parts, &request).await
+            })
+            .await;
             // Also when its buyer has gone: how it ended is what its servers are judged by.
             calls.ended(&outcome);
             drop(admitted);
