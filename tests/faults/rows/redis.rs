@@ -15,8 +15,8 @@ use crate::stage::{OwnRedis, Stage, redis_at, until};
 use crate::wire::Wire;
 use crate::{Run, Tried};
 
-/// Lets a Redis of 512-byte blocks write so much into one file.
-const FILE_BLOCKS_MAX: u32 = 256;
+/// Blocks of 512 bytes that Redis may write into one file: more than the crowd fills before all strategies sell.
+const FILE_BLOCKS_MAX: u32 = 8_192;
 /// How long a script keeps Redis busy.
 const BUSY: Duration = Duration::from_millis(1_200);
 /// How long a file may take to fill.
@@ -179,7 +179,7 @@ pub async fn full_disk(stage: &mut Stage, seed: u64) -> Tried {
         let mut redis = redis_at(&own.server).await?;
         let begin = Instant::now();
         let said = loop {
-            let ballast = "x".repeat(20_000);
+            let ballast = "x".repeat(400_000);
             let written: RedisResult<()> =
                 redis::cmd("SET").arg("fault").arg(ballast).query_async(&mut redis).await;
             match written {
