@@ -56,8 +56,8 @@ tokio::task_local! {
 }
 
 /// Runs a purchase for which no transaction is begun after `deadline`, while one that is under way is
-/// finished. The deadline is so long before the end of the buyer's wait that a transaction that has
-/// to wait for a row ends in time, too.
+/// finished. The deadline leaves enough time for a transaction that waits for a row to end before the
+/// buyer stops waiting.
 pub async fn by<T>(deadline: Instant, purchase: impl Future<Output = T>) -> T {
     DEADLINE.scope(deadline, purchase).await
 }

@@ -1,8 +1,8 @@
 //! How many transactions of one item hold a connection of the common pool at once.
 //!
 //! They wait for each other's row locks anyway, so a few are as fast as many. Without a bound the
-//! buyers of one item whose row somebody holds would take every connection, and the purchases and
-//! payments of all other items would wait for them.
+//! buyers of one item with a locked row would take every connection, and the purchases and payments
+//! of all other items would wait for them.
 
 use std::fmt;
 use std::sync::Arc;
