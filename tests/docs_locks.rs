@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use seckill::lock::{Capabilities, Fencing, KINDS, Primitive, Waiting};
+use leaselock::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 
 #[test]
 fn the_page_of_locks_has_the_table_of_capabilities() {
@@ -143,11 +143,11 @@ fn plain(manual: &str) -> String {
 /// The file of a kind. What is on the list twice stands in one.
 fn file(kind: &Capabilities) -> PathBuf {
     let name = kind.kind.replace('-', "_");
-    let own = PathBuf::from(format!("src/lock/{}/{name}.rs", kind.backend));
+    let own = PathBuf::from(format!("crates/leaselock/src/{}/{name}.rs", kind.backend));
     if root().join(&own).exists() {
         return own;
     }
-    PathBuf::from(format!("src/lock/{}.rs", kind.backend))
+    PathBuf::from(format!("crates/leaselock/src/{}.rs", kind.backend))
 }
 
 fn root() -> &'static Path {

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
 use seckill::config::Secret;
-use seckill::dev::{MysqlOptions, MysqlServer};
 use seckill::session::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

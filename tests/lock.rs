@@ -34,12 +34,12 @@ mod zookeeper;
 
 use std::time::Duration;
 
-use redis::AsyncCommands;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use seckill::lock::{
+use leaselock::{
     AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, Wait,
     redis as redis_locks,
 };
+use redis::AsyncCommands;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -47,7 +47,7 @@ use tokio_util::task::TaskTracker;
 const LONG_LEASE: Duration = Duration::from_secs(30);
 
 /// The shortest lease, for tests that wait for the end of one.
-const SHORT_LEASE: Duration = seckill::lock::LEASE_MIN;
+const SHORT_LEASE: Duration = leaselock::LEASE_MIN;
 
 /// How long a test waits for something that has to happen. Far above what it takes, far below
 /// [`LONG_LEASE`].
@@ -174,8 +174,8 @@ async fn options_that_cannot_be_safe_are_refused() {
     let process = place.process().await;
     for lease in [
         Duration::ZERO,
-        seckill::lock::LEASE_MIN - Duration::from_millis(1),
-        seckill::lock::LEASE_MAX + Duration::from_millis(1),
+        leaselock::LEASE_MIN - Duration::from_millis(1),
+        leaselock::LEASE_MAX + Duration::from_millis(1),
     ] {
         let answer = process.acquire(&place.name, at_once(lease)).await;
         assert!(
@@ -191,7 +191,7 @@ async fn the_list_has_every_lock() {
     let place = Place::new().await;
     let process = place.process().await;
     let kind = process.capabilities();
-    let listed = seckill::lock::KINDS
+    let listed = leaselock::KINDS
         .iter()
         .any(|listed| (listed.kind, listed.backend) == (kind.kind, kind.backend));
     assert!(listed);

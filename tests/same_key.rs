@@ -1,9 +1,9 @@
 //! One key is one order, and a definite refusal stays one: also while the first try still runs,
 //! here or on another instance, and while its order waits in a queue.
 
+use leaselock::redis::plain;
+use leaselock::{AcquireOptions, LockName, Mutex, Wait};
 use reqwest::Method;
-use seckill::lock::redis::plain;
-use seckill::lock::{AcquireOptions, LockName, Mutex, Wait};
 use seckill::store::redis::RedisClient;
 use serde_json::json;
 use sqlx::{MySql, Transaction};

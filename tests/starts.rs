@@ -3,9 +3,9 @@
 use std::process::Output;
 use std::time::Duration;
 
+use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
 use seckill::config::Secret;
-use seckill::dev::{MysqlOptions, MysqlServer};
 use seckill::store::mysql;
 use serde_json::json;
 

@@ -149,7 +149,7 @@ fn each_folder_keeps_to_what_it_knows() {
             "does I/O",
         ),
         (
-            "src/lock",
+            "crates/leaselock/src",
             &["item", "stock", "seckill", "buyer", "crate::domain"],
             "knows what it guards",
         ),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use leaselock::redis::subscriber::Subscriber;
+use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
 use seckill::config::{Config, Secret};
-use seckill::lock::redis::subscriber::Subscriber;
-use seckill::lock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
 use seckill::store::redis::RedisClient;
 use serde_json::json;
 use sqlx::{MySql, Transaction};

@@ -6,9 +6,9 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use dev_servers::Servers;
 use seckill::app::App;
 use seckill::config::{Config, SECRET_LENGTH_MIN, Secret};
-use seckill::dev::Servers;
 use seckill::domain::Username;
 use seckill::session::{Role, password};
 use seckill::store::mysql::{self, users};

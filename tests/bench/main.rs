@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use dev_servers::{AppendFsync, RedisOptions, RedisServer};
 use measure::{Spread, commands, go_round, jain, per_second};
 use report::{Report, Row};
-use seckill::dev::{AppendFsync, RedisOptions, RedisServer};
 use subjects::{Cycle, Subject};
 
 /// How often each subject has its turn in each scenario.

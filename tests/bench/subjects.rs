@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_redis_lock::Locker;
 use futures::future::BoxFuture;
+use leaselock::combine::{CombineOptions, Combiner, each};
+use leaselock::redis::{subscriber::Subscriber, token};
+use leaselock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use rslock::LockManager;
-use seckill::lock::combine::{CombineOptions, Combiner, each};
-use seckill::lock::redis::{subscriber::Subscriber, token};
-use seckill::lock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use seckill::config::{Config, Secret};
-use seckill::dev::{
+use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
     StartError, ZookeeperOptions, ZookeeperServer,
 };
+use redis::aio::MultiplexedConnection;
+use seckill::config::{Config, Secret};
 use seckill::domain::UserId;
 use seckill::session::{Role, Tokens};
 use seckill::store::mysql;

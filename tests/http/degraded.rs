@@ -1,9 +1,9 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
+use dev_servers::RedisServer;
 use futures::future::join_all;
 use reqwest::Method;
 use seckill::config::{Config, Secret};
-use seckill::dev::RedisServer;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};

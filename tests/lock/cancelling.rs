@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures::poll;
-use seckill::lock::{LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::time::timeout;
 
 use super::proxy::{Link, Proxy};
@@ -102,7 +102,7 @@ async fn an_acquire_that_fails_without_an_answer_is_given_back() {
     nothing_is_left(&process, &place).await;
     proxy.set(Link::Stalls);
     let failed = process.acquire(&place.name, at_once(LONG_LEASE)).await;
-    assert!(matches!(failed, Err(seckill::lock::AcquireError::Unavailable(_))), "{failed:?}");
+    assert!(matches!(failed, Err(leaselock::AcquireError::Unavailable(_))), "{failed:?}");
     proxy.set(Link::Works);
     nothing_is_left(&process, &place).await;
 }

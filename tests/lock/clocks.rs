@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seckill::dev::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
-use seckill::lock::{
+use dev_servers::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
+use leaselock::{
     AcquireError, AcquireOptions, Fencing, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
     redis as redis_locks,
 };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seckill::lock::combine::{CombineOptions, Combiner, Executor, SubmitError, each};
-use seckill::lock::{AcquireError, Mutex, ReleaseOutcome, local};
+use leaselock::combine::{CombineOptions, Combiner, Executor, SubmitError, each};
+use leaselock::{AcquireError, Mutex, ReleaseOutcome, local};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -40,8 +40,7 @@ fn adder(sum: Arc<StdMutex<u64>>, batches: Arc<StdMutex<Vec<usize>>>) -> Executo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_wait_run_in_one_batch_under_one_hold() {
     let ground = Ground::new().await;
-    let excludes =
-        |kind: &seckill::lock::Capabilities| kind.fencing == seckill::lock::Fencing::Rising;
+    let excludes = |kind: &leaselock::Capabilities| kind.fencing == leaselock::Fencing::Rising;
     for (label, process, other) in ground.pairs(excludes).await {
         for (batch_max, batches_wanted) in [(64, 3..=4), (1, 130..=130)] {
             let (sum, batches) = (Arc::default(), Arc::default());

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::AsyncCommands;
-use seckill::lock::{
+use leaselock::{
     AcquireError, AcquireOptions, KINDS, LeasedMutex, LockName, Mutex, ReleaseOutcome,
     StatsSnapshot, Wait,
 };
+use redis::AsyncCommands;
 use tokio::time::Instant;
 
 use super::ground::{Ground, name};

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use leaselock::redis::subscriber::Subscriber;
+use leaselock::{AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, redis as redis_locks};
 use redis::aio::ConnectionManager;
-use seckill::lock::redis::subscriber::Subscriber;
-use seckill::lock::{
-    AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, redis as redis_locks,
-};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;

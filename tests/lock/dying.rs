@@ -7,8 +7,8 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use leaselock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
 use redis::AsyncCommands;
-use seckill::lock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
 use sqlx::MySqlPool;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::dev::{EtcdOptions, EtcdServer};
-use seckill::lock::etcd::{Client, mutex, read_write, semaphore};
-use seckill::lock::{
+use dev_servers::{EtcdOptions, EtcdServer};
+use leaselock::etcd::{Client, mutex, read_write, semaphore};
+use leaselock::{
     AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReadWrite, ReleaseOutcome, Wait,
 };
 use serde_json::Value;
@@ -287,7 +287,7 @@ async fn raising_the_fence_reaches_those_who_wait() {
     let (first, second) = (site.mutex(), site.mutex());
     let held = granted(&first, LONG_LEASE).await;
     let next = queued(&second, LONG_LEASE).await;
-    let accepted = seckill::lock::Fence(fence_of(&held).get() + 1_000_000_000);
+    let accepted = leaselock::Fence(fence_of(&held).get() + 1_000_000_000);
     assert_eq!(first.raise_fence(&name(), accepted).await, Ok(()));
     release(held).await;
     let next = next.await.expect("granted");
@@ -298,7 +298,7 @@ async fn raising_the_fence_reaches_those_who_wait() {
 /// Revisions start again with an empty cluster; fences do not.
 #[tokio::test]
 async fn fences_rise_over_a_loss_of_all_data() {
-    let mut last = seckill::lock::Fence(0);
+    let mut last = leaselock::Fence(0);
     for _ in 0..2 {
         let server = EtcdServer::start(EtcdOptions::temporary()).await.expect("etcd starts");
         let process = mutex_at(&server.url(), "all:");

@@ -1,9 +1,9 @@
 //! M11: a Redis master is killed before the replica that takes over has heard of the lock.
 
+use dev_servers::RedisServer;
+use leaselock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
 use redis::aio::ConnectionManager;
 use redis::{AsyncCommands, IntoConnectionInfo};
-use seckill::dev::RedisServer;
-use seckill::lock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
 use tokio_util::task::TaskTracker;
 
 use super::dying::Row;

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use redis::AsyncCommands;
-use redis::aio::ConnectionManager;
-use seckill::lock::redis::setnx_expire::Repair;
-use seckill::lock::{
+use leaselock::redis::setnx_expire::Repair;
+use leaselock::{
     AcquireError, AcquireOptions, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait,
     mysql, redis as redis_locks,
 };
+use redis::AsyncCommands;
+use redis::aio::ConnectionManager;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -125,7 +125,8 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
     let (mut freed_by_delete, mut freed_by_compare) = (0, 0);
     let ground = Ground::new().await;
     let mut redis = bare_redis().await;
-    let compare = redis::Script::new(include_str!("../../src/lock/redis/value_release.lua"));
+    let compare =
+        redis::Script::new(include_str!("../../crates/leaselock/src/redis/value_release.lua"));
     let key = format!("{}textbook", ground.prefix);
     let mut set = async |owner: &str, lease_ms: u64| -> bool {
         let mut set = redis::cmd("SET");

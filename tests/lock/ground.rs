@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use seckill::lock::redis::subscriber::Subscriber;
-use seckill::lock::{
+use leaselock::redis::subscriber::Subscriber;
+use leaselock::{
     Capabilities, CountdownLatch, KINDS, LeasedMutex, LockName, MultiMutex, Primitive, ReadWrite,
     SharedCounter, etcd, local, mysql, redis as redis_locks, zookeeper,
 };
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio_util::task::TaskTracker;
 
 use super::connect;

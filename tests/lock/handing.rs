@@ -6,12 +6,12 @@ use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::AsyncCommands;
-use seckill::lock::redis::subscriber::Subscriber;
-use seckill::lock::{
+use leaselock::redis::subscriber::Subscriber;
+use leaselock::{
     AcquireError, AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX,
     LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting, redis as redis_locks,
 };
+use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -84,7 +84,7 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
     const WAITERS: u64 = 100;
     let ground = Ground::new().await;
     let redis_kinds = |kind: &Capabilities| kind.hands_over && kind.backend == "redis";
-    for kind in seckill::lock::KINDS.iter().filter(|kind| redis_kinds(kind)) {
+    for kind in leaselock::KINDS.iter().filter(|kind| redis_kinds(kind)) {
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
         let asked = async |process: &LeasedMutex| {
             let holder = process.acquire(&name(), patiently()).await.expect("granted");
@@ -223,7 +223,7 @@ async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
     const FIRST_LOOK: Duration = Duration::from_millis(800);
     let (ground, url) = (Ground::new().await, crate::support::redis_url().await);
     let (mut at_once, mut kinds) = (0, 0);
-    for kind in seckill::lock::KINDS.iter().filter(|kind| told(kind) && can_be_held(kind)) {
+    for kind in leaselock::KINDS.iter().filter(|kind| told(kind) && can_be_held(kind)) {
         let proxy = Proxy::start(&url).await;
         proxy.set(Link::Stalls);
         let holder = ground.process(kind).await;
@@ -283,7 +283,7 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_holds_now_is_told_of_a_loss() {
     let ground = Ground::new().await;
-    let kind = seckill::lock::KINDS.iter().find(|kind| kind.kind == "token" && told(kind));
+    let kind = leaselock::KINDS.iter().find(|kind| kind.kind == "token" && told(kind));
     let process = ground.process(kind.expect("token on redis")).await;
     let lease = Duration::from_secs(2);
     let stats = || process.stats().snapshot();

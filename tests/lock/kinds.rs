@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::poll;
-use seckill::lock::{
+use leaselock::{
     AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, KINDS, LeasedMutex,
     LockName, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use seckill::lock::{AcquireError, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

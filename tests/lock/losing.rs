@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seckill::lock::{AcquireError, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireError, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::proxy::{Link, Proxy};

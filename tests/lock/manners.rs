@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::lock::Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
-use seckill::lock::{AcquireOptions, Fencing, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use leaselock::Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
+use leaselock::{AcquireOptions, Fencing, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
 use super::ground::{Ground, name};

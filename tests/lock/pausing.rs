@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redis::AsyncCommands;
-use seckill::lock::redis::subscriber::Subscriber;
-use seckill::lock::{
+use leaselock::redis::subscriber::Subscriber;
+use leaselock::{
     AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting,
     redis as redis_locks,
 };
+use redis::AsyncCommands;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -81,7 +81,7 @@ impl Three {
     /// loses it by the end of its lease to the one that comes. Answers that one's guard.
     async fn granted_and_lost(
         &self,
-        waits: &mut (impl Future<Output = Result<Guard, seckill::lock::AcquireError>> + Unpin),
+        waits: &mut (impl Future<Output = Result<Guard, leaselock::AcquireError>> + Unpin),
         before_the_release: impl FnOnce(),
     ) -> Guard {
         let held = self.holds.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted");
@@ -185,7 +185,7 @@ async fn listens(three: &Three) {
 async fn goes_on(
     three: &Three,
     next: Guard,
-    waits: impl Future<Output = Result<Guard, seckill::lock::AcquireError>>,
+    waits: impl Future<Output = Result<Guard, leaselock::AcquireError>>,
 ) {
     assert!(!next.is_lost(), "{}", three.label);
     let fence = next.fence();

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures::poll;
-use seckill::lock::{Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::task::yield_now;
 
 use super::ground::{Ground, label, name};
@@ -57,7 +57,7 @@ async fn is_free(label: &str, other: &LeasedMutex) {
 
 /// Nobody else may hold what such a kind holds.
 fn excludes(kind: &&&Capabilities) -> bool {
-    use seckill::lock::Primitive::{CountdownLatch, SharedCounter};
+    use leaselock::Primitive::{CountdownLatch, SharedCounter};
     !matches!(kind.primitive, SharedCounter | CountdownLatch)
 }
 

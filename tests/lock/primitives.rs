@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::lock::{
+use leaselock::{
     AcquireError, CommandError, Fence, Guard, LeasedMutex, LockName, Mutex, Primitive,
     ReleaseOutcome, redis as redis_locks,
 };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use dev_servers::RedisServer;
+use leaselock::{AcquireError, LeasedMutex, Mutex, ReleaseOutcome, redis as redis_locks};
 use redis::AsyncCommands;
-use seckill::dev::RedisServer;
-use seckill::lock::{AcquireError, LeasedMutex, Mutex, ReleaseOutcome, redis as redis_locks};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
@@ -151,8 +151,10 @@ async fn a_renewal_never_creates_or_deletes() {
 async fn a_late_command_of_an_earlier_try_changes_nothing() {
     let five = crate::support::independent_redis().await;
     let mut redis = lazily(&five[0].url());
-    let acquire = redis::Script::new(include_str!("../../src/lock/redis/redlock_acquire.lua"));
-    let undo = redis::Script::new(include_str!("../../src/lock/redis/value_release.lua"));
+    let acquire =
+        redis::Script::new(include_str!("../../crates/leaselock/src/redis/redlock_acquire.lua"));
+    let undo =
+        redis::Script::new(include_str!("../../crates/leaselock/src/redis/value_release.lua"));
     let key = format!("{}:lock", crate::support::unique("late"));
     let mut ask = async |number: u32| -> bool {
         let mut call = acquire.key(&key);

@@ -5,8 +5,8 @@ use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use leaselock::{AcquireError, Fence, LockName, Mutex, RaiseFenceError, ReleaseOutcome};
 use redis::AsyncCommands;
-use seckill::lock::{AcquireError, Fence, LockName, Mutex, RaiseFenceError, ReleaseOutcome};
 use tokio::time::{Instant, sleep};
 
 use super::proxy::{Link, Proxy};
@@ -36,7 +36,7 @@ async fn critical_sections_of_two_processes_never_overlap() {
                 let mut redis = place.redis.clone();
                 for _ in 0..rounds_each {
                     let mut options = waiting(LONG_LEASE);
-                    options.wait = seckill::lock::Wait::Until(Instant::now() + LONG_LEASE);
+                    options.wait = leaselock::Wait::Until(Instant::now() + LONG_LEASE);
                     let guard = process.acquire(&place.name, options).await.expect("granted");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
                     let read: Option<u64> = redis.get(&counter_key).await.expect("GET");

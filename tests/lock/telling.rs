@@ -2,13 +2,13 @@
 //! as many waiters as permits are free, who wants several names when one is free, and everybody when
 //! a latch is at zero. Mutexes are in `handing`.
 
-use redis::AsyncCommands;
-use seckill::lock::redis::countdown_latch::RedisLatch;
-use seckill::lock::redis::subscriber::Subscriber;
-use seckill::lock::{
+use leaselock::redis::countdown_latch::RedisLatch;
+use leaselock::redis::subscriber::Subscriber;
+use leaselock::{
     AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex,
     Primitive, ReleaseOutcome, Wait, Waiting,
 };
+use redis::AsyncCommands;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use futures::poll;
-use seckill::lock::{AcquireError, AcquireOptions, Mutex, ReleaseOutcome, WAITERS_MAX, Wait};
+use leaselock::{AcquireError, AcquireOptions, Mutex, ReleaseOutcome, WAITERS_MAX, Wait};
 use tokio::time::{Instant, sleep};
 
 use super::proxy::{Link, Proxy};

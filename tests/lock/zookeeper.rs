@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::dev::ZookeeperEnsemble;
-use seckill::lock::zookeeper::{Ensemble, read_write, reentrant, semaphore, sequential, spin};
-use seckill::lock::{
-    AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
-};
+use dev_servers::ZookeeperEnsemble;
+use leaselock::zookeeper::{Ensemble, read_write, reentrant, semaphore, sequential, spin};
+use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use zookeeper_client::Client;

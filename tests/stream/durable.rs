@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use dev_servers::{AppendFsync, RedisOptions, RedisServer};
 use futures::future::join_all;
 use rand::RngExt;
 use seckill::config::Secret;
-use seckill::dev::{AppendFsync, RedisOptions, RedisServer};
 use seckill::session::Role;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 
+use dev_servers::RedisServer;
 use seckill::app::App;
 use seckill::config::{Config, Secret};
-use seckill::dev::RedisServer;
 use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
 use seckill::session::{Role, Tokens};

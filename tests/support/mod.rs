@@ -8,11 +8,11 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
-use seckill::dev::{
+use dev_servers::{
     EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer, Servers,
     ZookeeperOptions, ZookeeperServer,
 };
+use futures::future::join_all;
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use seckill::dev::MysqlOptions;
+use dev_servers::MysqlOptions;
 use tokio::time::sleep;
 
 use super::mysql::execute;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use dev_servers::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::dev::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use seckill::session::Role;
 use serde_json::{Value, json};
 use tokio::time::sleep;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dev_servers::{AppendFsync, RedisServer};
 use rand::RngExt;
 use redis::aio::MultiplexedConnection;
 use redis::{IntoConnectionInfo, RedisResult};
-use seckill::dev::{AppendFsync, RedisServer};
 use tokio::time::sleep;
 
 use super::{FAULT, bit};

@@ -1,0 +1,55 @@
+//! The one account of a private database server, and the ways to it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::{ConnectOptions, Connection};
+
+use super::DATABASE;
+use super::flavour::Flavour;
+use crate::ports;
+
+/// The only account that may log in. It owns every database whose name begins with [`DATABASE`],
+/// and may look at all processes.
+pub(super) const USER: &str = "seckill";
+
+/// How to log in.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) flavour: Flavour,
+    pub(super) socket: PathBuf,
+    pub(super) port: u16,
+    pub(super) password: String,
+}
+
+impl Access {
+    /// See [`super::MysqlServer::url_of`].
+    pub(super) fn url(&self, database: &str) -> String {
+        if self.flavour == Flavour::Mysql {
+            return self.tcp_url(database);
+        }
+        let (password, socket) = (&self.password, ports::url_path(&self.socket));
+        format!("mysql://{USER}:{password}@localhost/{database}?socket={socket}")
+    }
+
+    /// See [`super::MysqlServer::tcp_url_of`].
+    pub(super) fn tcp_url(&self, database: &str) -> String {
+        let (password, port) = (&self.password, self.port);
+        format!("mysql://{USER}:{password}@127.0.0.1:{port}/{database}")
+    }
+
+    /// Logs in once.
+    pub(super) async fn login(&self) -> Result<(), sqlx::Error> {
+        let options = MySqlConnectOptions::from_str(&self.url(DATABASE))?
+            .ssl_mode(MySqlSslMode::Disabled)
+            .disable_statement_logging();
+        MySqlConnection::connect_with(&options).await?.close().await
+    }
+}
+
+/// A running server that refuses our account will not change its mind.
+pub(super) fn is_denial(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.as_deref() == Some("28000")
+}

@@ -1,0 +1,204 @@
+//! What differs between MariaDB and MySQL: how a database is made, and how a server is run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::DATABASE;
+use super::access::USER;
+use crate::error::StartError;
+use crate::home::Home;
+use crate::program;
+
+/// MariaDB's scripts that make an empty server, in their order; all but the help texts. `*` is
+/// `mariadb` since version 11 and was `mysql` before.
+const SYSTEM_TABLES: [&str; 5] = [
+    "*_system_tables.sql",
+    "*_performance_tables.sql",
+    "*_system_tables_data.sql",
+    "maria_add_gis_sp_bootstrap.sql",
+    "*_sys_schema.sql",
+];
+
+/// The file in the server's directory that is made of them.
+const BOOTSTRAP: &str = "bootstrap.sql";
+
+/// The folder for temporary tables. Not the system's: a starting MariaDB deletes every temporary
+/// table that it finds there, also those of other servers.
+pub(super) const TEMPORARY: &str = "tmp";
+
+/// The two families of servers that speak this protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    /// MariaDB 10.6 or later.
+    Mariadb,
+    /// MySQL 8.0 or later.
+    Mysql,
+}
+
+/// Finds the server's binary and reads from its version what it is.
+///
+/// # Errors
+/// There is none, or it is neither MariaDB nor MySQL.
+pub(super) fn find(asked: Option<&Path>) -> Result<(PathBuf, Flavour, String), StartError> {
+    let found = match asked {
+        Some(path) => {
+            Some(path.canonicalize().map_err(StartError::io("find the database server", path))?)
+        }
+        None => program::find("mariadbd").or_else(|| program::find("mysqld")),
+    };
+    let program = found.ok_or(StartError::ProgramMissing {
+        server: "MariaDB or MySQL server",
+        package: "mariadb-server-core",
+        variable: "SECKILL_MYSQLD",
+    })?;
+    let version = program::version("MariaDB or MySQL server", &program)?;
+    let flavour = if version.contains("MariaDB") {
+        Flavour::Mariadb
+    } else if version.contains("mysqld") || version.contains("MySQL") {
+        Flavour::Mysql
+    } else {
+        return Err(StartError::ProgramUnusable {
+            program,
+            server: "MariaDB or MySQL server",
+            reason: format!("it calls itself {version:?}"),
+        });
+    };
+    Ok((program, flavour, version))
+}
+
+impl Flavour {
+    /// The name for people, and in the marker of a complete directory.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Mariadb => "MariaDB",
+            Self::Mysql => "MySQL",
+        }
+    }
+
+    /// The command that makes the system tables in the empty directory `data` of `home`.
+    ///
+    /// # Errors
+    /// MariaDB's scripts for that are missing.
+    pub(super) fn initialise(self, program: &Path, home: &Home) -> Result<Vec<String>, StartError> {
+        let data = argument("--datadir", &home.path("data"));
+        let mut command = match self {
+            Self::Mariadb => {
+                home.write(BOOTSTRAP, &system_tables(program)?)?;
+                let mut command = vec![
+                    "/bin/sh".into(),
+                    "-c".into(),
+                    format!("exec \"$@\" <{BOOTSTRAP}"),
+                    "sh".into(),
+                ];
+                command.extend([text(program), "--no-defaults".into()]);
+                command.extend(["--bootstrap".into(), "--silent-startup".into(), data]);
+                command
+            }
+            Self::Mysql => {
+                vec![text(program), "--no-defaults".into(), "--initialize-insecure".into(), data]
+            }
+        };
+        command.push(argument("--tmpdir", &home.path(TEMPORARY)));
+        command.extend(as_root());
+        Ok(command)
+    }
+
+    /// The command that serves the data of `home` on a socket and a loopback port.
+    pub(super) fn serve(
+        self,
+        program: &Path,
+        home: &Home,
+        socket: &Path,
+        port: u16,
+    ) -> Vec<String> {
+        let mut command = vec![
+            text(program),
+            // Must come first. The machine's own configuration belongs to another server.
+            "--no-defaults".into(),
+            argument("--datadir", &home.path("data")),
+            argument("--socket", socket),
+            argument("--tmpdir", &home.path(TEMPORARY)),
+            argument("--pid-file", &home.path("server.pid")),
+            argument("--init-file", &home.path("init.sql")),
+            format!("--port={port}"),
+            "--bind-address=127.0.0.1".into(),
+            "--skip-name-resolve".into(),
+            // What was answered is on the disk.
+            "--innodb-flush-log-at-trx-commit=1".into(),
+            // One server, no replica: a second log would only halve the commits.
+            "--skip-log-bin".into(),
+            "--innodb-buffer-pool-size=256M".into(),
+            "--max-connections=1000".into(),
+            "--performance-schema=OFF".into(),
+            "--local-infile=0".into(),
+            "--character-set-server=utf8mb4".into(),
+        ];
+        if self == Self::Mysql {
+            // Both default to places outside our directory.
+            command.push("--secure-file-priv=NULL".into());
+            command.push("--loose-mysqlx=OFF".into());
+        }
+        command.extend(as_root());
+        command
+    }
+
+    /// The statements that every start runs before it listens: one account with this password,
+    /// for its own databases only, and nobody else.
+    pub(super) fn accounts(self, password: &str) -> String {
+        let mut sql = format!("CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n");
+        for host in ["localhost", "127.0.0.1"] {
+            let account = format!("'{USER}'@'{host}'");
+            sql.push_str(&format!(
+                "CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}';\n\
+                 ALTER USER {account} IDENTIFIED BY '{password}';\n\
+                 GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account};\n\
+                 GRANT PROCESS ON *.* TO {account};\n"
+            ));
+        }
+        if self == Self::Mysql {
+            // It was made without a password.
+            sql.push_str("ALTER USER 'root'@'localhost' ACCOUNT LOCK;\n");
+        }
+        sql
+    }
+}
+
+/// What `mariadb-install-db` would feed to the server: the system tables and a root account that
+/// only the system's root reaches, over the socket. That script itself is not used: it needs a
+/// program of another package, and as root it changes the owner of the machine's own plugins.
+fn system_tables(program: &Path) -> Result<String, StartError> {
+    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));
+    let (folder, era) = ["share/mariadb", "share/mysql", "share"]
+        .iter()
+        .flat_map(|folder| ["mariadb", "mysql"].map(|era| (prefix.join(folder), era)))
+        .find(|(folder, era)| folder.join(SYSTEM_TABLES[0].replace('*', era)).is_file())
+        .ok_or_else(|| StartError::ProgramUnusable {
+            program: program.to_path_buf(),
+            server: "MariaDB server",
+            reason: format!(
+                "the scripts of its system tables are not in {}/share",
+                prefix.display()
+            ),
+        })?;
+    let mut sql =
+        String::from("CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket='root';\n");
+    for name in SYSTEM_TABLES {
+        let path = folder.join(name.replace('*', era));
+        sql.push_str(&fs::read_to_string(&path).map_err(StartError::io("read", &path))?);
+        sql.push('\n');
+    }
+    Ok(sql)
+}
+
+/// Both servers refuse to run as root unless told that it is meant; containers often are root.
+fn as_root() -> Option<String> {
+    program::is_root().then(|| "--user=root".to_owned())
+}
+
+fn argument(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

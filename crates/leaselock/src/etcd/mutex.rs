@@ -1,0 +1,66 @@
+//! `mutex` on `etcd`: a queue by create revision; who came first holds, the next watches the one ahead.
+//!
+//! **How it works.** Each process has one contender per name. It writes a key with a lease of its own;
+//! the key with the lowest create revision has the lock, and the revision is the fence. The others
+//! keep their places and watch the key just ahead, so that a release wakes one of them. What counts
+//! is always what the store says afterwards: a place that expired in the queue is a new place at its
+//! end, never a grant.
+//!
+//! **What can go wrong.** A holder that is paused beyond its lease. A cluster without the mend of
+//! etcd#15247, such as Debian's 3.4.23, can revoke leases after a change of leader that the new
+//! leader had renewed. The fence is for both. Without a quorum there is no lock at all: an acquire is
+//! refused as unavailable, and holders lose theirs in time.
+//!
+//! **When to use it.** When the death of a server must not make two holders. Two writes by a quorum
+//! per acquire and two per release make it slower than Redis.
+
+use tokio_util::task::TaskTracker;
+
+use super::client::Client;
+use super::queue::{Keys, Place};
+use super::store::{Ahead, QueueStore, Rule};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "mutex",
+    backend: "etcd",
+    summary: "a queue by create revision with a lease per place; each watches the one ahead",
+    breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: true,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes the lock. All keys begin with `key_prefix`; the tasks of the lock run on `tasks`.
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex(
+    client: Client,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let keys = Keys::new(key_prefix, CAPABILITIES.kind)?;
+    Ok(LeasedMutex::start(QueueStore::new(client, keys, First), &CAPABILITIES, tasks))
+}
+
+/// The first place holds.
+struct First;
+
+impl Rule for First {
+    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
+        let before = index.checked_sub(1)?;
+        Some(Ahead { places: &queue[before..index], until_left: 0 })
+    }
+}

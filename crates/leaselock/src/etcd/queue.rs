@@ -1,0 +1,103 @@
+//! The queue under a name: its keys, and what the store shows of it.
+
+use super::api::TxnResponse;
+use crate::lease::{Token, Unanswered};
+use crate::{InvalidName, LockName};
+
+/// One that waits or holds, in the order of arrival.
+pub(super) struct Place {
+    pub(super) key: Vec<u8>,
+    pub(super) create_revision: i64,
+    pub(super) role: Role,
+}
+
+/// What a place is asked for; its letter stands in the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Exclusive,
+    Reader,
+}
+
+/// A name as the store shows it.
+pub(super) struct View {
+    /// In the order of arrival.
+    pub(super) queue: Vec<Place>,
+    /// The floor of the fences, and the revision of its last change.
+    pub(super) floor: Option<(u64, i64)>,
+    /// The store's own revision at that moment.
+    pub(super) revision: i64,
+}
+
+impl View {
+    /// Reads the answer to a transaction whose last operations were those of `QueueStore::view`.
+    pub(super) fn read(answer: TxnResponse) -> Result<Self, Unanswered> {
+        let revision = answer.header.ok_or_else(malformed)?.revision;
+        let mut ranges = answer.responses.into_iter().rev().map(|operation| operation.range);
+        let mut next = || ranges.next().flatten().ok_or_else(malformed);
+        let (floor, queue) = (next()?, next()?);
+        let floor = match floor.kvs.first() {
+            None => None,
+            Some(kv) => {
+                let text = std::str::from_utf8(&kv.value).map_err(|_| malformed())?;
+                Some((text.parse().map_err(|_| malformed())?, kv.mod_revision))
+            }
+        };
+        let mut queue: Vec<Place> = queue
+            .kvs
+            .into_iter()
+            .filter_map(|kv| {
+                let role = role_in(&kv.key)?;
+                Some(Place { key: kv.key, create_revision: kv.create_revision, role })
+            })
+            .collect();
+        queue.sort_by_key(|place| place.create_revision);
+        Ok(Self { queue, floor, revision })
+    }
+
+    pub(super) fn index_of(&self, key: &[u8]) -> Option<usize> {
+        self.queue.iter().position(|place| place.key == key)
+    }
+}
+
+/// The keys of one kind under one prefix.
+pub(super) struct Keys {
+    prefix: String,
+    pub(super) floor: Vec<u8>,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, kind: &str) -> Result<Self, InvalidName> {
+        if !prefix.is_empty() {
+            LockName::new(prefix)?;
+        }
+        let prefix = format!("{prefix}{kind}/");
+        // Without a space, so it is in no queue.
+        let floor = format!("{prefix}fences").into_bytes();
+        Ok(Self { prefix, floor })
+    }
+
+    pub(super) fn place(&self, name: &LockName, role: Role, token: &Token) -> Vec<u8> {
+        let letter = if role == Role::Reader { 'r' } else { 'x' };
+        format!("{}{name} {letter}{}", self.prefix, token.as_str()).into_bytes()
+    }
+
+    /// From the first key of a name to the one after the last: `!` follows the space.
+    pub(super) fn queue(&self, name: &LockName) -> (Vec<u8>, Vec<u8>) {
+        let end = |end: char| format!("{}{name}{end}", self.prefix).into_bytes();
+        (end(' '), end('!'))
+    }
+}
+
+fn role_in(key: &[u8]) -> Option<Role> {
+    let space = key.iter().rposition(|byte| *byte == b' ')?;
+    match key.get(space + 1)? {
+        b'r' => Some(Role::Reader),
+        b'x' => Some(Role::Exclusive),
+        _ => None,
+    }
+}
+
+/// An answer that no etcd gives.
+pub(super) fn malformed() -> Unanswered {
+    Unanswered("etcd: the answer makes no sense".into())
+}

@@ -1,0 +1,82 @@
+//! `read-write` on `etcd`: one queue for readers and writers; readers hold together.
+//!
+//! **How it works.** As `mutex`, with the role in the key. A reader holds when no writer is ahead of
+//! it, and watches the nearest one; a writer holds when nobody is ahead of it. A reader who comes
+//! after a waiting writer waits for that writer, so neither side starves.
+//!
+//! **What can go wrong.** What can go wrong with `mutex`. Besides, a writer that waits behind many
+//! readers is told of each of them, although it looks only once.
+//!
+//! **When to use it.** When what is guarded is read far more often than written, and a reader must
+//! not see it half changed.
+
+use tokio_util::task::TaskTracker;
+
+use super::client::Client;
+use super::queue::{Keys, Place, Role};
+use super::store::{Ahead, QueueStore, Rule};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, Primitive, ReadWrite, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::ReadWrite,
+    kind: "read-write",
+    backend: "etcd",
+    summary: "one queue by create revision; readers hold together, a writer alone",
+    breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: true,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes both sides; arguments as for [`mutex::mutex`](super::mutex::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn lock(
+    client: &Client,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<ReadWrite, InvalidName> {
+    let keys = || Keys::new(key_prefix, CAPABILITIES.kind);
+    let read = QueueStore::new(client.clone(), keys()?, Reader);
+    let write = QueueStore::new(client.clone(), keys()?, Writer);
+    Ok(ReadWrite {
+        read: LeasedMutex::start(read, &CAPABILITIES, tasks),
+        write: LeasedMutex::start(write, &CAPABILITIES, tasks),
+    })
+}
+
+struct Reader;
+
+impl Rule for Reader {
+    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
+        let nearest = queue[..index].iter().rposition(|place| place.role == Role::Exclusive)?;
+        Some(Ahead { places: &queue[nearest..=nearest], until_left: 0 })
+    }
+
+    fn role(&self) -> Role {
+        Role::Reader
+    }
+
+    fn shared(&self) -> bool {
+        true
+    }
+}
+
+struct Writer;
+
+impl Rule for Writer {
+    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
+        (index > 0).then(|| Ahead { places: &queue[..index], until_left: 0 })
+    }
+}

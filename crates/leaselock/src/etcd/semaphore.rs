@@ -1,0 +1,72 @@
+//! `semaphore` on `etcd`: the first so many places of a queue hold.
+//!
+//! **How it works.** As `mutex`, but with `n` permits the first `n` places hold. Whoever waits is told
+//! of every place that goes and looks only when fewer than `n` are left ahead. A permit belongs to a
+//! lease, so a dead holder's comes back by itself.
+//!
+//! **What can go wrong.** What can go wrong with `mutex`: then there is one holder more than permits.
+//! Fences rise in the order of the grants, and several of them are good at the same time, so a store
+//! that takes only the highest one refuses holders that are in their right. Processes that were
+//! given different numbers of permits each go by their own.
+//!
+//! **When to use it.** To bound how many do something at once, in all processes together.
+
+use tokio_util::task::TaskTracker;
+
+use super::client::Client;
+use super::queue::{Keys, Place};
+use super::store::{Ahead, QueueStore, Rule};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Semaphore,
+    kind: "semaphore",
+    backend: "etcd",
+    summary: "the first so many places of a queue by create revision hold, each with a lease",
+    breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: true,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes the semaphore: at most `permits_max` hold a name at the same time, at least one. The other
+/// arguments are those of [`mutex::mutex`](super::mutex::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn semaphore(
+    client: Client,
+    key_prefix: &str,
+    permits_max: u32,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let keys = Keys::new(key_prefix, CAPABILITIES.kind)?;
+    let rule = Permits { max: permits_max.max(1) as usize };
+    Ok(LeasedMutex::start(QueueStore::new(client, keys, rule), &CAPABILITIES, tasks))
+}
+
+/// So many places hold.
+struct Permits {
+    max: usize,
+}
+
+impl Rule for Permits {
+    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
+        let until_left = self.max - 1;
+        (index > until_left).then(|| Ahead { places: &queue[..index], until_left })
+    }
+
+    fn shared(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,315 @@
+//! The four operations of a lock on a queue, for every kind.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures::future::BoxFuture;
+use tonic::{Code, Streaming};
+
+use super::api::{
+    Compare, DeleteRangeRequest, Header, LEASE_GRANT, LEASE_REVOKE, LeaseRequest, LeaseResponse,
+    PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, TxnRequest, TxnResponse,
+    WatchCreateRequest, WatchResponse,
+};
+use super::client::{Client, Member, unanswered};
+use super::queue::{Keys, Place, Role, View, malformed};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
+use crate::{Fence, LockName};
+
+type Asked<T> = Result<T, Unanswered>;
+
+/// The shortest lease of a place. One that waits renews its own at each look, and may let a second
+/// pass between two.
+const PLACE_SECONDS_MIN: i64 = 2;
+
+/// How often a floor is raised against others who change it at the same time.
+const RAISES_MAX: u32 = 5;
+
+/// Whom a place waits for.
+pub(super) struct Ahead<'a> {
+    /// Those that may have to go.
+    pub(super) places: &'a [Place],
+    /// It is worth looking again when only so many of them are left.
+    pub(super) until_left: usize,
+}
+
+/// What makes a kind of lock of a queue.
+pub(super) trait Rule: Send + Sync + 'static {
+    /// Whom the place at this index of the queue waits for; `None` when it holds.
+    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>>;
+
+    /// As which the one who asks stands in the queue.
+    fn role(&self) -> Role {
+        Role::Exclusive
+    }
+
+    /// Whether several can hold at the same time.
+    fn shared(&self) -> bool {
+        false
+    }
+}
+
+/// The four operations of a lock, for every rule.
+pub(super) struct QueueStore<R> {
+    client: Client,
+    keys: Keys,
+    rule: R,
+}
+
+impl<R: Rule> QueueStore<R> {
+    pub(super) fn new(client: Client, keys: Keys, rule: R) -> Arc<Self> {
+        Arc::new(Self { client, keys, rule })
+    }
+
+    /// What the store says of a name: its queue, and the floor of the fences.
+    fn view(&self, name: &LockName) -> Vec<RequestOp> {
+        let (key, range_end) = self.keys.queue(name);
+        let queue = RangeRequest { key, range_end, keys_only: true };
+        let floor = RangeRequest { key: self.keys.floor.clone(), ..RangeRequest::default() };
+        [queue, floor].map(|range| RequestOp { range: Some(range), ..RequestOp::default() }).into()
+    }
+
+    /// The fence of a place, with a floor under it that is made when there is none.
+    async fn fence(&self, member: &mut Member<'_>, view: &View, revision: i64) -> Asked<Grant> {
+        let floor = match view.floor {
+            Some((floor, _)) => floor,
+            None => {
+                let now_us = now_us();
+                let made = self.put_floor(member, 0, now_us).await?;
+                // Another one was faster: the next look sees its floor.
+                if !made {
+                    return Err(Unanswered("etcd: the floor of the fences was just made".into()));
+                }
+                now_us
+            }
+        };
+        let fence = floor.saturating_add(unsigned(revision));
+        if fence > Fence::MAX.get() {
+            return Err(Unanswered("etcd: no fence is left".into()));
+        }
+        Ok(Grant::fenced(fence))
+    }
+
+    /// Whether the floor was still the one that was changed at `seen` (0: there was none).
+    async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> Asked<bool> {
+        let (key, value) = (self.keys.floor.clone(), floor.to_string().into_bytes());
+        let put = PutRequest { key: key.clone(), value, lease: 0 };
+        let success = vec![RequestOp { put: Some(put), ..RequestOp::default() }];
+        let request = TxnRequest { compare: vec![changed_at(key, seen)], success, failure: vec![] };
+        let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+        Ok(answer.succeeded)
+    }
+}
+
+impl<R: Rule> LeaseStore for QueueStore<R> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let (id, key) = (lease_id(token), self.keys.place(name, self.rule.role(), token));
+            let mut member = self.client.member();
+            let grant = LeaseRequest { first: whole_seconds(lease), second: id };
+            let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
+                Ok(_) => None,
+                // There already: this is not our first look.
+                Err(status) if status.code() == Code::FailedPrecondition => {
+                    Some(member.keep_alive(id).await.map_err(unanswered)?)
+                }
+                Err(status) => return Err(unanswered(status)),
+            };
+            if renewed.as_ref().is_some_and(|renewed| renewed.ttl_seconds <= 0) {
+                return Err(Unanswered("etcd: the place in the queue has just expired".into()));
+            }
+            let put = PutRequest { key: key.clone(), value: Vec::new(), lease: id };
+            let put = RequestOp { put: Some(put), ..RequestOp::default() };
+            let request = TxnRequest {
+                compare: vec![changed_at(key.clone(), 0)],
+                success: [vec![put], self.view(name)].concat(),
+                failure: self.view(name),
+            };
+            let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+            if let Some(renewed) = renewed {
+                same_term(renewed.header.as_ref(), answer.header.as_ref())?;
+            }
+            let view = View::read(answer)?;
+            let index = view.index_of(&key).ok_or_else(malformed)?;
+            match self.rule.ahead(&view.queue, index) {
+                Some(_) => Ok(None),
+                None => {
+                    let revision = view.queue[index].create_revision;
+                    self.fence(&mut member, &view, revision).await.map(Some)
+                }
+            }
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut member = self.client.member();
+            let renewed = member.keep_alive(lease_id(token)).await.map_err(unanswered)?;
+            let key = self.keys.place(name, self.rule.role(), token);
+            let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
+            let seen: RangeResponse = member.ask(RANGE, request).await.map_err(unanswered)?;
+            if seen.kvs.is_empty() {
+                return Ok(false);
+            }
+            same_term(renewed.header.as_ref(), seen.header.as_ref())?;
+            if renewed.ttl_seconds <= 0 {
+                return Err(Unanswered("etcd: a key without its lease".into()));
+            }
+            Ok(true)
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let key = self.keys.place(name, self.rule.role(), token);
+            let mut member = self.client.member();
+            let delete = DeleteRangeRequest { key: key.clone() };
+            let delete = RequestOp { delete: Some(delete), ..RequestOp::default() };
+            let request = TxnRequest {
+                compare: vec![changed_at(key, 0)],
+                success: vec![],
+                failure: vec![delete],
+            };
+            let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+            let deleted = !answer.succeeded;
+            // Without its lease, an acquire that is still on its way cannot write the key any more.
+            let revoke = LeaseRequest { first: lease_id(token), second: 0 };
+            match member.ask::<_, LeaseResponse>(LEASE_REVOKE, revoke).await {
+                Err(status) if !deleted && status.code() != Code::NotFound => {
+                    Err(unanswered(status))
+                }
+                // A lease that holds nothing ends by itself.
+                _ => Ok(deleted),
+            }
+        })
+    }
+
+    /// Raises the floor so far that also those who wait already get a higher fence.
+    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut member = self.client.member();
+            for _ in 0..RAISES_MAX {
+                let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
+                let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+                let view = View::read(answer)?;
+                let (floor, seen) = view.floor.unwrap_or((now_us(), 0));
+                // The floor's own change takes the next revision, and the next place the one after.
+                let oldest = view.queue.first().map_or(view.revision + 2, |p| p.create_revision);
+                let wanted = (at_least.get() + 1).saturating_sub(unsigned(oldest));
+                if wanted <= floor && seen != 0 {
+                    return Ok(());
+                }
+                if self.put_floor(&mut member, seen, floor.max(wanted)).await? {
+                    return Ok(());
+                }
+            }
+            Err(Unanswered("etcd: others raise the fences all the time".into()))
+        })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        Box::pin(async move {
+            let mut member = self.client.member();
+            let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
+            let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+            let view = View::read(answer)?;
+            let own = self.keys.place(name, self.rule.role(), token);
+            // A place that has expired waits for nobody; the next look takes a new one.
+            let ahead = view.index_of(&own).and_then(|at| self.rule.ahead(&view.queue, at));
+            let Some(ahead) = ahead else { return Ok(None) };
+            let (key, range_end) = match ahead.places {
+                [one] => (one.key.clone(), Vec::new()),
+                _ => self.keys.queue(name),
+            };
+            // From the revision on that was read, so nothing in between is missed.
+            let start_revision = view.revision + 1;
+            let create = WatchCreateRequest { key, range_end, start_revision, filters: vec![0] };
+            let answers = member.watch(create).await.map_err(unanswered)?;
+            let left = ahead.places.iter().map(|place| place.key.clone()).collect();
+            let watching = Watching { answers, left, until_left: ahead.until_left };
+            Ok(Some(Box::new(watching) as Box<dyn Wakeups>))
+        })
+    }
+
+    fn shared(&self) -> bool {
+        self.rule.shared()
+    }
+
+    fn queues(&self) -> bool {
+        true
+    }
+}
+
+/// Waits until so many of those ahead have gone.
+struct Watching {
+    answers: Streaming<WatchResponse>,
+    left: HashSet<Vec<u8>>,
+    until_left: usize,
+}
+
+impl Wakeups for Watching {
+    /// Once only: whom to wait for after that has to be read anew.
+    fn next(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            let waited = self.left.len() > self.until_left;
+            while self.left.len() > self.until_left {
+                let Ok(Some(answer)) = self.answers.message().await else { return false };
+                if answer.canceled {
+                    return false;
+                }
+                for gone in answer.events.into_iter().filter_map(|event| event.kv) {
+                    self.left.remove(&gone.key);
+                }
+            }
+            waited
+        })
+    }
+}
+
+fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
+    Compare { result: 0, target: 2, key, mod_revision: Some(revision) }
+}
+
+/// Whether both answers came from the same reign: then the leader of the first one still was the
+/// leader when a quorum confirmed the second.
+fn same_term(first: Option<&Header>, second: Option<&Header>) -> Asked<()> {
+    match (first, second) {
+        (Some(first), Some(second)) if first.raft_term == second.raft_term => Ok(()),
+        _ => Err(Unanswered("etcd: the leader has changed".into())),
+    }
+}
+
+/// The same for every try of one acquire, so that a try that is sent again makes no second lease.
+fn lease_id(token: &Token) -> i64 {
+    let digits = token.as_str().get(..15).unwrap_or_default();
+    i64::from_str_radix(digits, 16).unwrap_or_default().max(1)
+}
+
+fn whole_seconds(lease: Duration) -> i64 {
+    let seconds = i64::try_from(lease.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
+    seconds.max(PLACE_SECONDS_MIN)
+}
+
+fn unsigned(revision: i64) -> u64 {
+    u64::try_from(revision).unwrap_or_default()
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

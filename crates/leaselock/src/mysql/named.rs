@@ -1,0 +1,193 @@
+//! `named` on `mysql`: the server's own `GET_LOCK`, on a session that does nothing else.
+//!
+//! **How it works.** One session per lock object holds all its names. `GET_LOCK(name, 0)` tries, and
+//! `RELEASE_LOCK` gives back; this process's own holds are kept apart in memory, since a session may
+//! take its own name twice. Names are hashed: the server takes at most 64 characters and folds case,
+//! so that different names would be one.
+//!
+//! **What can go wrong.** The holds live exactly as long as the session. When it is killed or
+//! breaks, *all* names are free at once, before any holder knows it: the next renewal tells. When the
+//! holder's machine vanishes, they stay until the server gives the session up: after the longest
+//! lease that it has carried, or [`SESSION_IDLE_MIN`]. There is no fence, and a replica knows nothing of
+//! these locks.
+//!
+//! **When to use it.** To keep two copies of a job apart, when running twice is a waste and no harm.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{ConnectOptions, MySqlConnection};
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+use super::unanswered;
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "named",
+    backend: "mysql",
+    summary: "GET_LOCK on one session of its own, names hashed",
+    breaks_when: "The session breaks or is killed, or the server fails over; no fence tells",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: false,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: false,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// After so long without a command the server ends a session, and with it its holds, unless one of
+/// them has a longer lease. The renewal of a hold is a command.
+pub const SESSION_IDLE_MIN: Duration = Duration::from_secs(60);
+
+/// Makes the lock. `namespace` keeps its names apart from others on the same server, where named
+/// locks know no databases. `session_idle_min` is [`SESSION_IDLE_MIN`] but for tests, in whole
+/// seconds. Connects when first used.
+#[must_use]
+pub fn mutex(
+    options: MySqlConnectOptions,
+    namespace: &str,
+    session_idle_min: Duration,
+    tasks: &TaskTracker,
+) -> LeasedMutex {
+    let (namespace, session) = (namespace.to_owned(), Mutex::default());
+    let store = NamedStore { options, namespace, session_idle_min, session };
+    LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
+}
+
+struct NamedStore {
+    options: MySqlConnectOptions,
+    namespace: String,
+    session_idle_min: Duration,
+    session: Mutex<Session>,
+}
+
+#[derive(Default)]
+struct Session {
+    /// Taken out while a command runs: one that fails or is given up half-way ends the session,
+    /// since nobody knows what it did.
+    connection: Option<MySqlConnection>,
+    /// How long the server keeps it without a command.
+    idle_max: Duration,
+    /// Who has which name in this session.
+    holds: HashMap<LockName, String>,
+}
+
+impl NamedStore {
+    /// 64 characters without upper case, different for different names.
+    fn server_name(&self, name: &LockName) -> String {
+        let digest = Sha256::new().chain_update(&self.namespace).chain_update([0]);
+        let digest = digest.chain_update(name.as_str()).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Opens the session, or has the server keep it for as long as this lease.
+    async fn prepare(&self, session: &mut Session, lease: Duration) -> sqlx::Result<()> {
+        let (mut connection, idle_max) = match session.connection.take() {
+            Some(connection) => (connection, session.idle_max),
+            None => {
+                session.holds.clear();
+                (self.options.clone().connect().await?, Duration::ZERO)
+            }
+        };
+        session.idle_max = idle_max.max(lease).max(self.session_idle_min);
+        if session.idle_max > idle_max {
+            let seconds = session.idle_max.as_millis().div_ceil(1_000);
+            let statement = format!("SET SESSION wait_timeout = {seconds}");
+            sqlx::query(&statement).execute(&mut connection).await?;
+        }
+        session.connection = Some(connection);
+        Ok(())
+    }
+
+    /// Runs one of the lock functions on the session, which must be there; 1 is yes.
+    async fn ask(
+        &self,
+        session: &mut Session,
+        function: &str,
+        name: &LockName,
+    ) -> sqlx::Result<bool> {
+        let Some(mut connection) = session.connection.take() else {
+            return Ok(false);
+        };
+        let answer: sqlx::Result<Option<i64>> = sqlx::query_scalar(function)
+            .bind(self.server_name(name))
+            .fetch_one(&mut connection)
+            .await;
+        if answer.is_ok() {
+            session.connection = Some(connection);
+        }
+        Ok(answer? == Some(1))
+    }
+}
+
+impl Session {
+    /// Whether `token` has the name, and the session in which it got it is still there.
+    fn has(&self, name: &LockName, token: &Token) -> bool {
+        let owner = self.holds.get(name).map(String::as_str);
+        self.connection.is_some() && owner == Some(token.as_str())
+    }
+}
+
+impl LeaseStore for NamedStore {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let mut session = self.session.lock().await;
+            self.prepare(&mut session, lease).await.map_err(unanswered)?;
+            if session.holds.contains_key(name) {
+                return Ok(session.has(name, token).then_some(Grant::UNFENCED));
+            }
+            let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0)", name);
+            if !asked.await.map_err(unanswered)? {
+                return Ok(None);
+            }
+            session.holds.insert(name.clone(), token.as_str().to_owned());
+            Ok(Some(Grant::UNFENCED))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut session = self.session.lock().await;
+            if !session.has(name, token) {
+                return Ok(false);
+            }
+            let question = "SELECT IS_USED_LOCK(?) = CONNECTION_ID()";
+            self.ask(&mut session, question, name).await.map_err(unanswered)
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let mut session = self.session.lock().await;
+            if !session.has(name, token) {
+                return Ok(false);
+            }
+            let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
+            session.holds.remove(name);
+            freed.map_err(unanswered)
+        })
+    }
+}

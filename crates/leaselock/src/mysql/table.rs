@@ -1,0 +1,166 @@
+//! `table` on `mysql`: one row per name, with owner, fence and the end of the lease.
+//!
+//! **How it works.** Acquire is one `INSERT ... ON DUPLICATE KEY UPDATE` that takes the row over if it
+//! is free or its lease has run out, and raises its fence with each take-over; what came of it is
+//! read back. Only the server's clock is used. Renewal and release compare owner and lease.
+//!
+//! **What can go wrong.** A holder that is paused beyond its lease: the fence, checked in the same
+//! transaction as the guarded write, keeps it out. Each change is a durable commit, so it is
+//! slower than Redis; and when the server is down, so is the lock.
+//!
+//! **When to use it.** When MySQL is there anyway and holds what is guarded: then the lock survives
+//! exactly what the data survives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use tokio_util::task::TaskTracker;
+
+use super::unanswered;
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "table",
+    backend: "mysql",
+    summary: "a row per name with owner, fence and lease by the server's clock",
+    breaks_when: "The server's clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Makes the lock over the table `locks` (see the migrations). Give it a pool of its own: behind
+/// writes that wait for the lock, a renewal would come too late.
+#[must_use]
+pub fn mutex(pool: MySqlPool, tasks: &TaskTracker) -> LeasedMutex {
+    let store = TableStore { pool, releases: AtomicU32::new(0) };
+    LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
+}
+
+/// Assignments are made from left to right, each seeing those before it: the fence is judged by the
+/// old row, the owner by the old lease, and the lease follows the owner.
+const ACQUIRE: &str = "INSERT INTO locks (name, owner, fence, leased_until) VALUES (?, ?, \
+     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), \
+     UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) \
+     ON DUPLICATE KEY UPDATE \
+     fence = IF(owner <> VALUES(owner) AND (owner = '' OR leased_until <= UTC_TIMESTAMP(6)), \
+     GREATEST(fence + 1, VALUES(fence)), fence), \
+     owner = IF(owner = '' OR leased_until <= UTC_TIMESTAMP(6), VALUES(owner), owner), \
+     leased_until = IF(owner = VALUES(owner), VALUES(leased_until), leased_until)";
+const RENEW: &str = "UPDATE locks SET leased_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND \
+     WHERE name = ? AND owner = ? AND leased_until > UTC_TIMESTAMP(6)";
+const RELEASE: &str = "UPDATE locks SET owner = '', leased_until = UTC_TIMESTAMP(6) \
+     WHERE name = ? AND owner = ? AND leased_until > UTC_TIMESTAMP(6)";
+const RAISE_FENCE: &str = "INSERT INTO locks (name, owner, fence, leased_until) \
+     VALUES (?, '', ?, UTC_TIMESTAMP(6)) \
+     ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))";
+/// Fences start from the clock, which has passed what a row of yesterday holds.
+const SWEEP: &str = "DELETE FROM locks WHERE leased_until < UTC_TIMESTAMP(6) - INTERVAL 1 DAY \
+     LIMIT 1000";
+
+/// One release in so many also sweeps rows that nobody has used for a day.
+const RELEASES_PER_SWEEP: u32 = 1_024;
+
+struct TableStore {
+    pool: MySqlPool,
+    releases: AtomicU32,
+}
+
+impl LeaseStore for TableStore {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let tried = sqlx::query(ACQUIRE)
+                .bind(name.as_str())
+                .bind(token.as_str())
+                .bind(microseconds(lease))
+                .execute(&self.pool);
+            match tried.await {
+                Ok(_) => {}
+                Err(error) if lost_a_race(&error) => return Ok(None),
+                Err(error) => return Err(unanswered(error)),
+            }
+            let fence: Option<u64> =
+                sqlx::query_scalar("SELECT fence FROM locks WHERE name = ? AND owner = ?")
+                    .bind(name.as_str())
+                    .bind(token.as_str())
+                    .fetch_optional(&self.pool)
+                    .await
+                    .map_err(unanswered)?;
+            Ok(fence.map(Grant::fenced))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let renewed = sqlx::query(RENEW)
+                .bind(microseconds(lease))
+                .bind(name.as_str())
+                .bind(token.as_str())
+                .execute(&self.pool);
+            Ok(renewed.await.map_err(unanswered)?.rows_affected() == 1)
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let released =
+                sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
+            let freed = released.await.map_err(unanswered)?.rows_affected() == 1;
+            let releases = self.releases.fetch_add(1, Ordering::Relaxed);
+            if releases.is_multiple_of(RELEASES_PER_SWEEP) {
+                // Tidying up can fail: the next one does it.
+                let _ = sqlx::query(SWEEP).execute(&self.pool).await;
+            }
+            Ok(freed)
+        })
+    }
+
+    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let raised = sqlx::query(RAISE_FENCE)
+                .bind(name.as_str())
+                .bind(at_least.get())
+                .execute(&self.pool);
+            raised.await.map(|_| ()).map_err(unanswered)
+        })
+    }
+}
+
+fn microseconds(lease: Duration) -> i64 {
+    i64::try_from(lease.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Whether the statement was rolled back because another one was faster: a deadlock or a row lock
+/// that was not freed in time.
+fn lost_a_race(error: &sqlx::Error) -> bool {
+    const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    const DEADLOCK: u16 = 1213;
+    let error = error.as_database_error();
+    let number =
+        error.and_then(|error| error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>());
+    number.is_some_and(|error| [LOCK_WAIT_TIMEOUT, DEADLOCK].contains(&error.number()))
+}

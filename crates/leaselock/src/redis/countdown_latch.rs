@@ -1,0 +1,183 @@
+//! `countdown-latch` on `redis`: waiters go on once a number has been counted down to zero.
+//!
+//! **How it works.** One key per name with what is left; it is deleted at zero, so an absent key is
+//! zero: a waiter that comes late goes on at once, and counting down further stays at zero. Whoever
+//! finds more than zero leaves word that it waits; the step to zero tells all of them at once.
+//!
+//! **What can go wrong.** Lost data or a failover look like zero, so waiters go on too early. One
+//! that counts down and loses the answer does not know whether it counted; counting again may count
+//! twice. A count that nobody brings to zero is forgotten a day after its last change.
+//!
+//! **When to use it.** To wait for workers of one job, where going on too early is noticed.
+
+use std::time::Duration;
+
+use ::redis::{AsyncCommands, FromRedisValue, Script};
+use futures::future::BoxFuture;
+use tokio::time::{Instant, timeout_at};
+
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, refused_or_unanswered, run_command, script};
+use crate::command::bounded;
+use crate::lease::{Token, ask};
+use crate::pauses::{Manner, Pauses};
+use crate::{
+    Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LEASE_MAX, LockName,
+    Primitive, Waiting,
+};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::CountdownLatch,
+    kind: "countdown-latch",
+    backend: "redis",
+    summary: "a number that is deleted when it is counted down to zero",
+    breaks_when: "Redis fails over or loses its data: waiters go on too early",
+    reentrant: false,
+    fair_in_process: false,
+    fair_between_processes: false,
+    renewed: false,
+    lost_signal: false,
+    fencing: Fencing::None,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// How long a count is kept without a change.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The highest count: above it a script's floating-point numbers would skip values.
+pub const COUNT_MAX: u64 = Fence::MAX.0;
+
+/// How many looks in a row may stay without an answer before a waiter gives up.
+const UNANSWERED_MAX: u32 = 3;
+
+/// The latches under one prefix.
+pub struct RedisLatch<C> {
+    server: Server<C>,
+    set: Script,
+    count_down: Script,
+    look: Script,
+}
+
+impl<C: Connection> RedisLatch<C> {
+    /// Makes the latches; arguments as for [`token::notified`](super::token::notified).
+    ///
+    /// # Errors
+    /// When the prefix is not one.
+    pub fn new(
+        connection: C,
+        subscriber: &Subscriber,
+        key_prefix: &str,
+    ) -> Result<Self, InvalidName> {
+        let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
+        Ok(Self {
+            server: Server::new(connection, keys, Some(subscriber)),
+            set: Script::new(include_str!("latch_set.lua")),
+            count_down: Script::new(include_str!("latch_count_down.lua")),
+            look: script(&[include_str!("clock.lua"), include_str!("latch_look.lua")]),
+        })
+    }
+
+    /// What is left, and who waits.
+    fn keys(&self, name: &LockName) -> [String; 2] {
+        ["left", "waiting"].map(|word| self.server.keys.key(word, name))
+    }
+
+    async fn command<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        name: &LockName,
+        arguments: &[&str],
+    ) -> Result<T, CommandError> {
+        let keys = self.keys(name);
+        bounded(run_command(&self.server.connection, script, &keys, arguments)).await
+    }
+
+    async fn wait_for_zero(&self, name: &LockName) -> Result<(), CommandError> {
+        let token = Token::mint(true, 1);
+        let mut pauses = Pauses::new(Manner::Notified);
+        let mut wakeups = self.server.listen(&token);
+        let mut unanswered_in_a_row = 0;
+        loop {
+            let told_at = self.server.told_at(&token);
+            match self.command(&self.look, name, &[token.as_str(), told_at]).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    unanswered_in_a_row = 0;
+                    // Zero that was reached before the watch began is seen by one more look.
+                    if wakeups.is_none() {
+                        wakeups = ask(LEASE_MAX, self.server.watch(&token)).await.ok().flatten();
+                        if wakeups.is_some() {
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => {
+                    wakeups = None;
+                    unanswered_in_a_row += 1;
+                    if unanswered_in_a_row == UNANSWERED_MAX {
+                        return Err(error);
+                    }
+                }
+            }
+            pauses.pass_or_be_told(&mut wakeups, LEASE_MAX).await;
+            if wakeups.as_mut().is_some_and(|told| told.granted(token.look()).is_some()) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<C: Connection> CountdownLatch for RedisLatch<C> {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    /// Counts above [`COUNT_MAX`] are refused.
+    fn set<'a>(
+        &'a self,
+        name: &'a LockName,
+        count: u64,
+    ) -> BoxFuture<'a, Result<bool, CommandError>> {
+        Box::pin(async move {
+            if count > COUNT_MAX {
+                return Err(CommandError::Refused(format!("{count} is above {COUNT_MAX}")));
+            }
+            let arguments = [&*count.to_string(), &*KEPT.as_millis().to_string()];
+            self.command(&self.set, name, &arguments).await
+        })
+    }
+
+    fn count_down<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<u64, CommandError>> {
+        Box::pin(async move {
+            self.command(&self.count_down, name, &[&*KEPT.as_millis().to_string()]).await
+        })
+    }
+
+    fn count<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<u64, CommandError>> {
+        Box::pin(bounded(async move {
+            let [left, _] = self.keys(name);
+            let left: Option<u64> =
+                self.server.connection.clone().get(left).await.map_err(refused_or_unanswered)?;
+            Ok(left.unwrap_or(0))
+        }))
+    }
+
+    fn wait<'a>(
+        &'a self,
+        name: &'a LockName,
+        until: Instant,
+    ) -> BoxFuture<'a, Result<bool, CommandError>> {
+        Box::pin(async move {
+            match timeout_at(until, self.wait_for_zero(name)).await {
+                Ok(waited) => waited.map(|()| true),
+                Err(_) => Ok(false),
+            }
+        })
+    }
+}

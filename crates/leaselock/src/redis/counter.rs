@@ -1,0 +1,103 @@
+//! `counter` on `redis`: a shared counter. INCRBY, GET and a compare-and-set script.
+//!
+//! **How it works.** One key per name with a decimal number. Redis runs one command at a time, so
+//! no update is lost. The compare is one of texts: every 64-bit number is exact, which a script's
+//! floating-point numbers are not.
+//!
+//! **What can go wrong.** Redis loses what it had not written down or replicated when it died, so a
+//! number can go back; and a change whose answer was lost may have been made. The key lives until
+//! somebody deletes it: a number is data, not a hold.
+//!
+//! **When to use it.** For numbers that may be a little wrong after a crash: statistics, hints.
+
+use ::redis::{AsyncCommands, Script};
+use futures::future::BoxFuture;
+
+use super::{Connection, Keys, refused_or_unanswered, run_command};
+use crate::command::bounded;
+use crate::{
+    Capabilities, CommandError, Fencing, InvalidName, LockName, Primitive, SharedCounter, Waiting,
+};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::SharedCounter,
+    kind: "counter",
+    backend: "redis",
+    summary: "INCRBY, GET and a compare-and-set script on one key",
+    breaks_when: "Redis fails over or loses its data: the number goes back",
+    reentrant: false,
+    fair_in_process: false,
+    fair_between_processes: false,
+    renewed: false,
+    lost_signal: false,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: false,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// The counters under one prefix.
+pub struct RedisCounter<C> {
+    connection: C,
+    keys: Keys,
+    compare_and_set: Script,
+}
+
+impl<C: Connection> RedisCounter<C> {
+    /// Makes the counters; arguments as for [`token::mutex`](super::token::mutex).
+    ///
+    /// # Errors
+    /// When the prefix is not one.
+    pub fn new(connection: C, key_prefix: &str) -> Result<Self, InvalidName> {
+        Ok(Self {
+            connection,
+            keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
+            compare_and_set: Script::new(include_str!("counter_compare_and_set.lua")),
+        })
+    }
+
+    fn key(&self, name: &LockName) -> String {
+        self.keys.key("number", name)
+    }
+}
+
+impl<C: Connection> SharedCounter for RedisCounter<C> {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn add<'a>(
+        &'a self,
+        name: &'a LockName,
+        delta: i64,
+    ) -> BoxFuture<'a, Result<i64, CommandError>> {
+        Box::pin(bounded(async move {
+            let sum = self.connection.clone().incr(self.key(name), delta).await;
+            sum.map_err(refused_or_unanswered)
+        }))
+    }
+
+    fn get<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<i64, CommandError>> {
+        Box::pin(bounded(async move {
+            let number: Option<i64> =
+                self.connection.clone().get(self.key(name)).await.map_err(refused_or_unanswered)?;
+            Ok(number.unwrap_or(0))
+        }))
+    }
+
+    fn compare_and_set<'a>(
+        &'a self,
+        name: &'a LockName,
+        expected: i64,
+        new: i64,
+    ) -> BoxFuture<'a, Result<bool, CommandError>> {
+        Box::pin(bounded(async move {
+            let arguments = [&*expected.to_string(), &*new.to_string()];
+            let keys = [&*self.key(name)];
+            run_command(&self.connection, &self.compare_and_set, &keys, &arguments).await
+        }))
+    }
+}

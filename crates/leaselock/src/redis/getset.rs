@@ -1,0 +1,144 @@
+//! `getset` on `redis`: the value is the time at which the hold expires. Shown for its faults.
+//!
+//! **How it works.** `SETNX key <expiry by my clock>`. A loser reads the value: none means freed, so
+//! SETNX again; one that has passed means that the holder is gone, so `GETSET` its own expiry, and
+//! it has won if it got back what it had read (or nothing). Release deletes the key if the value is
+//! still the one that was written. There is no owner, no renewal, no fence.
+//!
+//! **What can go wrong.**
+//! * *Lock covering*: of two losers that see the same expired value, the second one's GETSET loses
+//!   but has overwritten the winner's value. The winner no longer recognises its own lock, does not
+//!   delete it, and everyone waits until the loser's expiry.
+//! * Clocks must agree: for a process whose clock runs ahead by more than a lease, every hold has
+//!   expired, and two hold at once.
+//! * Nothing prolongs a hold: work that takes longer than the lease is not alone any more.
+//!
+//! **When to use it.** Never. To see why the value has to be an owner and the clock the server's.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::{AsyncCommands, RedisResult, Script};
+use tokio_util::task::TaskTracker;
+
+use super::{Connection, Keys, run, unanswered};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "getset",
+    backend: "redis",
+    summary: "SETNX with a time as value, GETSET once it has passed",
+    breaks_when: "Clocks disagree, a loser covers the winner's time, or the work takes longer than the lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: false,
+    lost_signal: true,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// The wall clock that expiries are computed with, in milliseconds since 1970.
+pub type ClockMs = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Makes the lock; the other arguments as for [`token::mutex`](super::token::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    key_prefix: &str,
+    now_ms: ClockMs,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let store = GetsetStore {
+        connection,
+        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
+        now_ms,
+        release: Script::new(include_str!("value_release.lua")),
+        written: Mutex::default(),
+    };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+struct GetsetStore<C> {
+    connection: C,
+    keys: Keys,
+    now_ms: ClockMs,
+    release: Script,
+    /// The value that each hold of this process wrote, by its token.
+    written: Mutex<HashMap<String, u64>>,
+}
+
+impl<C: Connection> GetsetStore<C> {
+    fn written(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One try of the textbook's loop; answers the value that was written if it was won.
+    async fn try_once(&self, key: &str, lease: Duration) -> RedisResult<Option<u64>> {
+        let mut redis = self.connection.clone();
+        let now_ms = (self.now_ms)();
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let mine = now_ms.saturating_add(lease_ms);
+        if redis.set_nx(key, mine).await? {
+            return Ok(Some(mine));
+        }
+        let seen: Option<u64> = redis.get(key).await?;
+        // Freed meanwhile (the next try sets it), or still held.
+        if seen.is_none_or(|until_ms| until_ms > now_ms) {
+            return Ok(None);
+        }
+        // From here on the holder's value is covered, whether this wins or not.
+        let covered: Option<u64> = redis.getset(key, mine).await?;
+        Ok((covered.is_none() || covered == seen).then_some(mine))
+    }
+}
+
+impl<C: Connection> LeaseStore for GetsetStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let won = self.try_once(&self.keys.lock(name), lease).await.map_err(unanswered)?;
+            Ok(won.map(|value| {
+                self.written().insert(token.as_str().to_owned(), value);
+                Grant::UNFENCED
+            }))
+        })
+    }
+
+    /// There is no renewal: the hold ends with its lease, and `lost` tells it.
+    fn renew<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async { Err(Unanswered("this kind is not renewed".to_owned())) })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let Some(value) = self.written().get(token.as_str()).copied() else {
+                return Ok(false);
+            };
+            let keys = [&*self.keys.lock(name)];
+            let freed = run(&self.connection, &self.release, &keys, &[&value.to_string()]).await?;
+            self.written().remove(token.as_str());
+            Ok(freed)
+        })
+    }
+}

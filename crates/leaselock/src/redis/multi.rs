@@ -1,0 +1,158 @@
+//! `multi` on `redis`: several names at once, all or none, on the keys of `token`.
+//!
+//! **How it works.** All names with one hash tag live in one slot: one script sees whether all of
+//! them are free and takes them together, or none. Names of several slots are taken slot by slot in
+//! the order of their tags, which is the same for everyone, and given back when one is not granted.
+//! The keys and the fences are those of [`token`](super::token), so whoever holds one of the names
+//! alone excludes whoever wants it with others, and fences compare.
+//!
+//! **How it waits.** In the queue of the first name that somebody else holds. Its release tells the
+//! waiter, which looks again, and if another name is in its way by now it leaves the free ones to
+//! others and waits there. One name alone is handed on as by `token`.
+//!
+//! **What can go wrong.** What can go wrong with `token`. Who wants several names has to find all of
+//! them free, so those who want one alone may starve it while there is a rush. A process that dies between two slots leaves
+//! the first ones to expire with their leases; meanwhile nobody gets them, but nobody waits for
+//! ever. If one key of a slot is lost, the guard counts as lost for all of that slot.
+//!
+//! **When to use it.** When a change touches several guarded things. Give them one hash tag where
+//! that is possible: then it is one command.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::Script;
+use tokio_util::task::TaskTracker;
+
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, script};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+use crate::leased::LeasedMutex;
+use crate::pauses::Manner;
+use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, MultiMutex, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::MultiLock,
+    kind: "multi",
+    backend: "redis",
+    summary: "all names of a slot in one script, slots in a fixed order, on the keys of `token`",
+    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    subscriber: &Subscriber,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<MultiMutex, InvalidName> {
+    let server = Server::new(connection, Keys::new(key_prefix)?, Some(subscriber));
+    let store = GroupStore::new(server, Manner::Notified);
+    Ok(MultiMutex::by_hash_tag(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)))
+}
+
+/// The names of a group, which is one name or several with one hash tag, each with an owner token.
+pub(super) struct GroupStore<C> {
+    server: Server<C>,
+    manner: Manner,
+    acquire: Script,
+    renew: Script,
+    release: Script,
+}
+
+impl<C: Connection> GroupStore<C> {
+    /// Its contenders wait in this manner.
+    pub(super) fn new(server: Server<C>, manner: Manner) -> Self {
+        let with_heads = |code| {
+            let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
+            let (waiters, hand_on) =
+                (include_str!("waiters.lua"), include_str!("token_hand_on.lua"));
+            script(&[clock, mint, waiters, hand_on, include_str!("multi_names.lua"), code])
+        };
+        Self {
+            server,
+            manner,
+            acquire: with_heads(include_str!("multi_acquire.lua")),
+            renew: with_heads(include_str!("multi_renew.lua")),
+            release: with_heads(include_str!("multi_release.lua")),
+        }
+    }
+
+    /// Three for each name, as for `token`.
+    fn keys(&self, group: &LockName) -> Vec<String> {
+        group.parts().flat_map(|name| self.server.keys.all(&name)).collect()
+    }
+}
+
+impl<C: Connection> LeaseStore for GroupStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
+            let look = token.look().to_string();
+            let arguments = [token.as_str(), &lease_ms, channel, &look];
+            let fence: Option<u64> =
+                self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
+            Ok(fence.map(Grant::fenced))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(
+            async move { self.server.renew(&self.renew, &self.keys(name), token, lease).await },
+        )
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            self.server.run(&self.release, &self.keys(name), &[token.as_str()]).await
+        })
+    }
+
+    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        // The counter that all names of the group share.
+        let first = name.parts().next().expect("a group has a name");
+        Box::pin(async move { self.server.raise_fence(&first, at_least).await })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.server.watch(token)
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.server.listen(token)
+    }
+
+    fn manner(&self) -> Manner {
+        self.manner
+    }
+}

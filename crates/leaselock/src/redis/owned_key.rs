@@ -1,0 +1,70 @@
+//! What `plain`, `setnx` and `setnx-expire` do with Redis: one key, whose value is its owner.
+
+use std::time::Duration;
+
+use ::redis::{AsyncCommands, Script};
+
+use super::{Connection, Keys, renew_together, run, unanswered};
+use crate::lease::{Renewal, StoreFuture, Token, Unanswered};
+use crate::{InvalidName, LockName};
+
+/// The keys of one kind, changed only by who is their value.
+pub(super) struct OwnedKey<C> {
+    pub(super) connection: C,
+    keys: Keys,
+    renew: Script,
+    release: Script,
+}
+
+impl<C: Connection> OwnedKey<C> {
+    pub(super) fn new(connection: C, key_prefix: &str, kind: &str) -> Result<Self, InvalidName> {
+        Ok(Self {
+            connection,
+            keys: Keys::of_kind(key_prefix, kind)?,
+            renew: Script::new(include_str!("value_renew.lua")),
+            release: Script::new(include_str!("value_release.lua")),
+        })
+    }
+
+    pub(super) fn of(&self, name: &LockName) -> String {
+        self.keys.lock(name)
+    }
+
+    /// Whether `token` is the owner.
+    pub(super) async fn is_ours(&self, key: &str, token: &Token) -> Result<bool, Unanswered> {
+        let owner: Option<String> = self.connection.clone().get(key).await.map_err(unanswered)?;
+        Ok(owner.as_deref() == Some(token.as_str()))
+    }
+
+    /// Sets the expiry of what is ours.
+    pub(super) fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let arguments = [token.as_str(), &lease.as_millis().to_string()];
+            run(&self.connection, &self.renew, &[&*self.of(name)], &arguments).await
+        })
+    }
+
+    /// The same for several names in one round trip.
+    pub(super) fn renew_together<'a>(
+        &'a self,
+        renewals: &'a [Renewal],
+    ) -> StoreFuture<'a, Vec<bool>> {
+        Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
+    }
+
+    /// Deletes what is ours.
+    pub(super) fn release<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            run(&self.connection, &self.release, &[&*self.of(name)], &[token.as_str()]).await
+        })
+    }
+}

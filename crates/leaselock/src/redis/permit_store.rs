@@ -1,0 +1,78 @@
+//! What `semaphore` and `expiring-semaphore` do with Redis.
+
+use std::time::Duration;
+
+use ::redis::Script;
+
+use super::Connection;
+use super::server::Server;
+use crate::LockName;
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+
+/// The holders of a name and a queue, changed by scripts with the same keys and arguments.
+pub(super) struct PermitStore<C> {
+    pub(super) server: Server<C>,
+    pub(super) permits_max: u32,
+    pub(super) acquire: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+}
+
+impl<C: Connection> PermitStore<C> {
+    fn keys(&self, name: &LockName) -> [String; 2] {
+        ["holders", "queue"].map(|word| self.server.keys.key(word, name))
+    }
+}
+
+impl<C: Connection> LeaseStore for PermitStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
+            let (channel, look) = (self.server.waits_at(token), token.look().to_string());
+            let arguments = [token.as_str(), &permits, &lease_ms, channel, &look];
+            let granted: bool =
+                self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
+            Ok(granted.then_some(Grant::UNFENCED))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let [holders, _] = self.keys(name);
+            self.server.renew(&self.renew, &[holders], token, lease).await
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let arguments = [token.as_str(), &self.permits_max.to_string()];
+            self.server.run(&self.release, &self.keys(name), &arguments).await
+        })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.server.watch(token)
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.server.listen(token)
+    }
+
+    fn shared(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,107 @@
+//! `plain` on `redis`: one SET NX PX to take it, a compare-and-delete to give it back, and no more.
+//!
+//! **How it works.** `SET key owner NX PX lease`: the key and its expiry come into being together or
+//! not at all. Renewal and release compare the random owner first, by scripts. An acquire that is
+//! repeated because its answer was lost looks whether the key is its own.
+//!
+//! **What can go wrong.** There is no fence against a holder that is paused beyond its lease, and no
+//! queue: a waiter looks again and again. A failover of Redis may forget the lock.
+//!
+//! **When to use it.** To be tried without waiting, where it only spares work and something else
+//! decides: a second click of the same buyer, a job that one instance is enough for. It is the lock
+//! with the fewest commands, two of them and one script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{AsyncCommands, ExistenceCheck, SetExpiry, SetOptions};
+use tokio_util::task::TaskTracker;
+
+use super::owned_key::OwnedKey;
+use super::{Connection, unanswered};
+use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "plain",
+    backend: "redis",
+    summary: "SET NX PX and compare-and-delete, renewed; no fence and no queue",
+    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let store = PlainStore { key: OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)? };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+struct PlainStore<C> {
+    key: OwnedKey<C>,
+}
+
+impl<C: Connection> LeaseStore for PlainStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            let options = SetOptions::default()
+                .conditional_set(ExistenceCheck::NX)
+                .with_expiration(SetExpiry::PX(lease_ms));
+            let mut redis = self.key.connection.clone();
+            let set: Option<String> = redis
+                .set_options(self.key.of(name), token.as_str(), options)
+                .await
+                .map_err(unanswered)?;
+            // Ours already, if the answer to an earlier try was lost: with a lease from now on.
+            let ours =
+                set.is_some() || token.looks_again() && self.key.renew(name, token, lease).await?;
+            Ok(ours.then_some(Grant::UNFENCED))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        self.key.renew(name, token, lease)
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        self.key.renew_together(renewals)
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        self.key.release(name, token)
+    }
+}

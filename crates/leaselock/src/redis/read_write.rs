@@ -1,0 +1,189 @@
+//! `read-write` on `redis`: readers share a name, a writer has it to itself.
+//!
+//! **How it works.** The writer's hold is a key with its token and fence, as in `token`; readers are a
+//! sorted set by the ends of their leases, by the *server's* clock, and each renews its own. Who is
+//! refused stands in a queue. A reader that comes while a writer waits stays out, so readers
+//! cannot starve writers; a reader that came before the last writer was let in goes before the next
+//! writer, so writers cannot starve readers. A waiter that is not seen for [`ALIVE`] does not count.
+//!
+//! **How it waits.** Whoever leaves, or gives up waiting, lets in those whose turn it is, in the same
+//! script, and tells their processes: all such readers at once, or the writer that has waited longest.
+//!
+//! **What can go wrong.** What can go wrong with `token`. A dead reader keeps writers out until its
+//! own lease ends, and no other reader prolongs that. A process asks for one read at a time: when
+//! writers queue, its waiting readers get in one for each writer.
+//!
+//! **When to use it.** When reading takes long and happens much more often than writing; for short
+//! work the plain lock is quicker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::Script;
+use tokio_util::task::TaskTracker;
+
+use super::script::flag;
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, WAITER_ALIVE, script};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, ReadWrite, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::ReadWrite,
+    kind: "read-write",
+    backend: "redis",
+    summary: "an owner token for the writer, a sorted set of leases for the readers, taking turns, renewed, with a fence for the writer",
+    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or a holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// For how long a waiter that is not seen counts: what a dead one costs the other side.
+pub const ALIVE: Duration = WAITER_ALIVE;
+
+/// Makes both halves; arguments as for [`token::notified`](super::token::notified). Read guards have
+/// no fence.
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn read_write<C: Connection>(
+    connection: &C,
+    subscriber: &Subscriber,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<ReadWrite, InvalidName> {
+    let half = |side: Side| {
+        let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
+        let server = Server::new(connection.clone(), keys, Some(subscriber));
+        let store = HalfStore { server, side, scripts: side.scripts() };
+        Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+    };
+    Ok(ReadWrite { read: half(Side::Read)?, write: half(Side::Write)? })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Read,
+    Write,
+}
+
+struct HalfStore<C> {
+    server: Server<C>,
+    side: Side,
+    scripts: Scripts,
+}
+
+struct Scripts {
+    acquire: Script,
+    renew: Script,
+    release: Script,
+}
+
+impl Side {
+    fn scripts(self) -> Scripts {
+        const CLOCK: &str = include_str!("clock.lua");
+        const HOLDS: &str = include_str!("expiring_holds.lua");
+        let in_turn = |code| {
+            let (mint, waiters) = (include_str!("mint_fence.lua"), include_str!("waiters.lua"));
+            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_turns.lua"), code])
+        };
+        match self {
+            Self::Read => Scripts {
+                acquire: in_turn(include_str!("read_acquire.lua")),
+                renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
+                release: in_turn(include_str!("read_release.lua")),
+            },
+            Self::Write => Scripts {
+                acquire: in_turn(include_str!("write_acquire.lua")),
+                renew: script(&[include_str!("token_renew.lua")]),
+                release: in_turn(include_str!("write_release.lua")),
+            },
+        }
+    }
+}
+
+impl<C: Connection> HalfStore<C> {
+    /// What the scripts of both sides work on, the writer's hold and the readers' first.
+    fn keys(&self, name: &LockName) -> [String; 5] {
+        let keys = &self.server.keys;
+        let [readers, queue, last_writer] =
+            ["readers", "queue", "last-writer"].map(|word| keys.key(word, name));
+        [keys.lock(name), readers, queue, last_writer, keys.fence(name)]
+    }
+}
+
+impl<C: Connection> LeaseStore for HalfStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
+            let look = token.look().to_string();
+            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &look];
+            let answer: Option<u64> =
+                self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
+            Ok(answer.map(|fence| match self.side {
+                Side::Read => Grant::UNFENCED,
+                Side::Write => Grant::fenced(fence),
+            }))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let [writer, readers, ..] = self.keys(name);
+            let holds = if self.side == Side::Read { readers } else { writer };
+            self.server.renew(&self.scripts.renew, &[holds], token, lease).await
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
+        })
+    }
+
+    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(self.server.raise_fence(name, at_least))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.server.watch(token)
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.server.listen(token)
+    }
+
+    fn shared(&self) -> bool {
+        self.side == Side::Read
+    }
+
+    fn queues(&self) -> bool {
+        true
+    }
+}

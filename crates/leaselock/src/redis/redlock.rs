@@ -1,0 +1,244 @@
+//! `redlock` on `redis`: a majority of independent servers, in the five steps of its description.
+//!
+//! **How it works.** (1) The clock is read. (2) The same key with the same random token is asked of
+//! all servers at once, each with a short time-out, so a dead or slow one holds nobody up.
+//! (3) It is granted when a majority granted it and the time since (1) has not used up the lease;
+//! drift is taken off. (4) What counts is the rest of the lease since (1), the winning attempt.
+//! (5) Otherwise it is given back on all servers, also those that did not answer, and tried again
+//! after a jittered pause. Renewal needs a majority as well, and never deletes or re-creates.
+//!
+//! **What can go wrong.** A server that restarts without its data, or whose clock jumps ahead, forgets
+//! its part: a second majority, two holders. A holder that is paused beyond its lease, as with every
+//! lease. And there is no fence: the counters of the servers rise apart from each other, and the
+//! highest of a majority goes back when one of them loses its data. So nothing can refuse the late
+//! write, except a store that decides by itself, as the arbiter does.
+//!
+//! **When to use it.** To spare work when a server may die, never to keep data right. `etcd` and
+//! `zookeeper` have the majority and the fence.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::redis::Script;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::{Connection, Keys, run};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "redlock",
+    backend: "redis",
+    summary: "a random owner token on a majority of independent servers, renewed, without a fence",
+    breaks_when: "A server restarts without its data or its clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// The fewest servers that survive the death of one.
+pub const SERVERS_MIN: usize = 3;
+
+/// More servers cost every acquire more and hardly make it safer.
+pub const SERVERS_MAX: usize = 9;
+
+/// The longest that one server may take.
+const SERVER_TIMEOUT_MAX: Duration = Duration::from_millis(250);
+
+/// So many time-outs of one server fit into a lease. More than commands do, so that a silent server
+/// does not silence the others.
+const SERVER_TIMEOUTS_PER_LEASE: u32 = 4;
+
+/// Why there is no such lock.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRedlock {
+    /// The prefix is not one.
+    #[error(transparent)]
+    Prefix(#[from] InvalidName),
+    /// Not [`SERVERS_MIN`] to [`SERVERS_MAX`] servers.
+    #[error("{0} servers, but a majority needs {SERVERS_MIN} to {SERVERS_MAX}")]
+    Servers(usize),
+}
+
+/// Makes the lock over one connection to each server; the other arguments as for
+/// [`token::mutex`](super::token::mutex). The servers must not replicate each other, and should keep
+/// what they acknowledged over a restart (`appendfsync always`), or stay away for a lease after one.
+///
+/// # Errors
+/// When the prefix is not one, or there are too few or too many servers.
+pub fn mutex<C: Connection>(
+    connections: Vec<C>,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidRedlock> {
+    if !(SERVERS_MIN..=SERVERS_MAX).contains(&connections.len()) {
+        return Err(InvalidRedlock::Servers(connections.len()));
+    }
+    let store = RedlockStore {
+        connections,
+        keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
+        scripts: Scripts {
+            acquire: Arc::new(Script::new(include_str!("redlock_acquire.lua"))),
+            renew: Arc::new(Script::new(include_str!("token_renew.lua"))),
+            release: Arc::new(Script::new(include_str!("redlock_release.lua"))),
+            undo: Arc::new(Script::new(include_str!("value_release.lua"))),
+        },
+        tasks: tasks.clone(),
+        tries: AtomicU64::new(0),
+    };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+struct RedlockStore<C> {
+    connections: Vec<C>,
+    keys: Keys,
+    scripts: Scripts,
+    tasks: TaskTracker,
+    /// How many tries were made. Each try writes its number beside the token, so that a command that
+    /// arrives late cannot undo what a later try of the same acquire has won.
+    tries: AtomicU64,
+}
+
+struct Scripts {
+    acquire: Arc<Script>,
+    renew: Arc<Script>,
+    release: Arc<Script>,
+    undo: Arc<Script>,
+}
+
+/// What the servers said.
+#[derive(Default)]
+struct Votes {
+    yes: usize,
+    no: usize,
+    /// Why the last one that said nothing did not.
+    silence: Option<String>,
+}
+
+impl<C: Connection> RedlockStore<C> {
+    fn majority(&self) -> usize {
+        self.connections.len() / 2 + 1
+    }
+
+    /// Sends to all servers at once. What is sent goes on for its time-out at most, whether somebody
+    /// waits for the answers or not.
+    fn send_all<const N: usize>(
+        &self,
+        script: &Arc<Script>,
+        name: &LockName,
+        arguments: [String; N],
+        lease: Duration,
+    ) -> FuturesUnordered<JoinHandle<Result<bool, Unanswered>>> {
+        let limit = SERVER_TIMEOUT_MAX.min(lease / SERVER_TIMEOUTS_PER_LEASE);
+        let (key, arguments) = (Arc::new(self.keys.lock(name)), Arc::new(arguments));
+        let send = |connection: &C| {
+            let (connection, script) = (connection.clone(), Arc::clone(script));
+            let (key, arguments) = (Arc::clone(&key), Arc::clone(&arguments));
+            self.tasks.spawn(async move {
+                let arguments = arguments.each_ref().map(|text| &**text);
+                let answer = timeout(limit, run(&connection, &script, &[&**key], &arguments)).await;
+                answer.unwrap_or_else(|_| Err(Unanswered(format!("no answer within {limit:?}"))))
+            })
+        };
+        self.connections.iter().map(send).collect()
+    }
+
+    /// Counts the answers until the outcome is certain.
+    async fn count(
+        &self,
+        mut answers: FuturesUnordered<JoinHandle<Result<bool, Unanswered>>>,
+    ) -> Votes {
+        let mut votes = Votes::default();
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(Ok(true)) => votes.yes += 1,
+                Ok(Ok(false)) => votes.no += 1,
+                Ok(Err(Unanswered(why))) => votes.silence = Some(why),
+                Err(ended) => votes.silence = Some(ended.to_string()),
+            }
+            if self.is_certain(&votes) {
+                break;
+            }
+        }
+        votes
+    }
+
+    /// Whether a majority said yes, or none can any more.
+    fn is_certain(&self, votes: &Votes) -> bool {
+        votes.yes >= self.majority() || votes.no > self.connections.len() - self.majority()
+    }
+
+    /// Yes if a majority said so, no if none can any more; else nobody knows.
+    fn judge(&self, votes: Votes) -> Result<bool, Unanswered> {
+        if self.is_certain(&votes) {
+            return Ok(votes.yes >= self.majority());
+        }
+        let (spoke, all) = (votes.yes + votes.no, self.connections.len());
+        let why = votes.silence.unwrap_or_default();
+        Err(Unanswered(format!("{spoke} of {all} servers answered; {why}")))
+    }
+}
+
+impl<C: Connection> LeaseStore for RedlockStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let number = self.tries.fetch_add(1, Ordering::Relaxed).to_string();
+            let value = format!("{}:{number}", token.as_str());
+            let arguments = [token.as_str().to_owned(), number, lease.as_millis().to_string()];
+            let sent = self.send_all(&self.scripts.acquire, name, arguments, lease);
+            let votes = self.count(sent).await;
+            if votes.yes >= self.majority() {
+                return Ok(Some(Grant::UNFENCED));
+            }
+            // Also where it was not answered: it may have been granted.
+            drop(self.send_all(&self.scripts.undo, name, [value], lease));
+            // Enough have spoken, but for several: somebody else will win, or nobody this time.
+            if votes.yes + votes.no >= self.majority() {
+                return Ok(None);
+            }
+            self.judge(votes).map(|_| None)
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let arguments = [token.as_str().to_owned(), lease.as_millis().to_string()];
+            let sent = self.send_all(&self.scripts.renew, name, arguments, lease);
+            self.judge(self.count(sent).await)
+        })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let arguments = [token.as_str().to_owned()];
+            let sent = self.send_all(&self.scripts.release, name, arguments, LEASE_MAX);
+            self.judge(self.count(sent).await)
+        })
+    }
+}

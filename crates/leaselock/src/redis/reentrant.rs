@@ -1,0 +1,62 @@
+//! `reentrant` on `redis`: a hash per name, with its owner, its fence and one field per entry.
+//!
+//! **How it works.** The first acquire makes the hash and mints the fence, as `token` does. Whoever
+//! has a guard may [`enter_again`](crate::Guard::enter_again): the guard is the proof of being
+//! the owner, instead of a thread, which means nothing to tasks. Each entry has a field of its own
+//! rather than a share in a count, so a command that is repeated after a lost answer is no further
+//! entry. Each entry is renewed and released by itself; the last release deletes the hash, or hands
+//! the lock on to the process that waits longest, as `token` does.
+//!
+//! **What can go wrong.** The same as with `token`: a fail-over, lost data, a jump of the server's
+//! clock, a holder paused beyond its lease. All entries share one fence: it orders owners, not the
+//! entries of one owner.
+//!
+//! **When to use it.** When a function that locks calls another one that locks the same name, and
+//! the guard cannot be handed down instead.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::server::Server;
+use super::subscriber::Subscriber;
+use super::token_store::{Scripts, TokenStore};
+use super::{Connection, Keys};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "reentrant",
+    backend: "redis",
+    summary: "a hash of owner and entries, changed by scripts, renewed, with a fence",
+    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: true,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    hands_over: true,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    subscriber: &Subscriber,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
+    let server = Server::new(connection, keys, Some(subscriber));
+    let store = TokenStore { server, fair: false, scripts: Scripts::of_reentrant() };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}

@@ -1,0 +1,79 @@
+//! What every kind has in hand to talk to its server, and to be told by it.
+
+use std::time::Duration;
+
+use ::redis::{FromRedisValue, Script};
+
+use super::subscriber::Subscriber;
+use super::{Connection, Keys, raise_fence, run};
+use crate::lease::{StoreFuture, Token, Unanswered, Wakeups};
+use crate::{Fence, LockName};
+
+/// A connection for commands, the keys of one kind, and where this process is told of changes, if
+/// it is.
+pub(super) struct Server<C> {
+    pub(super) connection: C,
+    pub(super) keys: Keys,
+    subscriber: Option<Subscriber>,
+}
+
+impl<C: Connection> Server<C> {
+    pub(super) fn new(connection: C, keys: Keys, subscriber: Option<&Subscriber>) -> Self {
+        Self { connection, keys, subscriber: subscriber.cloned() }
+    }
+
+    /// Runs a script.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[impl AsRef<str>],
+        arguments: &[&str],
+    ) -> Result<T, Unanswered> {
+        run(&self.connection, script, keys, arguments).await
+    }
+
+    /// Runs a script that renews by the token and the lease.
+    pub(super) async fn renew(
+        &self,
+        script: &Script,
+        keys: &[impl AsRef<str>],
+        token: &Token,
+        lease: Duration,
+    ) -> Result<bool, Unanswered> {
+        self.run(script, keys, &[token.as_str(), &lease.as_millis().to_string()]).await
+    }
+
+    pub(super) async fn raise_fence(
+        &self,
+        name: &LockName,
+        at_least: Fence,
+    ) -> Result<(), Unanswered> {
+        raise_fence(&self.connection, self.keys.fence(name), at_least).await
+    }
+
+    /// The channel on which a token is told: empty unless it listens.
+    pub(super) fn told_at(&self, token: &Token) -> &str {
+        self.subscriber.as_ref().map_or("", |told| told.channel(token))
+    }
+
+    /// The channel on which a token waits to be told: empty where it does not wait or listen.
+    pub(super) fn waits_at(&self, token: &Token) -> &str {
+        if token.waits() { self.told_at(token) } else { "" }
+    }
+
+    /// As [`LeaseStore::listen`](crate::lease::LeaseStore::listen).
+    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.subscriber.as_ref()?.listen(token)
+    }
+
+    /// As [`LeaseStore::watch`](crate::lease::LeaseStore::watch).
+    pub(super) fn watch<'a>(
+        &'a self,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        Box::pin(async move {
+            let Some(subscriber) = &self.subscriber else { return Ok(None) };
+            subscriber.watch(token).await.map(Some)
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! `setnx` on `redis`: the first lock in every textbook. Shown for its fault: it never expires.
+//!
+//! **How it works.** `SETNX key owner`; whoever set it holds it. Release compares the owner and
+//! deletes, by a script.
+//!
+//! **What can go wrong.** A holder that dies leaves the key behind, and everyone waits for ever: until
+//! an operator deletes it. There is no fence.
+//!
+//! **When to use it.** Never. To see what an expiry is for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::AsyncCommands;
+use tokio_util::task::TaskTracker;
+
+use super::owned_key::OwnedKey;
+use super::{Connection, unanswered};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "setnx",
+    backend: "redis",
+    summary: "SETNX with an owner and without an expiry, compare-and-delete",
+    breaks_when: "Its holder dies: nobody can ever hold the name again",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: false,
+    lost_signal: false,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: false,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    key_prefix: &str,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let store = SetnxStore { key: OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)? };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+struct SetnxStore<C> {
+    key: OwnedKey<C>,
+}
+
+impl<C: Connection> LeaseStore for SetnxStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let key = self.key.of(name);
+            let mut redis = self.key.connection.clone();
+            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
+            // Ours already, if the answer to an earlier try was lost.
+            let ours = set || self.key.is_ours(&key, token).await?;
+            Ok(ours.then_some(Grant::UNFENCED))
+        })
+    }
+
+    /// There is nothing to prolong; what can be told is whether somebody deleted the key.
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        _lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move { self.key.is_ours(&self.key.of(name), token).await })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        self.key.release(name, token)
+    }
+}

@@ -1,0 +1,135 @@
+//! `setnx-expire` on `redis`: SETNX, then the expiry as a second command. Shown for its fault.
+//!
+//! **How it works.** `SETNX key owner`, then `PEXPIRE key lease`. A loser who finds a key without an
+//! expiry sets one, in case the winner died between the two ([`Repair::ByWaiters`]). Renewal and
+//! release compare the owner first, by scripts.
+//!
+//! **What can go wrong.** A winner that dies between its two commands leaves a key that never
+//! expires: without the repair everyone waits for ever, with it for one more lease, and only
+//! because somebody happens to wait. `SET NX PX` does both at once and needs no repair. There is no
+//! fence against a holder that is paused beyond its lease.
+//!
+//! **When to use it.** Never. To see why acquire and expiry must be one command.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::AsyncCommands;
+use tokio_util::task::TaskTracker;
+
+use super::owned_key::OwnedKey;
+use super::{Connection, unanswered};
+use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "setnx-expire",
+    backend: "redis",
+    summary: "SETNX, then PEXPIRE as a second command, whose lack waiters repair",
+    breaks_when: "A winner dies between its two commands: the name is blocked until a waiter repairs it; or Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: false,
+};
+
+/// Who sets the expiry that a dead winner left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Every loser that finds none.
+    ByWaiters,
+    /// Nobody: the bare textbook form.
+    Never,
+}
+
+/// Makes the lock; the other arguments as for [`token::mutex`](super::token::mutex).
+///
+/// # Errors
+/// When the prefix is not one.
+pub fn mutex<C: Connection>(
+    connection: C,
+    key_prefix: &str,
+    repair: Repair,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let key = OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)?;
+    let store = SetnxExpireStore { key, repair };
+    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+}
+
+struct SetnxExpireStore<C> {
+    key: OwnedKey<C>,
+    repair: Repair,
+}
+
+impl<C: Connection> SetnxExpireStore<C> {
+    async fn expire(&self, key: &str, lease: Duration) -> ::redis::RedisResult<bool> {
+        let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        self.key.connection.clone().pexpire(key, lease_ms).await
+    }
+
+    /// What a loser does: sets the expiry that the winner left out.
+    async fn lose(&self, key: &str, lease: Duration) -> ::redis::RedisResult<()> {
+        const NO_EXPIRY: i64 = -1;
+        if self.repair == Repair::ByWaiters {
+            let left_ms: i64 = self.key.connection.clone().pttl(key).await?;
+            if left_ms == NO_EXPIRY {
+                self.expire(key, lease).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let key = self.key.of(name);
+            let mut redis = self.key.connection.clone();
+            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
+            if !set && !self.key.is_ours(&key, token).await? {
+                self.lose(&key, lease).await.map_err(unanswered)?;
+                return Ok(None);
+            }
+            // Dying here is the fault. A key that is gone meanwhile was not ours for long.
+            let expires = self.expire(&key, lease).await.map_err(unanswered)?;
+            Ok(expires.then_some(Grant::UNFENCED))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        self.key.renew(name, token, lease)
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        self.key.renew_together(renewals)
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        self.key.release(name, token)
+    }
+}

@@ -1,0 +1,279 @@
+//! The one connection on which a process listens for wake-ups, shared by all its locks on a server.
+//!
+//! **How it works.** Each process has a channel of its own. A contender that is refused leaves its
+//! token and this channel in the queue of the name; whoever releases grants the lock to the first in
+//! the queue and tells its process, nobody else: `token fence fences others look`. A holder is told
+//! `token wanted` when another process begins to wait. Where there are no fences the words are `token
+//! granted look`, and `token look` tells who waits for several names that one of them is free. Which
+//! task of the process a message is for is looked up by the token here.
+//!
+//! The number at the end of a grant says which look of the contender left the place in the queue that
+//! was granted. A contender that was stopped may hear of a grant whose lease is over, after it was
+//! refused anew: the number is that of an earlier look then, and the grant is dropped.
+//!
+//! **What can go wrong.** Messages are not kept for who does not listen: while the connection is
+//! broken they are lost. Then every listener is told that it cannot be told any more, and looks by
+//! itself; and whoever listens looks once in a while, too. A dead link is noticed by a ping.
+//!
+//! In a cluster `PUBLISH` reaches every node, but answers only how many listen at its own: a waiter
+//! elsewhere counts as gone, is skipped, and finds the lock by its next look.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::{Client, Msg, RedisResult};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, watch};
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::InvalidName;
+use crate::lease::{Grant, Token, Unanswered, Wakeups};
+use crate::redis::Keys;
+
+/// How long connecting and subscribing may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait before a lost connection is tried again.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the link is looked after, and how long the answer may take.
+const PING_PERIOD: Duration = Duration::from_secs(5);
+
+/// Listens for the locks of one process. Clones are the same connection, which is made when a lock
+/// first waits and ends with the last clone and the last lock that has one.
+#[derive(Clone)]
+pub struct Subscriber {
+    shared: Arc<Shared>,
+    _end: Arc<DropGuard>,
+}
+
+struct Shared {
+    channel: String,
+    state: Mutex<State>,
+    connected: watch::Sender<bool>,
+    wanted: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    connected: bool,
+    listeners: HashMap<Arc<str>, Arc<Listener>>,
+}
+
+/// What one token has been told.
+#[derive(Default)]
+struct Listener {
+    told: Notify,
+    granted: Mutex<Option<Granted>>,
+    wanted: AtomicBool,
+    cut_off: AtomicBool,
+}
+
+/// A grant, and the look that it is for: 0 where the message names none.
+struct Granted {
+    grant: Grant,
+    look: u32,
+}
+
+impl Subscriber {
+    /// Starts its task on `tasks`; nothing connects yet. The channel's name begins with `key_prefix`.
+    /// Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When the prefix is not one.
+    pub fn start(
+        client: Client,
+        key_prefix: &str,
+        tasks: &TaskTracker,
+    ) -> Result<Self, InvalidName> {
+        Keys::new(key_prefix)?;
+        let shared = Arc::new(Shared {
+            channel: format!("{key_prefix}wake:{:032x}", rand::random::<u128>()),
+            state: Mutex::default(),
+            connected: watch::Sender::new(false),
+            wanted: Notify::new(),
+        });
+        let end = CancellationToken::new();
+        let (run, ended) = (run(client, Arc::clone(&shared)), end.clone());
+        tasks.spawn(async move { ended.run_until_cancelled(run).await });
+        Ok(Self { shared, _end: Arc::new(end.drop_guard()) })
+    }
+
+    /// Listens for what `token` is told, if that works now.
+    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Wakeups>> {
+        let mut state = self.shared.locked();
+        if !state.connected {
+            self.shared.wanted.notify_one();
+            return None;
+        }
+        let listener = Arc::new(Listener::default());
+        state.listeners.insert(Arc::clone(token.shared()), Arc::clone(&listener));
+        drop(state);
+        let (shared, token) = (Arc::clone(&self.shared), Arc::clone(token.shared()));
+        Some(Box::new(Listening { shared, token, listener }))
+    }
+
+    /// The same, once there is a connection.
+    pub(super) async fn watch(&self, token: &Token) -> Result<Box<dyn Wakeups>, Unanswered> {
+        let mut connected = self.shared.connected.subscribe();
+        loop {
+            if let Some(listening) = self.listen(token) {
+                return Ok(listening);
+            }
+            if connected.wait_for(|connected| *connected).await.is_err() {
+                return Err(Unanswered("the subscriber has ended".to_owned()));
+            }
+        }
+    }
+
+    /// Where to tell `token` something: empty unless it listens.
+    pub(super) fn channel(&self, token: &Token) -> &str {
+        let listens = self.shared.locked().listeners.contains_key(token.as_str());
+        if listens { &self.shared.channel } else { "" }
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing in here can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells every listener that nothing can be told any more; they may listen anew.
+    fn cut_off(&self) {
+        let listeners = {
+            let mut state = self.locked();
+            state.connected = false;
+            std::mem::take(&mut state.listeners)
+        };
+        self.connected.send_replace(false);
+        for listener in listeners.into_values() {
+            listener.cut_off.store(true, Ordering::Release);
+            listener.told.notify_one();
+        }
+    }
+
+    fn tell(&self, message: &str) {
+        let mut words = message.split(' ');
+        let listener = words.next().and_then(|token| self.locked().listeners.get(token).cloned());
+        // Whoever does not listen any more has given back what it was granted.
+        let Some(listener) = listener else { return };
+        let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
+        match (words.next(), words.next(), words.next()) {
+            (Some("wanted"), ..) => listener.wanted.store(true, Ordering::Release),
+            (Some("granted"), look, _) => {
+                let granted = Granted { grant: Grant::UNFENCED, look: number(look) };
+                *listener.granted() = Some(granted);
+                listener.told.notify_one();
+            }
+            (Some("look"), ..) => listener.told.notify_one(),
+            (Some(fence), Some(fences), Some(others)) => {
+                let (fence, fences) = (fence.parse(), fences.parse());
+                if let (Ok(fence), Ok(fences)) = (fence, fences) {
+                    let grant = Grant::block(fence, fences, others != "0");
+                    *listener.granted() = Some(Granted { grant, look: number(words.next()) });
+                }
+                listener.told.notify_one();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Listener {
+    fn granted(&self) -> MutexGuard<'_, Option<Granted>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Listens until it is dropped.
+struct Listening {
+    shared: Arc<Shared>,
+    token: Arc<str>,
+    listener: Arc<Listener>,
+}
+
+impl Wakeups for Listening {
+    fn next(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            self.listener.told.notified().await;
+            !self.listener.cut_off.load(Ordering::Acquire)
+        })
+    }
+
+    fn granted(&mut self, look: u32) -> Option<Grant> {
+        let granted = self.listener.granted().take()?;
+        (granted.look == look).then_some(granted.grant)
+    }
+
+    fn others_wait(&self) -> bool {
+        let heard = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        heard(&self.listener.wanted) || heard(&self.listener.cut_off)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.shared.locked().listeners.remove(&self.token);
+    }
+}
+
+/// Keeps the connection, from the first time on that somebody wants to listen.
+async fn run(client: Client, shared: Arc<Shared>) {
+    shared.wanted.notified().await;
+    loop {
+        if let Err(error) = listen(&client, &shared).await {
+            tracing::debug!(%error, "wake-ups of locks are not heard");
+        }
+        shared.cut_off();
+        sleep(RECONNECT_PAUSE.mul_f64(rand::random_range(0.5..=1.0))).await;
+    }
+}
+
+/// One connection from its beginning to its end.
+async fn listen(client: &Client, shared: &Shared) -> RedisResult<()> {
+    let connect = async {
+        let mut connection = client.get_async_pubsub().await?;
+        connection.subscribe(&shared.channel).await?;
+        RedisResult::Ok(connection.split())
+    };
+    let (mut sink, mut messages) = within(CONNECT_TIMEOUT, connect).await?;
+    shared.locked().connected = true;
+    shared.connected.send_replace(true);
+    let mut pings = interval(PING_PERIOD);
+    loop {
+        let ping = async {
+            pings.tick().await;
+            within(PING_PERIOD, sink.ping::<::redis::Value>()).await.map(drop)
+        };
+        tokio::pin!(ping);
+        loop {
+            tokio::select! {
+                message = messages.next() => match message {
+                    Some(message) => shared.tell_of(&message),
+                    None => return Ok(()),
+                },
+                alive = &mut ping => break alive?,
+            }
+        }
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    let too_late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+    timeout(limit, answer).await.map_err(too_late)?
+}
+
+impl Shared {
+    fn tell_of(&self, message: &Msg) {
+        if let Ok(text) = std::str::from_utf8(message.get_payload_bytes()) {
+            self.tell(text);
+        }
+    }
+}

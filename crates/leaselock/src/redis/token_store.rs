@@ -1,0 +1,128 @@
+//! What `token`, `fair` and `reentrant` do with Redis.
+
+use std::time::Duration;
+
+use ::redis::Script;
+
+use super::script::{flag, grant};
+use super::server::Server;
+use super::{Connection, renew_together, script};
+use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
+use crate::{Fence, LockName};
+
+/// A hold in a key, a counter of fences and a queue, changed by scripts.
+pub(super) struct TokenStore<C> {
+    pub(super) server: Server<C>,
+    /// Whether nobody may overtake those who wait.
+    pub(super) fair: bool,
+    pub(super) scripts: Scripts,
+}
+
+/// What differs between the kinds. The keys and the arguments of all of them are the same.
+pub(super) struct Scripts {
+    acquire: Script,
+    renew: Script,
+    release: Script,
+}
+
+const CLOCK: &str = include_str!("clock.lua");
+const MINT: &str = include_str!("mint_fence.lua");
+const WAITERS: &str = include_str!("waiters.lua");
+
+impl Scripts {
+    /// The owner's token in the key.
+    pub(super) fn of_token() -> Self {
+        let free = include_str!("token_acquire_free.lua");
+        let alone = include_str!("token_release_alone.lua");
+        let hand_on = include_str!("token_hand_on.lua");
+        let [acquire, release] =
+            [include_str!("token_acquire.lua"), include_str!("token_release.lua")];
+        Self {
+            acquire: script(&[CLOCK, free, MINT, WAITERS, acquire]),
+            renew: Script::new(include_str!("token_renew.lua")),
+            release: script(&[alone, CLOCK, MINT, WAITERS, hand_on, release]),
+        }
+    }
+
+    /// The owner and its entries in a hash.
+    pub(super) fn of_reentrant() -> Self {
+        let [acquire, release] =
+            [include_str!("reentrant_acquire.lua"), include_str!("reentrant_release.lua")];
+        Self {
+            acquire: script(&[CLOCK, MINT, WAITERS, acquire]),
+            renew: Script::new(include_str!("reentrant_renew.lua")),
+            release: script(&[CLOCK, MINT, WAITERS, release]),
+        }
+    }
+}
+
+impl<C: Connection> LeaseStore for TokenStore<C> {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let channel = self.server.told_at(token);
+            let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
+            // Without a message a waiter is of no use in the queue, unless the queue is the order.
+            let queues = token.waits() && (self.fair || !channel.is_empty());
+            let may_overtake = !self.fair && !token.looks_again();
+            let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
+            let (me, owner, look) = (token.as_str(), token.owner(), token.look().to_string());
+            let arguments =
+                [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &look];
+            let keys = self.server.keys.all(name);
+            grant(self.server.run(&self.scripts.acquire, &keys, &arguments).await?, token)
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let keys = [self.server.keys.lock(name)];
+            self.server.renew(&self.scripts.renew, &keys, token, lease).await
+        })
+    }
+
+    fn renews_together(&self) -> bool {
+        true
+    }
+
+    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
+        let Server { connection, keys, .. } = &self.server;
+        Box::pin(renew_together(connection, &self.scripts.renew, keys, renewals))
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let keys = self.server.keys.all(name);
+            self.server.run(&self.scripts.release, &keys, &[token.as_str()]).await
+        })
+    }
+
+    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(self.server.raise_fence(name, at_least))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.server.watch(token)
+    }
+
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+        self.server.listen(token)
+    }
+
+    fn queues(&self) -> bool {
+        self.fair
+    }
+}

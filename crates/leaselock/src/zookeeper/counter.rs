@@ -1,0 +1,174 @@
+//! `counter` on `zookeeper`: a number that many change without losing an update.
+//!
+//! **How it works.** A node that stays holds the number. It is read with its version and written under
+//! the condition that the version is still the same; who was too late reads again.
+//!
+//! **What can go wrong.** Under contention most tries are in vain, and after some of them the change is
+//! refused. A write whose answer was lost may or may not have been made: that is said, not guessed.
+//!
+//! **When to use it.** For numbers that change seldom and must never be wrong.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::time::sleep;
+use zookeeper_client::{Client, Error};
+
+use super::{Base, Ensemble, PERSISTENT};
+use crate::command::{CommandError, bounded};
+use crate::{Capabilities, Fencing, LockName, Primitive, SharedCounter, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::SharedCounter,
+    kind: "counter",
+    backend: "zookeeper",
+    summary: "a node with a number, written only at the version that was read",
+    breaks_when: "Most of the ensemble loses its data",
+    reentrant: false,
+    fair_in_process: false,
+    fair_between_processes: false,
+    renewed: false,
+    lost_signal: false,
+    fencing: Fencing::None,
+    waiting: Waiting::Polls,
+    hands_over: false,
+    expires: false,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// How often a change is tried before contention refuses it.
+const TRIES_MAX: u32 = 50;
+
+/// The longest pause between two tries, in milliseconds.
+const PAUSE_MS_MAX: u64 = 8;
+
+/// The session is that of such a lease: a counter holds nothing.
+const ANY_LEASE: std::time::Duration = std::time::Duration::from_secs(4);
+
+/// Makes the counters. Connects when first used.
+#[must_use]
+pub fn counter(ensemble: &Arc<Ensemble>) -> Counter {
+    Counter { base: Base::new(ensemble, CAPABILITIES.kind) }
+}
+
+/// Counters below one prefix.
+pub struct Counter {
+    base: Base,
+}
+
+impl Counter {
+    async fn client(&self) -> Result<Client, CommandError> {
+        // Nothing was sent yet, so nothing can have changed.
+        self.base.ensemble.session(ANY_LEASE).await.map_err(|error| CommandError::Refused(error.0))
+    }
+
+    /// The number and its version; `None` before it is first changed.
+    async fn read(client: &Client, path: &str) -> Result<Option<(i64, i32)>, CommandError> {
+        match client.get_data(path).await {
+            Ok((data, stat)) => {
+                let number = std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok());
+                let broken = || CommandError::Refused("the node is not a number".to_owned());
+                Ok(Some((number.ok_or_else(broken)?, stat.version)))
+            }
+            Err(Error::NoNode) => Ok(None),
+            Err(error) => Err(CommandError::Unanswered(error.to_string())),
+        }
+    }
+
+    /// Writes if nothing was written since; `false` when something was.
+    async fn write(
+        &self,
+        client: &Client,
+        path: &str,
+        version: Option<i32>,
+        number: i64,
+    ) -> Result<bool, CommandError> {
+        let data = number.to_string();
+        let written = match version {
+            Some(version) => {
+                client.set_data(path, data.as_bytes(), Some(version)).await.map(|_| ())
+            }
+            None => match client.create(path, data.as_bytes(), &PERSISTENT).await {
+                Err(Error::NoNode) => {
+                    let made = self.base.make(client).await;
+                    made.map_err(|error| CommandError::Unanswered(error.0))?;
+                    return Ok(false);
+                }
+                created => created.map(|_| ()),
+            },
+        };
+        match written {
+            Ok(()) => Ok(true),
+            Err(Error::BadVersion | Error::NodeExists) => Ok(false),
+            Err(error) => Err(CommandError::Unanswered(error.to_string())),
+        }
+    }
+
+    /// Writes what `change` makes of the number; `None` leaves it as it is.
+    async fn change(
+        &self,
+        name: &LockName,
+        change: impl Fn(i64) -> Result<Option<i64>, CommandError>,
+    ) -> Result<Option<i64>, CommandError> {
+        let client = self.client().await?;
+        let path = self.base.of(name);
+        for _ in 0..TRIES_MAX {
+            let seen = Self::read(&client, &path).await?;
+            let Some(new) = change(seen.map_or(0, |(number, _)| number))? else { return Ok(None) };
+            if self.write(&client, &path, seen.map(|(_, version)| version), new).await? {
+                return Ok(Some(new));
+            }
+            let pause_ms = rand::random_range(0..=PAUSE_MS_MAX);
+            sleep(std::time::Duration::from_millis(pause_ms)).await;
+        }
+        Err(CommandError::Refused("others changed the counter at the same time".to_owned()))
+    }
+}
+
+impl SharedCounter for Counter {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn add<'a>(
+        &'a self,
+        name: &'a LockName,
+        delta: i64,
+    ) -> BoxFuture<'a, Result<i64, CommandError>> {
+        Box::pin(bounded(async move {
+            let sum = |number: i64| {
+                let overflow = || CommandError::Refused("the sum does not fit".to_owned());
+                number.checked_add(delta).map(Some).ok_or_else(overflow)
+            };
+            let written = self.change(name, sum).await?;
+            Ok(written.expect("a sum is always written"))
+        }))
+    }
+
+    fn get<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<i64, CommandError>> {
+        Box::pin(bounded(async move {
+            let client = self.client().await?;
+            let path = self.base.of(name);
+            // A server that lags behind would answer an old number.
+            let syncing = client.sync(&path);
+            let reading = Self::read(&client, &path);
+            let (synced, read) = tokio::join!(syncing, reading);
+            synced.map_err(|error| CommandError::Unanswered(error.to_string()))?;
+            Ok(read?.map_or(0, |(number, _)| number))
+        }))
+    }
+
+    fn compare_and_set<'a>(
+        &'a self,
+        name: &'a LockName,
+        expected: i64,
+        new: i64,
+    ) -> BoxFuture<'a, Result<bool, CommandError>> {
+        Box::pin(bounded(async move {
+            let compared = |number: i64| Ok((number == expected).then_some(new));
+            Ok(self.change(name, compared).await?.is_some())
+        }))
+    }
+}

@@ -1,0 +1,47 @@
+//! `multi` on `zookeeper`: several names at once, all or none, in one transaction.
+//!
+//! **How it works.** One transaction creates a node for each name, or none when one of them is there
+//! already. A loser watches a node that stood in its way and tries again when it goes. Nothing is ever
+//! held halfway, so opposite orders cannot block each other, and a crash leaves nothing behind.
+//!
+//! **What can go wrong.** There is no order: who wants many names may starve behind those who want one.
+//! Otherwise what can go wrong with `spin`.
+//!
+//! **When to use it.** When one piece of work needs several names, and waits for them seldom.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::fixed::Fixed;
+use super::{Base, Ensemble};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, MultiMutex, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::MultiLock,
+    kind: "multi",
+    backend: "zookeeper",
+    summary: "an ephemeral node per name, all made in one transaction or none",
+    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
+    reentrant: false,
+    fair_in_process: false,
+    fair_between_processes: false,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::RisingWhileKept,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes the lock. Connects when first used.
+#[must_use]
+pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> MultiMutex {
+    let base = Base::new(ensemble, CAPABILITIES.kind);
+    let mutex = LeasedMutex::start(Fixed::start(base, tasks), &CAPABILITIES, tasks);
+    MultiMutex::all_at_once(mutex)
+}

@@ -1,0 +1,65 @@
+//! `read-write` on `zookeeper`: many readers or one writer, in the order in which they came.
+//!
+//! **How it works.** Readers and writers stand in one line. A reader is in when no writer stands
+//! before it, and otherwise watches the last writer before it; a writer is in when nobody does, and
+//! otherwise watches the node just before it. So neither side can starve the other.
+//!
+//! **What can go wrong.** When a writer goes, all readers behind it are woken: they may all go in. A
+//! reader that wants to write has to release first, or it waits for itself. Otherwise what can go
+//! wrong with `sequential`.
+//!
+//! **When to use it.** When reading under the lock takes long and happens far more often than writing.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::queue::{Obstacle, Queue, Rule};
+use super::sequential::Exclusive;
+use super::{Base, Ensemble};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, Primitive, ReadWrite, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::ReadWrite,
+    kind: "read-write",
+    backend: "zookeeper",
+    summary: "one line of readers and writers: a reader waits for writers, a writer for everybody",
+    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: true,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::RisingWhileKept,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes the lock. Connects when first used.
+#[must_use]
+pub fn read_write(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> ReadWrite {
+    let base = || Base::new(ensemble, CAPABILITIES.kind);
+    let readers = Queue::start(base(), Reader, true, tasks);
+    let writers = Queue::start(base(), Exclusive, false, tasks);
+    ReadWrite {
+        read: LeasedMutex::start(readers, &CAPABILITIES, tasks),
+        write: LeasedMutex::start(writers, &CAPABILITIES, tasks),
+    }
+}
+
+struct Reader;
+
+impl Rule for Reader {
+    fn mark(&self) -> char {
+        'r'
+    }
+
+    fn keeps_out(&self, before: &[char]) -> Option<Obstacle> {
+        before.iter().rposition(|mark| *mark != 'r').map(Obstacle::Before)
+    }
+}

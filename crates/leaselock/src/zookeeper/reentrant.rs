@@ -1,0 +1,162 @@
+//! `reentrant` on `zookeeper`: `sequential`, whose owner may enter again.
+//!
+//! **How it works.** The first hold of an owner is that of `sequential`. The further ones are counted in
+//! this process, by token: a token never leaves it. Each is granted after the ensemble has
+//! confirmed that the owner's node is still there. The node goes with the last of them.
+//!
+//! **What can go wrong.** What can go wrong with `sequential`. Entering again costs a write.
+//!
+//! **When to use it.** When code that holds the name calls code that wants it, too.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::queue::Queue;
+use super::sequential::Exclusive;
+use super::{Base, Ensemble};
+use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "reentrant",
+    backend: "zookeeper",
+    summary: "an ephemeral sequential node per owner, with a count of its holds",
+    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
+    reentrant: true,
+    fair_in_process: true,
+    fair_between_processes: true,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::RisingWhileKept,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes the lock. Connects when first used.
+#[must_use]
+pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> LeasedMutex {
+    let base = Base::new(ensemble, CAPABILITIES.kind);
+    let store =
+        Reentrant { queue: Queue::start(base, Exclusive, false, tasks), holds: Mutex::default() };
+    LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
+}
+
+struct Reentrant {
+    queue: Arc<Queue<Exclusive>>,
+    /// The tokens of the holds that each owner has.
+    holds: Mutex<HashMap<String, HashSet<String>>>,
+}
+
+impl Reentrant {
+    fn locked(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
+        // Nothing in here can panic half-way through a change.
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, token: &Token) -> bool {
+        self.locked().get(token.owner()).is_some_and(|holds| holds.contains(token.as_str()))
+    }
+
+    fn add(&self, token: &Token) {
+        let mut holds = self.locked();
+        holds.entry(token.owner().to_owned()).or_default().insert(token.as_str().to_owned());
+    }
+
+    /// Adds a hold to those of an owner, if it has any.
+    fn join(&self, token: &Token) -> bool {
+        let mut holds = self.locked();
+        let Some(holds) = holds.get_mut(token.owner()).filter(|holds| !holds.is_empty()) else {
+            return false;
+        };
+        holds.insert(token.as_str().to_owned());
+        true
+    }
+
+    /// Takes a hold away: whether it was there, and whether others of its owner are.
+    fn take(&self, token: &Token) -> (bool, bool) {
+        let mut all = self.locked();
+        let Some(holds) = all.get_mut(token.owner()) else { return (false, false) };
+        let had = holds.remove(token.as_str());
+        (had, !holds.is_empty())
+    }
+}
+
+impl LeaseStore for Reentrant {
+    fn acquire<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, Option<Grant>> {
+        Box::pin(async move {
+            let owner = token.owner();
+            if owner == token.as_str() {
+                let fence = self.queue.enter(name, owner, lease).await?;
+                if fence.is_some() {
+                    self.add(token);
+                }
+                return Ok(fence.map(Grant::fenced));
+            }
+            // Counted first: the last other hold may be released meanwhile.
+            if !self.join(token) {
+                return Ok(None);
+            }
+            if !self.queue.prove(owner, lease).await? {
+                self.take(token);
+                return Ok(None);
+            }
+            let place = self.queue.places().get(owner);
+            let fence = place.and_then(|place| place.node?.fence);
+            Ok(fence.map(Grant::fenced))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        _name: &'a LockName,
+        token: &'a Token,
+        lease: Duration,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(
+            async move { Ok(self.has(token) && self.queue.prove(token.owner(), lease).await?) },
+        )
+    }
+
+    fn release<'a>(&'a self, _name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let (had, others) = self.take(token);
+            if others {
+                return Ok(had);
+            }
+            // Also what waits in the line, and a release whose answer was lost.
+            let left = self.queue.give_up(token.owner()).await?;
+            self.locked().remove(token.owner());
+            Ok(left)
+        })
+    }
+
+    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+        Box::pin(self.queue.raise_fence(at_least))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a Token,
+    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+        self.queue.watch(name, token)
+    }
+
+    fn queues(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,60 @@
+//! `sequential` on `zookeeper`: first come, first served, each waiter watching the one before it.
+//!
+//! **How it works.** A contender makes an ephemeral sequential node below the name. The lowest number has
+//! the name; every other watches the node just before its own, so a release wakes exactly one.
+//!
+//! **What can go wrong.** A holder that is paused beyond its session: the next one goes in, and the
+//! fence, the transaction that made the node, keeps the late one out. A waiter that dies in the
+//! line is only passed over when its session ends. Without a quorum nobody gets anything.
+//!
+//! **When to use it.** When order and certainty matter more than speed: each acquire and each release
+//! is a write that most of the servers have on their disks.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::queue::{Obstacle, Queue, Rule};
+use super::{Base, Ensemble};
+use crate::leased::LeasedMutex;
+use crate::{Capabilities, Fencing, Primitive, Waiting};
+
+/// What this kind can and cannot do.
+pub static CAPABILITIES: Capabilities = Capabilities {
+    primitive: Primitive::Mutex,
+    kind: "sequential",
+    backend: "zookeeper",
+    summary: "an ephemeral sequential node per contender, each watching the one before it",
+    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
+    reentrant: false,
+    fair_in_process: true,
+    fair_between_processes: true,
+    renewed: true,
+    lost_signal: true,
+    fencing: Fencing::RisingWhileKept,
+    waiting: Waiting::Notified,
+    hands_over: false,
+    expires: true,
+    between_processes: true,
+    survives_failover: true,
+};
+
+/// Makes the lock. Connects when first used.
+#[must_use]
+pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> LeasedMutex {
+    let base = Base::new(ensemble, CAPABILITIES.kind);
+    LeasedMutex::start(Queue::start(base, Exclusive, false, tasks), &CAPABILITIES, tasks)
+}
+
+/// One at a time, in order.
+pub(super) struct Exclusive;
+
+impl Rule for Exclusive {
+    fn mark(&self) -> char {
+        'x'
+    }
+
+    fn keeps_out(&self, before: &[char]) -> Option<Obstacle> {
+        before.len().checked_sub(1).map(Obstacle::Before)
+    }
+}
