@@ -1,48 +1,14 @@
-//! `loadtest`: fires purchases at a running Seckill service and audits what became of them.
-//!
-//! It shares no code with the service and speaks only HTTP and SQL, so that it can disagree with
-//! it. (The market of `sources` and some experiments of `break` work on Redis themselves.) In
-//! reading order:
-//!
-//! 1. [`options`]: the command line. [`environment`]: addresses and secrets.
-//! 2. [`plan`]: who asks for what, and when. [`tokens`] and [`service`]: what must exist first.
-//! 3. [`drive`]: sends the plan. [`record`]: what every single answer was.
-//! 4. [`audit`]: reads the ledger with its own SQL and judges it against the record.
-//! 5. [`report`]: says it, as text and as JSON. [`run`] walks through all of this.
-//! 6. [`compare`]: many runs beside each other. [`sources`]: the articles' experiments.
-//!    [`failures`]: known failures, made to happen. They start services of their own
-//!    ([`instance`]) on the servers of [`ground`], and read their [`counters`].
-//!
-//! Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
-
-mod audit;
-mod bench;
-mod compare;
-mod counters;
-mod drive;
-mod environment;
-mod failure;
-mod failures;
-mod ground;
-mod instance;
-mod options;
-mod plan;
-mod process;
-mod record;
-mod report;
-mod run;
-mod service;
-mod sources;
-mod tokens;
+//! The command line of the load test.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use environment::Environment;
-use failure::CannotJudge;
-use options::{Cli, Command};
+use loadtest::environment::Environment;
+use loadtest::failure::{self, CannotJudge};
+use loadtest::options::{Cli, Command};
+use loadtest::{Ended, bench, compare, failures, process, report, run, sources};
 
 /// The service's allocator, so that the bare handler of the bench has it as well.
 #[global_allocator]
@@ -50,9 +16,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Connections of the widest experiment of `sources` and `break`.
 const EXPERIMENT_CONNECTIONS_MAX: u32 = 2_000;
-
-/// What a command prints, and its exit code.
-type Ended = Result<(String, u8), CannotJudge>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -8,16 +8,14 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use crate::audit::judge::{self, Evidence};
-use crate::audit::read::{Database, Reader};
-use crate::audit::{Judgement, Ledger};
+use ledger_audit::{Database, Evidence, Judgement, Ledger, Reader, judge, write_history};
+
 use crate::drive::{self, Drive, Instance, Policy, Traffic};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::options::{Keys, RunOptions, Switch};
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
-use crate::record;
 use crate::report::{self, Circumstances, Report, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
@@ -59,7 +57,7 @@ pub struct Run {
 /// Runs one load and judges it.
 pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<Run, CannotJudge> {
     let instances = service::instances(&options.url, environment).await?;
-    let mut reader = Reader::connect(environment).await?;
+    let mut reader = Reader::connect(&environment.database_url()?).await?;
     let database = reader.database().await?;
     let mint = Mint::new(options.seckill.clone(), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
@@ -192,10 +190,10 @@ async fn fire_and_judge(
     let traffic = drive::fire(drive).await;
     let processor = meter.stop();
     if let Some(path) = &options.history {
-        record::write_history(path, &traffic.answers)?;
+        write_history(path, &traffic.answers)?;
     }
     let after = reader.settled_ledger(sale.item_id, &traffic.answers, options.settle()).await?;
-    let audit = judge::judge(&Evidence {
+    let audit = judge(&Evidence {
         stock: sale.stock,
         per_buyer_limit: sale.per_buyer_limit,
         quantity: options.quantity,

@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_audit::{
+    Answer, EXAMPLES_MAX, Evidence, Judgement, Ledger, Outcome, Reader, judge as judge_item,
+    purchases,
+};
 use seckill::session::Role;
 use serde_json::Value;
 
 use crate::Run;
-use crate::audit::judge::{Evidence, judge as judge_item};
-use crate::audit::purchase::purchases;
-use crate::audit::read::Reader;
-use crate::audit::{EXAMPLES_MAX, Judgement, Ledger};
 use crate::crowd::Good;
-use crate::record::{Answer, Outcome};
 use crate::service::Service;
 use crate::stage::{Stage, until};
 

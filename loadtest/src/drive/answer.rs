@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::connection::{Exchange, Reply};
-use crate::record::Outcome;
+use ledger_audit::Outcome;
 
 /// The meaning of one exchange.
 #[derive(Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::plan::Plan;
-use crate::record::{Answer, Outcome};
+use ledger_audit::{Answer, Outcome};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;

@@ -18,9 +18,9 @@ use crate::failure::CannotJudge;
 use crate::ground::Ground;
 use crate::instance::{Difference, Service};
 use crate::options::{RunOptions, Switch};
-use crate::record::Outcome;
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
+use ledger_audit::Outcome;
 
 /// Ids of the experiments' buyers begin here.
 pub const FIRST_BUYER: i64 = 1_500_000_001;

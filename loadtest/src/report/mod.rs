@@ -8,10 +8,10 @@ mod text_audit;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::audit::Judgement;
-use crate::audit::read::Database;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN};
 use crate::process::ProcessorUse;
+use ledger_audit::Database;
+use ledger_audit::Judgement;
 
 pub use summary::TrafficSummary;
 

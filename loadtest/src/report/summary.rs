@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::drive::Traffic;
-use crate::record::{Answer, Outcome};
+use ledger_audit::{Answer, Outcome};
 
 /// Longest latency told apart: ten minutes.
 const LATENCY_US_MAX: u64 = 600_000_000;

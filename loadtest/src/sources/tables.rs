@@ -7,9 +7,9 @@ use super::shape::{self, Market, Sold, Waited};
 use super::{Place, Table};
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::options::{RunOptions, Switch};
-use crate::record::Outcome;
 use crate::report::text::grouped;
 use crate::run::{self, Run};
+use ledger_audit::Outcome;
 
 /// Ways to wait, sellers and buyers, and what the article counted: listed, bought, retries, mean
 /// wait of a purchase in milliseconds.

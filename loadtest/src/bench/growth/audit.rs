@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
+use ledger_audit::{Answer, Evidence, Ledger, Outcome, judge};
+
 use super::load::QUANTITY;
-use crate::audit::Ledger;
-use crate::audit::judge::{self, Evidence};
 use crate::failure::CannotJudge;
-use crate::record::{Answer, Outcome};
 
 /// An invariant that a service which sheds load may leave open: stock that nobody got.
 const SOLD_OUT: &str = "I12";
@@ -40,7 +39,7 @@ pub fn audit(
             }
             continue;
         }
-        let judgement = judge::judge(&Evidence {
+        let judgement = judge(&Evidence {
             stock,
             per_buyer_limit: QUANTITY,
             quantity: QUANTITY,
@@ -68,7 +67,7 @@ pub fn audit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Movements, Order, Stock};
+    use ledger_audit::{Movements, Order, Stock};
 
     const STOCK: i64 = 10;
 

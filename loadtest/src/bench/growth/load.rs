@@ -14,17 +14,17 @@ use super::super::work::Counters;
 use super::audit::audit;
 use super::demand::Draw;
 use super::points::Point;
-use crate::audit::read::{QUIET_AFTER_UNKNOWN, Reader};
 use crate::counters;
 use crate::drive::{self, Drive, Instance, Policy};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter};
-use crate::record::Outcome;
 use crate::report::TrafficSummary;
 use crate::service;
 use crate::tokens::Mint;
+use ledger_audit::Outcome;
+use ledger_audit::{QUIET_AFTER_UNKNOWN, Reader};
 
 /// The strategy of all curves.
 pub const STRATEGY: &str = "mysql-batch";

@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::audit::read::Reader;
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
@@ -36,6 +35,7 @@ use crate::process;
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 use figures::Figure;
+use ledger_audit::Reader;
 use load::{Gun, Load, Target};
 use points::{Curve, Point};
 
@@ -148,7 +148,7 @@ impl Course {
         let admin = Arc::new(Admin::new(shop.clone(), mint.admin().await?));
         let gun = Gun {
             environment: environment.clone(),
-            reader: Reader::connect(environment).await?,
+            reader: Reader::connect(&environment.database_url()?).await?,
             mint,
             span: wish.span,
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::failure::CannotJudge;
+use crate::CannotJudge;
 
 /// One attempt of one purchase and what came back.
 #[derive(Debug, Clone, Serialize)]

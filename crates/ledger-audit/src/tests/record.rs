@@ -1,8 +1,7 @@
 //! Faults that only the record of every answer shows.
 
-use super::super::Order;
 use super::sale::*;
-use crate::record::{Answer, Outcome};
+use crate::{Answer, Order, Outcome};
 
 #[test]
 fn stock_left_while_buyers_were_turned_away_is_undersold() {

@@ -7,11 +7,10 @@ use sqlx::Row;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use tokio::time::timeout;
 
-use super::Ledger;
-use super::read::{
+use super::{
     ORDER_COLUMNS, Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable,
 };
-use crate::failure::CannotJudge;
+use crate::{CannotJudge, Ledger};
 
 impl Reader {
     /// The ledgers of some items, in the same order. Their ids are best close together: all that

@@ -1,95 +1,9 @@
-//! Was anything oversold or lost? Judged from the ledger and from the record of every answer.
-//!
-//! [`read`] and [`read_many`] read the ledger with SQL of their own; [`judge`] compares, without I/O, so that
-//! planted faults can test it: [`ledger_rules`] are I1 to I7, of which [`fences`] is I6, and
-//! [`record_rules`] are I8 to I12 with [`purchase`] (what is compared), [`attribution`] (where orders
-//! came from) and [`demand`].
-
-pub mod attribution;
-pub mod demand;
-pub mod fences;
-pub mod judge;
-pub mod ledger_rules;
-pub mod purchase;
-pub mod read;
-pub mod read_many;
-pub mod record_rules;
-#[cfg(test)]
-mod tests;
+//! What an audit found.
 
 use serde::Serialize;
 
 /// Examples kept of each kind of fault.
 pub const EXAMPLES_MAX: usize = 5;
-
-/// One item's ledger, read in one consistent snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ledger {
-    /// Whether `items` has the item.
-    pub item_exists: bool,
-    /// The stock row; `None` when there is none.
-    pub stock: Option<Stock>,
-    /// Every order of the item.
-    pub orders: Vec<Order>,
-    /// The movements, summed by reason.
-    pub movements: Vec<Movements>,
-}
-
-/// The stock row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stock {
-    pub total: i64,
-    pub available: i64,
-}
-
-/// One row of `orders`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    pub id: String,
-    pub buyer: i64,
-    pub quantity: i64,
-    pub status: String,
-    pub key: Option<String>,
-    /// The fence of the lock under which it was written; `None` where there was none.
-    pub fence: Option<Fence>,
-}
-
-/// A fence as an order has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fence {
-    pub number: u64,
-    /// The counter that it comes from: fences of two counters cannot be compared.
-    pub backend: Option<String>,
-    /// The number of the write among those under this counter, by the ledger's own count. 0 where it
-    /// was written before the ledger counted, `None` where nothing compared it.
-    pub sequence: Option<u64>,
-}
-
-/// All movements of one reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Movements {
-    pub reason: String,
-    pub count: i64,
-    /// Their sum: negative when stock was taken.
-    pub units: i64,
-}
-
-impl Order {
-    /// The key for messages.
-    pub fn key_shown(&self) -> &str {
-        self.key.as_deref().unwrap_or("(none)")
-    }
-
-    /// Whether it holds stock now.
-    pub fn is_live(&self) -> bool {
-        matches!(self.status.as_str(), "pending" | "paid")
-    }
-
-    /// Whether it has ever taken stock.
-    pub fn took_stock(&self) -> bool {
-        self.is_live() || matches!(self.status.as_str(), "cancelled" | "expired")
-    }
-}
 
 /// Faults of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -4,6 +4,8 @@
 //! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
 //! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`.
 
+mod many;
+
 use std::collections::HashSet;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -13,10 +15,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{ConnectOptions, Row};
 use tokio::time::{sleep, timeout};
 
-use super::{Fence, Ledger, Movements, Order, Stock};
-use crate::environment::Environment;
-use crate::failure::CannotJudge;
-use crate::record::{Answer, Outcome};
+use crate::{Answer, CannotJudge, Fence, Ledger, Movements, Order, Outcome, Stock};
 
 /// Connecting and each reading must end within this.
 pub const SQL_SECONDS_MAX: u64 = 60;
@@ -43,15 +42,9 @@ pub struct Database {
 }
 
 impl Reader {
-    /// Connects to `DATABASE_URL`. Its text is never printed: it holds a password.
-    pub async fn connect(environment: &Environment) -> Result<Self, CannotJudge> {
-        let url = environment.get("DATABASE_URL").ok_or_else(|| {
-            CannotJudge(
-                "which database holds the ledger? Start one with `make run`, or set DATABASE_URL"
-                    .to_owned(),
-            )
-        })?;
-        let mut reader = Self::of(&url)?;
+    /// Connects at once to the ledger at a `mysql://` address, so that a wrong address shows before the traffic.
+    pub async fn connect(url: &str) -> Result<Self, CannotJudge> {
+        let mut reader = Self::of(url)?;
         reader.connected().await?;
         Ok(reader)
     }

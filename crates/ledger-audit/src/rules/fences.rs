@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::judge::Evidence;
-use super::{Faults, Finding, Order};
+use crate::{Evidence, Faults, Finding, Order};
 
 const CLAIM: &str = "fences of accepted writes never fall";
 

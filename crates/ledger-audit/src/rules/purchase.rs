@@ -2,9 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Order;
-use super::judge::Evidence;
-use crate::record::{Answer, Outcome};
+use crate::{Answer, Evidence, Order, Outcome};
 
 /// The answers of one purchase, in the order of its attempts.
 pub struct Purchase<'a> {

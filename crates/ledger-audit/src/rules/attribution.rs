@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::purchase::{Index, Purchase};
-use super::{Faults, UnknownOutcomes};
+use crate::{Faults, UnknownOutcomes};
 
 /// Where each new order came from.
 pub struct Attribution {

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::judge::Evidence;
-use super::ledger_rules::units;
-use super::{Faults, Finding, Order};
-use crate::record::Outcome;
+use super::ledger::units;
+use crate::{Evidence, Faults, Finding, Order, Outcome};
 
 /// I12: units left that some turned-away buyer could have had. Counted from the orders, since
 /// `available` is exactly what a lost update falsifies; I1 compares the two.

@@ -1,8 +1,7 @@
 //! Faults that the ledger shows by itself, and what cannot be judged.
 
-use super::super::{Fence, Ledger, Order, State, Stock};
 use super::sale::*;
-use crate::record::Outcome;
+use crate::{Fence, Ledger, Order, Outcome, State, Stock};
 
 #[test]
 fn a_sound_sale_is_clean_with_and_without_keys() {

@@ -1,8 +1,7 @@
 //! The judgement: pure, from what was read and what was recorded.
 
-use super::{Judgement, Ledger, Stock, ledger_rules, record_rules};
-use crate::failure::CannotJudge;
-use crate::record::Answer;
+use crate::rules::{ledger as ledger_rules, record as record_rules};
+use crate::{Answer, CannotJudge, Judgement, Ledger, Stock};
 
 /// Everything the judgement rests on.
 pub struct Evidence<'a> {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::judge::Evidence;
-use super::{Faults, Finding, Ledger, Order, Stock, fences};
+use super::fences;
+use crate::{Evidence, Faults, Finding, Ledger, Order, Stock};
 
 /// What the ledger's rules found.
 pub struct LedgerJudgement {

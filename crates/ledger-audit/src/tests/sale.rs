@@ -1,8 +1,6 @@
 //! A sound sale in which each test plants its fault.
 
-use super::super::judge::{Evidence, judge};
-use super::super::{Judgement, Ledger, Movements, Order, Stock};
-use crate::record::{Answer, Outcome};
+use crate::{Answer, Evidence, Judgement, Ledger, Movements, Order, Outcome, Stock, judge};
 
 pub const STOCK: i64 = 3;
 
@@ -39,7 +37,7 @@ impl Case {
         self.try_judge().expect("there is something to judge")
     }
 
-    pub fn try_judge(&self) -> Result<Judgement, crate::failure::CannotJudge> {
+    pub fn try_judge(&self) -> Result<Judgement, crate::CannotJudge> {
         judge(&Evidence {
             stock: self.stock,
             per_buyer_limit: self.per_buyer_limit,

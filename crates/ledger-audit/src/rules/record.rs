@@ -6,10 +6,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::attribution::{Attribution, attribute};
-use super::demand::{sold_out, undersold};
-use super::judge::Evidence;
 use super::purchase::{Index, Purchase, index, purchases};
-use super::{EXAMPLES_MAX, Faults, Finding, UnknownOutcomes};
+use super::undersold::{sold_out, undersold};
+use crate::report::EXAMPLES_MAX;
+use crate::{Evidence, Faults, Finding, UnknownOutcomes};
 
 /// What the comparison found.
 pub struct RecordJudgement {
