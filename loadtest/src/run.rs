@@ -50,7 +50,9 @@ struct Aftermath {
 
 /// A judged load with every answer.
 pub struct Run {
+    /// The report.
     pub report: Report,
+    /// The record of answers.
     pub traffic: Traffic,
 }
 
@@ -257,7 +259,7 @@ fn circumstances(
         seconds: options.seconds,
         quantity: options.quantity,
         per_buyer_limit: sale.per_buyer_limit,
-        arbiter: sale.arbiter.map_or("unknown", Switch::word).to_owned(),
+        arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
         keys: options.keys == Keys::Always,
         retries_max: options.retry,
         instances: instances.iter().map(|instance| instance.url.clone()).collect(),

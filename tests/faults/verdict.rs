@@ -160,7 +160,7 @@ async fn item(
     mut answers: Vec<Answer>,
     queue_may_be_lost: bool,
 ) -> Run<Judged> {
-    let mut reader = Reader::of(&stage.ledger_url()).map_err(|error| error.0)?;
+    let mut reader = Reader::new(&stage.ledger_url()).map_err(|error| error.0)?;
     let mut settled = settled(&mut reader, good, &answers, queue_may_be_lost).await?;
     let mut queued_lost = 0;
     if queue_may_be_lost {

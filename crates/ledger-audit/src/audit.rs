@@ -1,31 +1,36 @@
-//! The judgement: pure, from what was read and what was recorded.
+//! The judgement: a pure function of what was read and what was recorded, so that planted faults can
+//! test it without a database.
 
 use crate::rules::{ledger as ledger_rules, record as record_rules};
 use crate::{Answer, CannotJudge, Judgement, Ledger, Stock};
 
-/// Everything the judgement rests on.
+/// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
 pub struct Evidence<'a> {
-    /// Units that were put on sale, from this program's own input: rebuilding them from what is
-    /// left would hide every lost update.
+    /// Units that were put on sale. The caller knows them; computing them from what is left would
+    /// hide every lost update.
     pub stock: i64,
     /// Units one buyer may have.
     pub per_buyer_limit: i64,
     /// Units of each purchase.
     pub quantity: i64,
-    /// Whether the second line of defence was on.
+    /// Whether the service checked stock, limit and fence again inside its transaction (the second
+    /// line of defence). Without it, I2 and I6 are not judged.
     pub arbiter_on: bool,
-    /// Whether purchases carried keys.
+    /// Whether purchases carried idempotency keys.
     pub keyed: bool,
-    /// The ledger before the first purchase.
+    /// The ledger before the first purchase; empty for a new item.
     pub before: &'a Ledger,
-    /// The ledger after the traffic.
+    /// The ledger after the traffic, once no purchase is under way.
     pub after: &'a Ledger,
-    /// Every answer.
+    /// The whole record of answers.
     pub answers: &'a [Answer],
 }
 
-/// Judges `I1` to `I12`. An audit that read nothing, or a run that reached nobody, is an error:
-/// it proves nothing.
+/// Judges I1 to I12.
+///
+/// # Errors
+/// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
+/// none was answered, or every request was invalid.
 pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     let stock = readable(evidence)?;
     let ledger = ledger_rules::judge(evidence, stock);

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-/// Nothing is known about the service, neither good nor bad; the text says why.
+/// Nothing is known about the sale, neither good nor bad. The text says why, for people.
+///
+/// It is an error of its own, because an audit that could read nothing must never pass for a clean
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CannotJudge(pub String);
 

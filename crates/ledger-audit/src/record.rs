@@ -1,4 +1,4 @@
-//! What every single answer was. Nothing is summed up before it is written down.
+//! The record of answers: one entry for each attempt. Nothing is summed up before it is recorded.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::CannotJudge;
 
-/// One attempt of one purchase and what came back.
-#[derive(Debug, Clone, Serialize)]
+/// One attempt at a purchase and the answer to it.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Answer {
     /// Number of the purchase in the plan.
     pub request: u32,
@@ -21,13 +21,13 @@ pub struct Answer {
     pub buyer: i64,
     /// The Idempotency-Key that was sent.
     pub key: Option<String>,
-    /// Index of the strategy.
+    /// Index of the strategy in the list of those that were used.
     pub strategy: u32,
     /// HTTP status; 0 when there was no answer.
     pub status: u16,
     /// `sold`, `queued`, the problem's code, or what happened to the connection.
     pub code: String,
-    /// What the client may conclude.
+    /// What the client may conclude from the answer.
     pub outcome: Outcome,
     /// The order's id, when accepted.
     pub order_id: Option<String>,
@@ -35,15 +35,15 @@ pub struct Answer {
     pub order_quantity: Option<i64>,
     /// Microseconds from the start of the traffic until this answer.
     pub answered_at_us: u64,
-    /// Microseconds from the planned instant (closed model: from the turn of this purchase),
-    /// earlier attempts and waiting included.
+    /// Microseconds from the planned instant (closed model: from the moment in
+    /// which the connection became free), earlier attempts and waiting included.
     pub from_plan_us: u64,
     /// Microseconds from sending this attempt.
     pub from_send_us: u64,
 }
 
 /// What the client may conclude from an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// An order was made, or queued.
@@ -52,13 +52,14 @@ pub enum Outcome {
     Refused,
     /// Definitely nothing changed; try again.
     Unavailable,
-    /// It may have changed something.
+    /// It may have changed something: the ledger tells.
+    #[default]
     Unknown,
 }
 
 impl Outcome {
-    /// Readable word.
-    pub fn word(self) -> &'static str {
+    /// The name in reports.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
             Self::Refused => "refused",
@@ -74,25 +75,26 @@ impl Answer {
         self.status != 0 || self.outcome == Outcome::Unknown
     }
 
-    /// Whether the request itself was at fault, or the strategy does not run here: such an answer
-    /// says nothing about how stock is sold.
+    /// Whether the request was invalid, or the strategy does not run here: such an answer says
+    /// nothing about how stock is sold.
     pub fn is_no_sale(&self) -> bool {
         matches!(self.status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422)
             || self.code == "strategy_unavailable"
     }
 
-    /// Whether another request with the same key was at work: says nothing about that one.
+    /// Whether another request with the same key was being processed. The outcome of that one stays
+    /// open.
     pub fn is_in_progress(&self) -> bool {
         self.code == "request_in_progress"
     }
 
-    /// Whether the service made a promise that nothing changed.
+    /// Whether the service promised that this purchase changed nothing.
     pub fn is_definite_refusal(&self) -> bool {
         matches!(self.outcome, Outcome::Refused | Outcome::Unavailable) && !self.is_in_progress()
     }
 }
 
-/// Writes every answer as one line of JSON.
+/// Writes a record to a file, each answer as one line of JSON.
 pub fn write_history(path: &Path, answers: &[Answer]) -> Result<(), CannotJudge> {
     let failed = |error: &dyn std::fmt::Display| {
         CannotJudge(format!("{} not written: {error}", path.display()))

@@ -5,18 +5,18 @@ use serde::Serialize;
 /// Examples kept of each kind of fault.
 pub const EXAMPLES_MAX: usize = 5;
 
-/// Faults of one kind.
+/// The faults of one kind, counted, with a few examples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// How many (units for oversold and undersold).
+    /// Number of faults; of units for `oversold` and `undersold`.
     pub count: i64,
-    /// The first few, in words.
+    /// The first [`EXAMPLES_MAX`] in words.
     pub examples: Vec<String>,
 }
 
 impl Faults {
-    /// Notes one fault; its words are made only when they are kept.
-    pub fn add(&mut self, example: impl FnOnce() -> String) {
+    /// Counts one fault. `example` is called only while examples are still kept.
+    pub(crate) fn add(&mut self, example: impl FnOnce() -> String) {
         self.count += 1;
         if self.examples.len() < EXAMPLES_MAX {
             self.examples.push(example());
@@ -24,38 +24,42 @@ impl Faults {
     }
 
     /// `count` units of a fault that one sentence explains.
-    pub fn of_units(count: i64, sentence: impl FnOnce() -> String) -> Self {
+    pub(crate) fn of_units(count: i64, sentence: impl FnOnce() -> String) -> Self {
         let examples = if count > 0 { vec![sentence()] } else { Vec::new() };
         Self { count, examples }
     }
 }
 
-/// Whether one invariant holds.
+/// The result for one invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
+    /// No fault was found.
     Holds,
+    /// At least one fault was found.
     Broken,
+    /// There was nothing to judge by; [`Finding::detail`] says why.
     NotJudged,
 }
 
-/// One invariant, judged.
+/// One invariant and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// `I1` to `I12`.
     pub invariant: &'static str,
-    /// What it claims.
+    /// What the invariant says.
     pub claim: &'static str,
+    /// Whether it holds.
     pub state: State,
     /// The figures, or why it was not judged.
     pub detail: String,
-    /// What breaks it, the first few.
+    /// The first few faults that break it, in words.
     pub examples: Vec<String>,
 }
 
 impl Finding {
-    /// Holds when there is no fault.
-    pub fn judged(
+    /// Judged: it holds when there is no fault.
+    pub(crate) fn judged(
         invariant: &'static str,
         claim: &'static str,
         detail: String,
@@ -65,8 +69,8 @@ impl Finding {
         Self { invariant, claim, state, detail, examples: faults.examples }
     }
 
-    /// Not judged, and why.
-    pub fn not_judged(
+    /// Not judged, with the reason.
+    pub(crate) fn not_judged(
         invariant: &'static str,
         claim: &'static str,
         reason: impl Into<String>,
@@ -81,7 +85,7 @@ impl Finding {
     }
 }
 
-/// What became of purchases whose answer was unknown.
+/// What the ledger says about purchases whose outcome was unknown to their client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UnknownOutcomes {
     /// Purchases that ended without a definite answer.
@@ -94,7 +98,7 @@ pub struct UnknownOutcomes {
     pub settled_by_retry: i64,
 }
 
-/// The whole judgement.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Judgement {
     /// `I1` to `I12`, in order.
@@ -105,22 +109,22 @@ pub struct Judgement {
     pub units_accepted: i64,
     /// Units sold beyond the stock.
     pub oversold: Faults,
-    /// Units left although there was demand.
+    /// Units left although buyers who asked for them were turned away.
     pub undersold: Faults,
-    /// Accepted but not in the ledger as accepted.
+    /// Orders that were promised and are not in the ledger.
     pub lost: Faults,
-    /// In the ledger but never attempted.
+    /// Orders in the ledger that nobody asked for.
     pub phantom: Faults,
     /// More than one order by one key, or one order for several purchases.
     pub duplicates: Faults,
     /// Buyers above the limit.
     pub over_limit: Faults,
-    /// Unknown answers, resolved by the ledger.
+    /// Purchases of unknown outcome, resolved by the ledger.
     pub unknown: UnknownOutcomes,
 }
 
 impl Judgement {
-    /// The invariants that are broken.
+    /// The names of the broken invariants, in order.
     pub fn broken(&self) -> Vec<&'static str> {
         self.findings
             .iter()
@@ -129,7 +133,7 @@ impl Judgement {
             .collect()
     }
 
-    /// Whether nothing is broken, oversold, lost, and so on.
+    /// Whether no invariant is broken and nothing was oversold, undersold, lost, invented or doubled.
     pub fn is_clean(&self) -> bool {
         let faults = [&self.oversold, &self.undersold, &self.lost, &self.phantom, &self.duplicates];
         self.broken().is_empty() && faults.iter().all(|fault| fault.count == 0)

@@ -114,7 +114,7 @@ impl Range<'_> {
             seconds_max: Some(self.options.seconds_max),
             timeout_seconds: TIMEOUT_SECONDS,
             url: self.instances.iter().map(|instance| instance.url.clone()).collect(),
-            seckill: self.options.ground.seckill.clone(),
+            seckill: self.options.testbed.seckill.clone(),
             seed: Some(self.seed),
             ..RunOptions::default()
         }

@@ -13,8 +13,8 @@ use super::{
 use crate::{CannotJudge, Ledger};
 
 impl Reader {
-    /// The ledgers of some items, in the same order. Their ids are best close together: all that
-    /// lies between the lowest and the highest is read.
+    /// The ledgers of several items in one snapshot, in the order of `items`. Everything between the
+    /// lowest and the highest id is read, so the ids should lie close together.
     pub async fn ledgers(&mut self, items: &[i64]) -> Result<Vec<Ledger>, CannotJudge> {
         let (Some(first), Some(last)) = (items.iter().min(), items.iter().max()) else {
             return Ok(Vec::new());

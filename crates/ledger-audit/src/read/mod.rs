@@ -1,6 +1,6 @@
-//! Reads one item's ledger with SQL of its own.
+//! Reads the ledger of one item with SQL of this crate's own.
 //!
-//! Relies on nothing but the columns that outside tools may rely on: `items(id)`,
+//! It uses only the columns that outside tools may rely on: `items(id)`,
 //! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
 //! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`.
 
@@ -18,21 +18,27 @@ use tokio::time::{sleep, timeout};
 use crate::{Answer, CannotJudge, Fence, Ledger, Movements, Order, Outcome, Stock};
 
 /// Connecting and each reading must end within this.
-pub const SQL_SECONDS_MAX: u64 = 60;
-/// Two equal readings this far apart: the ledger is at rest.
+const SQL_SECONDS_MAX: u64 = 60;
+/// Two equal readings this far apart mean that no purchase is under way.
 const QUIET: Duration = Duration::from_millis(500);
-/// When every answer was a definite one nothing should be under way.
+/// The distance where every answer was definite, so that nothing should be under way.
 const QUIET_AFTER_DEFINITE: Duration = Duration::from_millis(50);
-/// After unknown answers a purchase may still be at work in the service for a while.
+/// After unknown answers a purchase may still run inside the service for a while: readings this far
+/// apart must be equal.
 pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 
-/// A reader of the ledger.
+/// Reads ledgers from MySQL or MariaDB over one connection, which it replaces after a failure.
+///
+/// It uses these columns alone: `items(id)`, `stock(item_id, total, available)`, `orders(id, item_id,
+/// user_id, quantity, status, request_key, fence, fence_backend, fence_sequence)` and
+/// `stock_movements(item_id, delta, reason)`. Each reading is one consistent snapshot and ends within
+/// 60 s.
 pub struct Reader {
     options: MySqlConnectOptions,
     connection: Option<MySqlConnection>,
 }
 
-/// What the figures were measured on.
+/// Version and durability of the database server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Database {
     /// `SELECT VERSION()`.
@@ -42,15 +48,16 @@ pub struct Database {
 }
 
 impl Reader {
-    /// Connects at once to the ledger at a `mysql://` address, so that a wrong address shows before the traffic.
+    /// Connects at once to the database at a `mysql://` address, so that a wrong address shows before
+    /// the traffic. Errors never contain the address: it holds a password.
     pub async fn connect(url: &str) -> Result<Self, CannotJudge> {
-        let mut reader = Self::of(url)?;
+        let mut reader = Self::new(url)?;
         reader.connected().await?;
         Ok(reader)
     }
 
-    /// A reader of the ledger at an address, which it connects to when it reads.
-    pub fn of(url: &str) -> Result<Self, CannotJudge> {
+    /// A reader that connects at its first reading.
+    pub fn new(url: &str) -> Result<Self, CannotJudge> {
         let options = MySqlConnectOptions::from_str(url)
             .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
             .disable_statement_logging();
@@ -72,7 +79,7 @@ impl Reader {
         Ok(Database { version, flush_log_at_commit })
     }
 
-    /// One consistent snapshot of one item.
+    /// The ledger of one item, as it is now.
     pub async fn ledger(&mut self, item_id: i64) -> Result<Ledger, CannotJudge> {
         let connection = self.connected().await?;
         let reading =
@@ -91,8 +98,9 @@ impl Reader {
         }
     }
 
-    /// Reads until the ledger is at rest: no order queued, every accepted order there, and two
-    /// readings equal. Gives the last reading when that does not happen within `limit`.
+    /// The ledger of one item once no purchase is under way: no order is queued, every order that was
+    /// answered 202 is there, and two readings are equal. `answers` is the record of the traffic, which
+    /// must have ended. Gives the last reading when that does not happen within `limit`.
     pub async fn settled_ledger(
         &mut self,
         item_id: i64,
@@ -127,13 +135,13 @@ impl Reader {
         }
     }
 
-    /// The connection, made anew after a failure.
-    pub async fn connected(&mut self) -> Result<&mut MySqlConnection, CannotJudge> {
+    /// The connection, made again after a failure.
+    async fn connected(&mut self) -> Result<&mut MySqlConnection, CannotJudge> {
         if self.connection.is_none() {
             let connecting = timeout(Duration::from_secs(SQL_SECONDS_MAX), self.options.connect());
             let connection = connecting
                 .await
-                .map_err(|_| CannotJudge("the database does not answer".to_owned()))?
+                .map_err(|_| CannotJudge("the database did not answer in time".to_owned()))?
                 .map_err(|error| CannotJudge(format!("the database cannot be reached: {error}")))?;
             self.connection = Some(connection);
         }
@@ -148,8 +156,8 @@ fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
     present == queued.len() && ledger.orders.iter().all(|order| order.status != "queued")
 }
 
-/// What is read from here to the end of the transaction is of one moment.
-pub async fn begin_snapshot(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+/// All readings from here to the end of the transaction are of one moment.
+async fn begin_snapshot(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         .execute(&mut *connection)
         .await?;
@@ -202,18 +210,18 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
 }
 
 /// A row with `total` and `available`.
-pub fn stock(row: &MySqlRow) -> Result<Stock, sqlx::Error> {
+fn stock(row: &MySqlRow) -> Result<Stock, sqlx::Error> {
     Ok(Stock { total: row.try_get("total")?, available: row.try_get("available")? })
 }
 
 /// What [`order`] reads.
-pub const ORDER_COLUMNS: &str = "CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, \
+const ORDER_COLUMNS: &str = "CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, \
      CAST(quantity AS SIGNED) AS quantity, CAST(status AS CHAR) AS status, \
      CAST(request_key AS CHAR) AS request_key, CAST(fence AS UNSIGNED) AS fence, \
      CAST(fence_backend AS CHAR) AS fence_backend, CAST(fence_sequence AS UNSIGNED) AS fence_sequence";
 
 /// A row with the [`ORDER_COLUMNS`].
-pub fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
+fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
     let (backend, sequence) = (row.try_get("fence_backend")?, row.try_get("fence_sequence")?);
     let number: Option<u64> = row.try_get("fence")?;
     Ok(Order {
@@ -227,7 +235,7 @@ pub fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
 }
 
 /// A row with `reason`, `movements` and `units`.
-pub fn movements(row: &MySqlRow) -> Result<Movements, sqlx::Error> {
+fn movements(row: &MySqlRow) -> Result<Movements, sqlx::Error> {
     Ok(Movements {
         reason: row.try_get("reason")?,
         count: row.try_get("movements")?,
@@ -236,6 +244,6 @@ pub fn movements(row: &MySqlRow) -> Result<Movements, sqlx::Error> {
 }
 
 /// Why nothing can be judged.
-pub fn unreadable(error: &sqlx::Error) -> CannotJudge {
+fn unreadable(error: &sqlx::Error) -> CannotJudge {
     CannotJudge(format!("the ledger cannot be read: {error}"))
 }

@@ -1,25 +1,28 @@
-//! The record and the ledger, arranged for comparing them one by one.
+//! The record by purchase and the ledger by id and key, ready to be matched one by one.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::{Answer, Evidence, Order, Outcome};
 
-/// The answers of one purchase, in the order of its attempts.
+/// One purchase with the answers to all its attempts.
 pub struct Purchase<'a> {
+    /// The buyer's id.
     pub buyer: i64,
+    /// Its Idempotency-Key: the same on every attempt.
     pub key: Option<&'a str>,
+    /// In the order of the attempts.
     pub answers: Vec<&'a Answer>,
 }
 
-/// New orders of the ledger, found by id and by buyer and key.
-pub struct Index<'a> {
+/// The orders that were not there before the traffic, by id and by buyer and key.
+pub(crate) struct Index<'a> {
     pub new: Vec<&'a Order>,
     pub by_id: HashMap<&'a str, &'a Order>,
     pub by_key: HashMap<(i64, &'a str), Vec<&'a Order>>,
 }
 
 impl<'a> Purchase<'a> {
-    /// Its accepted answer.
+    /// The answer that accepted it, if there is one.
     pub fn accepted(&self) -> Option<&'a Answer> {
         self.answers.iter().copied().find(|answer| answer.outcome == Outcome::Accepted)
     }
@@ -29,9 +32,9 @@ impl<'a> Purchase<'a> {
         self.answers.iter().any(|answer| answer.outcome == Outcome::Unknown)
     }
 
-    /// Whether its last answer leaves open if something changed: an unknown answer, or an
-    /// unavailable one after an unknown one. A refusal after an unknown answer is definite: by
-    /// the contract a retry with the same key tells the truth.
+    /// Whether its outcome is still open after the last attempt: the last answer is unknown, or
+    /// unavailable after an unknown one. A refusal after an unknown answer is definite, because a retry
+    /// with the same key is answered with what really happened.
     pub fn is_open(&self) -> bool {
         let Some(last) = self.answers.last() else {
             return false;
@@ -43,14 +46,14 @@ impl<'a> Purchase<'a> {
         }
     }
 
-    /// Whether its end is a promise that nothing changed.
+    /// Whether it ended with the promise that nothing changed.
     pub fn is_refused(&self) -> bool {
         self.accepted().is_none()
             && !self.is_open()
             && self.answers.last().is_some_and(|last| last.is_definite_refusal())
     }
 
-    /// For messages: the key when there is one.
+    /// Buyer and key, or buyer and number, for messages.
     pub fn name(&self) -> String {
         match (self.key, self.answers.first()) {
             (Some(key), _) => format!("buyer {}, key {key}", self.buyer),
@@ -61,13 +64,13 @@ impl<'a> Purchase<'a> {
 }
 
 impl Answer {
-    /// Units as answered, else as asked.
-    pub fn units(&self, evidence: &Evidence<'_>) -> i64 {
+    /// Units as answered, or as asked for where the answer does not say.
+    pub(crate) fn units(&self, evidence: &Evidence<'_>) -> i64 {
         self.order_quantity.unwrap_or(evidence.quantity)
     }
 }
 
-/// The purchases of a record.
+/// Groups a record by purchase, in the order of their numbers.
 pub fn purchases(answers: &[Answer]) -> Vec<Purchase<'_>> {
     let mut in_order: Vec<&Answer> = answers.iter().collect();
     in_order.sort_by_key(|answer| (answer.request, answer.attempt));
@@ -81,8 +84,8 @@ pub fn purchases(answers: &[Answer]) -> Vec<Purchase<'_>> {
         .collect()
 }
 
-/// The orders that were not there before the traffic.
-pub fn index<'a>(evidence: &Evidence<'a>) -> Index<'a> {
+/// Builds the index of new orders.
+pub(crate) fn index<'a>(evidence: &Evidence<'a>) -> Index<'a> {
     let before: HashSet<&str> =
         evidence.before.orders.iter().map(|order| order.id.as_str()).collect();
     let new: Vec<&Order> =

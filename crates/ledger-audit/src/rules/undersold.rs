@@ -28,7 +28,7 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
             })
             .count();
         format!(
-            "{left} units left of {}, though buyers asked for {demand}; {sold_out_answers} answers said sold_out, \
+            "{left} units left of {}, though buyers asked for {demand}; {sold_out_answers} answers were sold_out, \
              {turned_away} purchases ended unavailable or unknown",
             evidence.stock
         )
@@ -55,7 +55,7 @@ fn demand(evidence: &Evidence<'_>) -> i64 {
         .sum()
 }
 
-/// The verdict of I12.
+/// The finding for I12.
 pub fn sold_out(evidence: &Evidence<'_>, undersold: Faults) -> Finding {
     const CLAIM: &str = "when demand exceeded stock, everything was sold";
     let demand = demand(evidence);
