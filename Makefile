@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql faults loadtest lab bench lint fmt
+.PHONY: help run test test-mysql faults loadtest compare lab bench lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +21,11 @@ faults: ## the fault matrix, report in target/faults; ARGS="--seeds 10 --seconds
 loadtest: ## fire the default load at the running shop, or at one started for it; ARGS="--help"
 	@exec scripts/loadtest $(ARGS)
 
-lab: ## compare all strategies side by side, report in target/lab; ARGS="break --times 20"
-	@exec scripts/lab $(ARGS)
+compare: ## every strategy beside the others, report in target/compare; ARGS="break --times 20"
+	@exec scripts/compare $(ARGS)
+
+# The older name of `compare`.
+lab: compare
 
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--growth"
 	@exec scripts/bench $(ARGS)

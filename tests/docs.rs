@@ -97,8 +97,18 @@ fn every_relative_link_leads_somewhere() {
 
 #[test]
 fn every_file_that_is_named_exists() {
-    let folders =
-        ["src/", "tests/", "scripts/", "docs/", "migrations/", "loadtest/", "static/", "deploy/"];
+    let folders = [
+        "src/",
+        "tests/",
+        "scripts/",
+        "docs/",
+        "migrations/",
+        "loadtest/",
+        "static/",
+        "deploy/",
+        "bench/",
+        "crates/",
+    ];
     let mut count = 0;
     for page in pages() {
         for span in code_spans(&page.text) {
@@ -145,7 +155,7 @@ fn make_target(line: &str) -> Option<&str> {
 #[test]
 fn every_variable_that_is_named_exists() {
     let mut known = settings();
-    for script in ["lab", "loadtest", "run", "test", "install-packages", "mysql-sid"] {
+    for script in ["compare", "loadtest", "run", "test", "install-packages", "mysql-sid"] {
         known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
     }
     // Those that make tests longer stand where they are read.

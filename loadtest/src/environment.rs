@@ -5,6 +5,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::failure::CannotJudge;
+
 /// The variables that a running `make run` writes down for a second terminal.
 const KNOWN: [&str; 4] = ["SECKILL_URL", "DATABASE_URL", "REDIS_URL", "SECKILL_SECRET"];
 
@@ -31,6 +33,16 @@ impl Environment {
             .ok()
             .filter(|value| !value.is_empty())
             .or_else(|| self.file.get(name).cloned())
+    }
+
+    /// The address of the ledger's database.
+    pub fn database_url(&self) -> Result<String, CannotJudge> {
+        self.get("DATABASE_URL").ok_or_else(|| {
+            CannotJudge(
+                "which database holds the ledger? Start one with `make run`, or set DATABASE_URL"
+                    .to_owned(),
+            )
+        })
     }
 
     /// Everything that a service of our own needs to work on the same servers: what the file

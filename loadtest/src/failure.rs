@@ -1,10 +1,6 @@
-//! The one failure of this program: it could not judge.
+//! How the program ends.
 
-use std::fmt;
-
-/// Nothing is known about the service, neither good nor bad; the text says why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CannotJudge(pub String);
+pub use ledger_audit::CannotJudge;
 
 /// Nothing broken was found.
 pub const EXIT_CLEAN: u8 = 0;
@@ -12,11 +8,3 @@ pub const EXIT_CLEAN: u8 = 0;
 pub const EXIT_BROKEN: u8 = 1;
 /// The audit could not read or send anything to judge by.
 pub const EXIT_COULD_NOT_JUDGE: u8 = 2;
-
-impl fmt::Display for CannotJudge {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for CannotJudge {}

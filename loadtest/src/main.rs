@@ -1,133 +1,59 @@
-//! `loadtest`: fires purchases at a running Seckill service and audits what became of them.
-//!
-//! It shares no code with the service and speaks only HTTP and SQL, so that it can disagree with
-//! it. (The market of `sources` and some experiments of `break` work on Redis themselves.) In
-//! reading order:
-//!
-//! 1. [`options`]: the command line. [`environment`]: addresses and secrets.
-//! 2. [`plan`]: who asks for what, and when. [`tokens`] and [`service`]: what must exist first.
-//! 3. [`drive`]: sends the plan. [`record`]: what every single answer was.
-//! 4. [`audit`]: reads the ledger with its own SQL and judges it against the record.
-//! 5. [`report`]: says it, as text and as JSON. [`run`] walks through all of this.
-//! 6. [`compare`]: many runs beside each other. [`sources`]: the articles' experiments.
-//!    [`failures`]: known failures, made to happen. They start services of their own
-//!    ([`instance`]) on the servers of [`ground`], and read their [`counters`].
-//!
-//! Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
+//! The command line of the load test.
 
-mod audit;
-mod bench;
-mod compare;
-mod counters;
-mod drive;
-mod environment;
-mod failure;
-mod failures;
-mod ground;
-mod instance;
-mod options;
-mod plan;
-mod process;
-mod record;
-mod report;
-mod run;
-mod service;
-mod sources;
-mod tokens;
-
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 
-use environment::Environment;
-use failure::CannotJudge;
-use options::{Cli, Command};
+use loadtest::environment::Environment;
+use loadtest::failure::CannotJudge;
+use loadtest::options::{Cli, Command};
+use loadtest::program::{self, CommandResult};
+use loadtest::{articles, compare, failures, report, run};
 
-/// The service's allocator, so that the bare handler of the bench has it as well.
+/// The service's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Connections of the widest experiment of `sources` and `break`.
+/// The most connections of any experiment of `articles` and `break`.
 const EXPERIMENT_CONNECTIONS_MAX: u32 = 2_000;
-
-/// What a command prints, and its exit code.
-type Ended = Result<(String, u8), CannotJudge>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match start(cli.command.unwrap_or(Command::Run(cli.run))) {
-        Ok((text, exit_code)) => {
-            print!("{text}");
-            ExitCode::from(exit_code)
-        }
-        Err(failure) => {
-            eprintln!("loadtest could not judge: {failure}");
-            ExitCode::from(failure::EXIT_COULD_NOT_JUDGE)
-        }
-    }
-}
-
-fn start(command: Command) -> Ended {
+    let command = cli.command.unwrap_or(Command::Run(cli.run));
     let (connections, threads) = match &command {
-        Command::Run(options) => {
-            options.check()?;
-            (options.concurrency, options.threads)
+        Command::Run(options) => match options.check() {
+            Ok(()) => (options.concurrency, options.threads),
+            Err(failure) => return program::could_not_judge(&failure),
+        },
+        Command::Compare(options) => {
+            (options.concurrency.max(compare::CONCURRENCY_MAX), options.testbed.threads)
         }
-        Command::Compare(options) => (options.concurrency.max(800), options.ground.threads),
-        Command::Sources(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
-        Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.ground.threads),
-        Command::Bench(options) => (options.connections_max(), None),
-        Command::BareHttp => (bench::CLIENTS_MAX, Some(process::cores())),
+        Command::Articles(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
+        Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
+        Command::Bench { arguments } => return service_bench(arguments),
     };
-    process::allow_open_files(connections)?;
-    // Half of the cores by default: the service and its databases usually share this machine.
-    let threads = threads.unwrap_or_else(|| (process::cores() / 2).max(1));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .enable_all()
-        .build()
-        .map_err(|error| CannotJudge(format!("no runtime: {error}")))?;
-    // A signal drops what runs, and with it the services and servers that were started.
-    runtime.block_on(async {
-        tokio::select! {
-            ended = Box::pin(walk(command)) => ended,
-            () = stopped() => Err(CannotJudge("stopped before the end".to_owned())),
-        }
-    })
+    program::run(connections, threads, Box::pin(execute(command)))
 }
 
-/// Waits for Ctrl-C or a polite kill.
-async fn stopped() {
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
-    }
-}
-
-async fn walk(command: Command) -> Ended {
+async fn execute(command: Command) -> CommandResult {
     match command {
         Command::Run(options) => {
             let report = Box::pin(run::execute(&options, &Environment::load())).await?.report;
             Ok((report::text::render(&report), report.verdict.exit_code))
         }
-        Command::Compare(options) => {
-            let comparison = Box::pin(compare::run(&options)).await?;
-            let out = options.out.display();
-            let text = compare::text::render(&comparison);
-            let files =
-                format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
-            Ok((text + &files, comparison.exit_code))
-        }
-        Command::Sources(options) => Box::pin(sources::run(&options)).await,
+        Command::Compare(options) => Box::pin(compare::run(&options)).await,
+        Command::Articles(options) => Box::pin(articles::run(&options)).await,
         Command::Break(options) => Box::pin(failures::run(&options)).await,
-        Command::Bench(options) => Box::pin(bench::execute(&options, &Environment::load())).await,
-        Command::BareHttp => {
-            Box::pin(bench::bare_http::serve()).await?;
-            Ok((String::new(), failure::EXIT_CLEAN))
-        }
+        Command::Bench { .. } => Err(CannotJudge("the bench is a program of its own".to_owned())),
     }
+}
+
+/// Becomes `service-bench`, which is built beside this program.
+fn service_bench(arguments: &[String]) -> ExitCode {
+    let program = std::env::current_exe().map(|own| own.with_file_name("service-bench"));
+    let program = program.unwrap_or_else(|_| "service-bench".into());
+    // Returns only when the program could not be started.
+    let error = std::process::Command::new(&program).args(arguments).exec();
+    program::could_not_judge(&CannotJudge(format!("{}: {error}", program.display())))
 }

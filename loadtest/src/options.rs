@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::BenchOptions;
 use crate::failure::CannotJudge;
 
 /// Fires purchases at a running Seckill service, then audits the ledger.
@@ -17,10 +16,12 @@ pub struct Cli {
     /// Without a subcommand, `run` with these options.
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// The options of `run`, where no subcommand is named.
     #[command(flatten)]
     pub run: RunOptions,
 }
 
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// One load on one item, and its audit (the default).
@@ -28,14 +29,17 @@ pub enum Command {
     /// Every strategy beside the others: speed, and whether it sells what it should.
     Compare(CompareOptions),
     /// The experiments of the articles this project starts from, our figures beside theirs.
-    Sources(SourcesOptions),
+    #[command(alias = "sources")]
+    Articles(ArticlesOptions),
     /// Known failures made to happen, each with what saves it.
     Break(BreakOptions),
-    /// How fast, as ratios against baselines that are measured in the same run.
-    Bench(BenchOptions),
-    /// The bare handler that `bench` measures itself against, until standard input closes.
-    #[command(hide = true)]
-    BareHttp,
+    /// Runs `service-bench`, the program beside this one.
+    #[command(hide = true, disable_help_flag = true)]
+    Bench {
+        /// Passed on as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 /// One load on one item.
@@ -131,20 +135,24 @@ pub struct RunOptions {
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
+    /// Enabled.
     On,
+    /// Disabled.
     Off,
 }
 
 /// When purchases carry an Idempotency-Key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Keys {
+    /// Every purchase has a key.
     Always,
+    /// No purchase has one.
     Never,
 }
 
 impl Switch {
-    /// The word of the HTTP contract.
-    pub fn word(self) -> &'static str {
+    /// The value in the HTTP contract.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::On => "on",
             Self::Off => "off",
@@ -240,18 +248,19 @@ pub struct CompareOptions {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// The folder of the report: report.md, report.json, report.html and charts as SVG.
-    #[arg(long, default_value = "target/lab", value_name = "FOLDER")]
+    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
     pub out: PathBuf,
     /// Repeats the same order of loads [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
+    /// The program under test, and the threads of this one.
     #[command(flatten)]
-    pub ground: GroundOptions,
+    pub testbed: TestbedOptions,
 }
 
 /// The articles' own experiments.
 #[derive(Debug, Clone, Args)]
-pub struct SourcesOptions {
+pub struct ArticlesOptions {
     /// Only these tables, comma separated: S0 to S4.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
@@ -261,14 +270,15 @@ pub struct SourcesOptions {
     /// S2 and S4: the share of the article's requests that is sent; 1 is all of them.
     #[arg(long, default_value_t = 1.0)]
     pub share: f64,
-    /// The folder of the report: sources.md and sources.json.
-    #[arg(long, default_value = "target/lab", value_name = "FOLDER")]
+    /// The folder of the report: articles.md and articles.json.
+    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
     pub out: PathBuf,
     /// Repeats the same buyers' order [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
+    /// The program under test, and the threads of this one.
     #[command(flatten)]
-    pub ground: GroundOptions,
+    pub testbed: TestbedOptions,
 }
 
 /// Known failures.
@@ -281,18 +291,19 @@ pub struct BreakOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub times: u32,
     /// The folder of the report: failures.md and failures.json.
-    #[arg(long, default_value = "target/lab", value_name = "FOLDER")]
+    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
     pub out: PathBuf,
     /// Repeats the same buyers' order [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
+    /// The program under test, and the threads of this one.
     #[command(flatten)]
-    pub ground: GroundOptions,
+    pub testbed: TestbedOptions,
 }
 
 /// What services of our own are made of.
 #[derive(Debug, Clone, Args)]
-pub struct GroundOptions {
+pub struct TestbedOptions {
     /// The `seckill` program [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
@@ -313,7 +324,7 @@ impl CompareOptions {
     }
 }
 
-impl SourcesOptions {
+impl ArticlesOptions {
     /// Refuses values that clap's ranges cannot.
     pub fn check(&self) -> Result<(), CannotJudge> {
         within("--seconds", self.seconds, 0.1, 3_600.0)?;

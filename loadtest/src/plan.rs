@@ -39,10 +39,18 @@ pub struct PlannedPurchase {
 /// How many purchases, and when.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
-    /// So many purchases, each connection sending its next after its reply.
-    Closed { requests: u32 },
-    /// Poisson arrivals at a rate for some time.
-    Open { rate_per_second: f64, seconds: f64 },
+    /// Closed model: each connection sends its next purchase after its reply.
+    Closed {
+        /// Number of purchases.
+        requests: u32,
+    },
+    /// Open model: Poisson arrivals, whether or not replies have come.
+    Open {
+        /// Mean arrivals per second.
+        rate_per_second: f64,
+        /// How long arrivals go on.
+        seconds: f64,
+    },
 }
 
 impl Plan {

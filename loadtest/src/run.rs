@@ -8,16 +8,14 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use crate::audit::judge::{self, Evidence};
-use crate::audit::read::{Database, Reader};
-use crate::audit::{Judgement, Ledger};
+use ledger_audit::{Database, Evidence, Judgement, Ledger, Reader, judge, write_history};
+
 use crate::drive::{self, Drive, Instance, Policy, Traffic};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::options::{Keys, RunOptions, Switch};
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
-use crate::record;
 use crate::report::{self, Circumstances, Report, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
@@ -52,14 +50,16 @@ struct Aftermath {
 
 /// A judged load with every answer.
 pub struct Run {
+    /// The report.
     pub report: Report,
+    /// The record of answers.
     pub traffic: Traffic,
 }
 
 /// Runs one load and judges it.
 pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<Run, CannotJudge> {
     let instances = service::instances(&options.url, environment).await?;
-    let mut reader = Reader::connect(environment).await?;
+    let mut reader = Reader::connect(&environment.database_url()?).await?;
     let database = reader.database().await?;
     let mint = Mint::new(options.seckill.clone(), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
@@ -192,10 +192,10 @@ async fn fire_and_judge(
     let traffic = drive::fire(drive).await;
     let processor = meter.stop();
     if let Some(path) = &options.history {
-        record::write_history(path, &traffic.answers)?;
+        write_history(path, &traffic.answers)?;
     }
     let after = reader.settled_ledger(sale.item_id, &traffic.answers, options.settle()).await?;
-    let audit = judge::judge(&Evidence {
+    let audit = judge(&Evidence {
         stock: sale.stock,
         per_buyer_limit: sale.per_buyer_limit,
         quantity: options.quantity,
@@ -259,7 +259,7 @@ fn circumstances(
         seconds: options.seconds,
         quantity: options.quantity,
         per_buyer_limit: sale.per_buyer_limit,
-        arbiter: sale.arbiter.map_or("unknown", Switch::word).to_owned(),
+        arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
         keys: options.keys == Keys::Always,
         retries_max: options.retry,
         instances: instances.iter().map(|instance| instance.url.clone()).collect(),

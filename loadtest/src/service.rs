@@ -60,6 +60,7 @@ pub async fn instances(
     Ok(instances)
 }
 
+/// Resolves one address of the form `http://host:port`.
 pub async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
     let unusable = |reason: &str| CannotJudge(format!("--url {url}: {reason}"));
     let parsed: Uri = url.parse().map_err(|_| unusable("not a URL"))?;
@@ -115,7 +116,7 @@ impl Admin {
             "per_buyer_limit": options.per_buyer_limit,
             "hold_seconds": options.hold_seconds,
             "kind": "lab",
-            "arbiter": options.arbiter.word(),
+            "arbiter": options.arbiter.as_str(),
         });
         let item = self.call(Method::POST, "/api/admin/items", Some(&body)).await?;
         item["id"]

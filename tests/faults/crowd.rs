@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Run;
-use crate::answer;
-use crate::connection::{Connection, Exchange};
-use crate::record::{Answer, Outcome};
+use ledger_audit::{Answer, Outcome};
+use loadtest::drive::answer;
+use loadtest::drive::connection::{Connection, Exchange};
 
 /// A client waits so long for an answer: longer than the service's deadline.
 const PATIENCE: Duration = Duration::from_secs(6);

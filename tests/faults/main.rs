@@ -18,28 +18,6 @@ mod stage;
 mod verdict;
 mod wire;
 
-/// How the load test judges.
-#[allow(dead_code, unused_imports, reason = "the load test uses more of it")]
-#[path = "../../loadtest/src/audit/mod.rs"]
-mod audit;
-#[allow(dead_code, unused_imports, reason = "the load test uses more of it")]
-#[path = "../../loadtest/src/environment.rs"]
-mod environment;
-#[allow(dead_code, unused_imports, reason = "the load test uses more of it")]
-#[path = "../../loadtest/src/failure.rs"]
-mod failure;
-#[allow(dead_code, unused_imports, reason = "the load test uses more of it")]
-#[path = "../../loadtest/src/record.rs"]
-mod record;
-
-/// How the load test sends, and reads what it is answered.
-#[allow(dead_code, unused_imports, reason = "the load test uses more of it")]
-#[path = "../../loadtest/src/drive/answer.rs"]
-mod answer;
-#[allow(dead_code, unused_imports, reason = "the load test uses more of it")]
-#[path = "../../loadtest/src/drive/connection.rs"]
-mod connection;
-
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 

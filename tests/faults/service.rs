@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::Run;
-use crate::connection::{Connection, Exchange, Reply};
+use loadtest::drive::connection::{Connection, Exchange, Reply};
 
 /// A service that does not answer by then does not start.
 const START_MAX: Duration = Duration::from_secs(30);

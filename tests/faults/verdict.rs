@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_audit::{
+    Answer, EXAMPLES_MAX, Evidence, Judgement, Ledger, Outcome, Reader, judge as judge_item,
+    purchases,
+};
 use seckill::session::Role;
 use serde_json::Value;
 
 use crate::Run;
-use crate::audit::judge::{Evidence, judge as judge_item};
-use crate::audit::purchase::purchases;
-use crate::audit::read::Reader;
-use crate::audit::{EXAMPLES_MAX, Judgement, Ledger};
 use crate::crowd::Good;
-use crate::record::{Answer, Outcome};
 use crate::service::Service;
 use crate::stage::{Stage, until};
 
@@ -161,7 +160,7 @@ async fn item(
     mut answers: Vec<Answer>,
     queue_may_be_lost: bool,
 ) -> Run<Judged> {
-    let mut reader = Reader::of(&stage.ledger_url()).map_err(|error| error.0)?;
+    let mut reader = Reader::new(&stage.ledger_url()).map_err(|error| error.0)?;
     let mut settled = settled(&mut reader, good, &answers, queue_may_be_lost).await?;
     let mut queued_lost = 0;
     if queue_may_be_lost {

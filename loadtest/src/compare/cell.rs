@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use crate::audit::Judgement;
 use crate::counters::Counters;
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::options::{CompareOptions, RunOptions, Switch};
-use crate::record::Outcome;
 use crate::run::{self, Run};
+use ledger_audit::Judgement;
+use ledger_audit::Outcome;
 
 /// Tries after the first for purchases that the service could not serve in time.
 const RETRIES_MAX: u16 = 20;
@@ -114,7 +114,7 @@ impl Range<'_> {
             seconds_max: Some(self.options.seconds_max),
             timeout_seconds: TIMEOUT_SECONDS,
             url: self.instances.iter().map(|instance| instance.url.clone()).collect(),
-            seckill: self.options.ground.seckill.clone(),
+            seckill: self.options.testbed.seckill.clone(),
             seed: Some(self.seed),
             ..RunOptions::default()
         }

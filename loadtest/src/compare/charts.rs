@@ -3,14 +3,14 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::canvas::{
-    Chart, Drawing, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped, grouped_small,
-    said, step, text, to_i32,
-};
 use super::cell::Arbiter;
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::{Expectation, Verdict};
+use crate::canvas::{
+    Chart, Drawing, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped, grouped_small,
+    said, step, text, to_i32,
+};
 use crate::failure::CannotJudge;
 
 /// Height of a line of a bar chart.
@@ -276,8 +276,8 @@ fn select(rows: &[Row], arbiter: Arbiter, instances: usize) -> Vec<&Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::canvas::STYLE;
     use super::*;
+    use crate::canvas::STYLE;
 
     #[test]
     fn ticks_are_round_numbers() {

@@ -6,6 +6,7 @@ use super::cell::{Arbiter, Round};
 use super::verdict::{Breaks, Expectation, Verdict};
 use crate::counters::Counters;
 use crate::report::summary::Latency;
+use crate::spread::Spread;
 
 /// What the service says about a strategy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,37 +49,6 @@ pub struct Row {
     /// Best and worst place by accepted purchases per second that the rounds leave possible.
     pub place: (usize, usize),
     pub rounds: Vec<Round>,
-}
-
-/// Median, lowest and highest of some rounds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Spread {
-    pub median: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of figures in any order; zeros when there are none.
-    pub fn of(figures: impl IntoIterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = figures.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
-            return Self::default();
-        };
-        let middle = sorted.len() / 2;
-        let median = if sorted.len().is_multiple_of(2) {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        } else {
-            sorted[middle]
-        };
-        Self { median, min: *min, max: *max }
-    }
-
-    /// Whether all its rounds were above all of the other's.
-    pub fn is_above(self, other: Self) -> bool {
-        self.min > other.max
-    }
 }
 
 impl Row {
@@ -201,12 +171,5 @@ mod tests {
         assert!(!said.contains("`c`"), "{said}");
         let once = [row("a", &[10.0]), row("b", &[1.0])];
         assert!(noise(&once.iter().collect::<Vec<_>>()).contains("One round"));
-    }
-
-    #[test]
-    fn a_spread_has_the_median_of_even_and_odd_counts() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::of([1.0, 2.0]).median, 1.5);
-        assert_eq!(Spread::of([]), Spread::default());
     }
 }

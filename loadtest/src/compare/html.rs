@@ -1,10 +1,10 @@
 //! The comparison as one page that needs nothing else: no link, no script, light and dark.
 
-use super::canvas::{COLORS, Chart, STYLE};
 use super::figures::noise;
 use super::markdown::{COLUMNS, LEGEND, cells};
 use super::result::{Comparison, place};
 use super::verdict::Verdict;
+use crate::canvas::{COLORS, Chart, STYLE};
 
 const PAGE: &str = "\
 *{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--text);font:16px/1.5 system-ui,sans-serif}\

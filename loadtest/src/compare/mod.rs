@@ -8,17 +8,16 @@
 //! whose clock runs ahead where libfaketime is installed.
 //!
 //! In reading order: [`cell`] (one load), [`verdict`] (against the card), [`figures`] (rounds
-//! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`], and the reports [`text`], [`markdown`] and [`html`].
+//! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`](crate::canvas), and the reports [`text`], [`markdown`] and [`html`].
 
-pub mod canvas;
-pub mod cell;
-pub mod charts;
-pub mod figures;
-pub mod html;
-pub mod markdown;
-pub mod result;
-pub mod text;
-pub mod verdict;
+mod cell;
+mod charts;
+mod figures;
+mod html;
+mod markdown;
+mod result;
+mod text;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -28,13 +27,16 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
+use crate::circumstances::Circumstances;
 use crate::drive::Instance;
 use crate::failure::CannotJudge;
-use crate::ground::{Circumstances, Ground};
-use crate::instance::{Difference, Service, faketime};
+use crate::launcher::{Overrides, Service, faketime};
 use crate::options::CompareOptions;
+use crate::program::CommandResult;
 use crate::report::json;
 use crate::service::Admin;
+use crate::spread::Spread;
+use crate::testbed::Testbed;
 use crate::tokens::Mint;
 use cell::{Arbiter, Cell, Range, Round};
 use figures::{Card, Row};
@@ -46,25 +48,25 @@ const INSTANCES_MAX: usize = 2;
 /// How far the clock of the last resort runs ahead: further than any lease.
 const CLOCK_AHEAD_SECONDS: u32 = 3_600;
 /// More buyers at once than this only wait for each other on a small machine.
-const CONCURRENCY_MAX: u32 = 800;
+pub const CONCURRENCY_MAX: u32 = 800;
 
 /// The loads so far.
 type Rounds = BTreeMap<Cell, Vec<Round>>;
 
 /// Compares and writes the report.
-pub async fn run(options: &CompareOptions) -> Result<Comparison, CannotJudge> {
+pub async fn run(options: &CompareOptions) -> CommandResult {
     options.check()?;
     let seed = options.seed.unwrap_or_else(rand::random);
-    let ground = Ground::find(&options.ground, &options.out)?;
-    let circumstances = ground.circumstances(seed).await?;
+    let testbed = Testbed::find(&options.testbed, &options.out)?;
+    let circumstances = testbed.circumstances(seed).await?;
     let services = [
-        ground.maker.start("compare-1", &Difference::default()).await?,
-        ground.maker.start("compare-2", &Difference::default()).await?,
+        testbed.launcher.start("compare-1", &Overrides::default()).await?,
+        testbed.launcher.start("compare-2", &Overrides::default()).await?,
     ];
     let instances: Vec<Instance> =
         services.iter().map(|service| service.instance.clone()).collect();
-    let cards = cards(options, &ground, &instances).await?;
-    let mut lab = Lab { options, ground: &ground, instances, cards, seed, rounds: Rounds::new() };
+    let cards = cards(options, &testbed, &instances).await?;
+    let mut lab = Lab { options, testbed: &testbed, instances, cards, seed, rounds: Rounds::new() };
     lab.walk().await;
     lab.catch().await;
     let comparison = lab.sum_up(circumstances);
@@ -72,15 +74,17 @@ pub async fn run(options: &CompareOptions) -> Result<Comparison, CannotJudge> {
         service.stop().await;
     }
     write(&options.out, &comparison)?;
-    Ok(comparison)
+    let out = options.out.display();
+    let files = format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
+    Ok((text::render(&comparison) + &files, comparison.exit_code))
 }
 
 async fn cards(
     options: &CompareOptions,
-    ground: &Ground,
+    testbed: &Testbed,
     instances: &[Instance],
 ) -> Result<Vec<Card>, CannotJudge> {
-    let mint = Mint::new(options.ground.seckill.clone(), &ground.environment);
+    let mint = Mint::new(options.testbed.seckill.clone(), &testbed.environment);
     let admin = Admin::new(instances.to_vec(), mint.admin().await?);
     let list = admin.strategies().await?;
     let mut cards: Vec<Card> = serde_json::from_value(list).map_err(|error| {
@@ -100,7 +104,7 @@ async fn cards(
 
 struct Lab<'a> {
     options: &'a CompareOptions,
-    ground: &'a Ground,
+    testbed: &'a Testbed,
     instances: Vec<Instance>,
     cards: Vec<Card>,
     seed: u64,
@@ -142,7 +146,7 @@ impl Lab<'_> {
         let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
         let range = Range {
             options: self.options,
-            environment: &self.ground.environment,
+            environment: &self.testbed.environment,
             instances,
             seed: self.seed.wrapping_add(count),
             concurrency,
@@ -167,9 +171,9 @@ impl Lab<'_> {
                 // By its clock every hold has run out: it must not tidy up, least of all in the
                 // shop of somebody else.
                 let untidy = ("SECKILL_JOB_EXPIRE_PERIOD_MS".to_owned(), "86400000".to_owned());
-                let difference =
-                    Difference { settings: vec![untidy], clock_ahead_seconds: CLOCK_AHEAD_SECONDS };
-                ahead = self.ground.maker.start("compare-clock-ahead", &difference).await.ok();
+                let overrides =
+                    Overrides { settings: vec![untidy], clock_ahead_seconds: CLOCK_AHEAD_SECONDS };
+                ahead = self.testbed.launcher.start("compare-clock-ahead", &overrides).await.ok();
             }
             let mut instances = self.instances.clone();
             if let Some(service) = ahead.as_ref().filter(|_| wants_clock) {
@@ -207,7 +211,7 @@ impl Lab<'_> {
 
     fn sum_up(self, circumstances: Circumstances) -> Comparison {
         let generator = self.rounds.values().flatten().map(|round| round.generator_share);
-        let generator_share = figures::Spread::of(generator).median;
+        let generator_share = Spread::of(generator).median;
         let mut rows: Vec<Row> = self
             .rounds
             .into_iter()

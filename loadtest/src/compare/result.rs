@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::cell::Arbiter;
 use super::figures::{Card, Row};
 use super::verdict::{self, Verdict};
+use crate::circumstances::Circumstances;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
-use crate::ground::Circumstances;
 
 /// What the comparison found.
 #[derive(Debug, Serialize)]

@@ -3,15 +3,20 @@
 use serde::Deserialize;
 
 use super::connection::{Exchange, Reply};
-use crate::record::Outcome;
+use ledger_audit::Outcome;
 
 /// The meaning of one exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Meaning {
+    /// HTTP status; 0 when there was no answer.
     pub status: u16,
+    /// `sold`, `queued`, the problem's code, or what happened to the connection.
     pub code: String,
+    /// What the client may conclude.
     pub outcome: Outcome,
+    /// The order's id, when accepted.
     pub order_id: Option<String>,
+    /// The order's quantity, when accepted.
     pub order_quantity: Option<i64>,
     /// Whether a later try may have another answer.
     pub retryable: bool,

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::answer::{self, Meaning};
 use super::connection::{Connection, Exchange};
 use super::{Drive, micros_since};
-use crate::record::{Answer, Outcome};
+use ledger_audit::{Answer, Outcome};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

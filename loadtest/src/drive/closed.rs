@@ -40,7 +40,7 @@ async fn call(
     drive: Arc<Drive>,
     number: usize,
     ready: Arc<Barrier>,
-) -> (Instant, Vec<crate::record::Answer>) {
+) -> (Instant, Vec<ledger_audit::Answer>) {
     let mut caller = Caller::new(Arc::clone(&drive), number);
     caller.prepare().await;
     ready.wait().await;

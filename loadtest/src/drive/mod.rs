@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::plan::Plan;
-use crate::record::{Answer, Outcome};
+use ledger_audit::{Answer, Outcome};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
@@ -67,8 +67,11 @@ impl Policy {
 
 /// Everything that callers share, rendered before the first byte is sent.
 pub struct Drive {
+    /// The purchases to send.
     pub plan: Plan,
+    /// How each of them is sent.
     pub policy: Policy,
+    /// The instances over which connections are spread.
     pub instances: Vec<Instance>,
     /// Path and query of the purchase, by strategy.
     pub paths: Vec<Uri>,
@@ -89,6 +92,7 @@ pub struct Drive {
 pub struct Tally {
     /// Purchases that came to their end, dropped ones included.
     pub done: AtomicU64,
+    /// Purchases that were accepted.
     pub accepted: AtomicU64,
     /// The next purchase of the closed model.
     pub next: AtomicUsize,

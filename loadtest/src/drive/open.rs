@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::caller::Caller;
 use super::{Drive, Traffic};
-use crate::record::Answer;
+use ledger_audit::Answer;
 
 /// Between the last preparation and the first arrival.
 const RUN_UP: Duration = Duration::from_millis(50);

@@ -15,7 +15,7 @@ use super::{Trial, Try};
 use crate::counters::Counters;
 use crate::drive::Instance;
 use crate::failure::CannotJudge;
-use crate::instance::Service;
+use crate::launcher::Service;
 use crate::options::Switch;
 
 /// Units on sale.
@@ -45,7 +45,7 @@ fn arbiter(attempt: &Try) -> Switch {
 }
 
 async fn turnstile(stage: &Stage<'_>) -> Result<Turnstile, CannotJudge> {
-    Turnstile::open(&stage.ground.environment.get("DATABASE_URL").unwrap_or_default()).await
+    Turnstile::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
 impl Pair {
@@ -108,7 +108,7 @@ impl Pair {
 /// A lock that was not yet replicated when its Redis died; the promoted replica grants it again.
 pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let turnstile = turnstile(stage).await?;
-    let folder = stage.ground.out.join("logs");
+    let folder = stage.testbed.out.join("logs");
     let mut master = RedisServer::start(&folder, Persistence::Never).await?;
     let replica = RedisServer::start(&folder, Persistence::Never).await?;
     replica.follow(&master).await?;
@@ -176,7 +176,7 @@ async fn fenced(instance: &Instance) -> f64 {
 /// A Redis without persistence dies while purchases are between its counter and the ledger.
 pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let turnstile = turnstile(stage).await?;
-    let mut redis = RedisServer::start(&stage.ground.out.join("logs"), Persistence::Never).await?;
+    let mut redis = RedisServer::start(&stage.testbed.out.join("logs"), Persistence::Never).await?;
     let url = redis.url();
     let slow = stage
         .service("break-counter-slow", &[("DATABASE_URL", &turnstile.url), ("REDIS_URL", &url)])
@@ -245,7 +245,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     // What saves it is no arbiter: nothing reached it. It is a queue that is on the disk.
     let persistence =
         if attempt.cured { Persistence::BeforeEveryAnswer } else { Persistence::Never };
-    let mut redis = RedisServer::start(&stage.ground.out.join("logs"), persistence).await?;
+    let mut redis = RedisServer::start(&stage.testbed.out.join("logs"), persistence).await?;
     let url = redis.url();
     let settings = [("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;

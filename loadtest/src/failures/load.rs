@@ -69,7 +69,7 @@ async fn one(
         seed: Some(attempt.seed),
         ..RunOptions::default()
     };
-    let report = Box::pin(run::execute(&options, &stage.ground.environment)).await?.report;
+    let report = Box::pin(run::execute(&options, &stage.testbed.environment)).await?.report;
     let sold = report.audit.units_live;
     if sold < STOCK {
         let codes = report.traffic.outcomes.iter();

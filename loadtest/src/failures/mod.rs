@@ -17,13 +17,13 @@ mod turnstile;
 
 use serde::Serialize;
 
-use crate::Ended;
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
-use crate::ground::Ground;
-use crate::instance::Service;
+use crate::launcher::Service;
 use crate::options::BreakOptions;
+use crate::program::CommandResult;
 use crate::report::json;
+use crate::testbed::Testbed;
 use late::Pair;
 use list::{Experiment, Kind, LIST};
 use report::{Outcome, Report, render};
@@ -31,7 +31,7 @@ use stage::Stage;
 
 /// One try.
 #[derive(Debug, Clone, Copy)]
-pub struct Try {
+struct Try {
     /// Whether what saves it is in place.
     pub cured: bool,
     /// For loads.
@@ -40,7 +40,7 @@ pub struct Try {
 
 /// How one try ended.
 #[derive(Debug, Clone, Serialize)]
-pub struct Trial {
+struct Trial {
     pub stock: i64,
     pub sold: i64,
     /// Whether the failure showed.
@@ -56,7 +56,7 @@ struct Running {
 }
 
 /// Runs the experiments and writes the report.
-pub async fn run(options: &BreakOptions) -> Ended {
+pub async fn run(options: &BreakOptions) -> CommandResult {
     let names = || LIST.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
     if options.only.iter().any(|name| name == "list") {
         return Ok((format!("{}\n", names()), EXIT_CLEAN));
@@ -67,9 +67,9 @@ pub async fn run(options: &BreakOptions) -> Ended {
         return Err(CannotJudge(format!("--only {unknown}: there are {}", names())));
     }
     let seed = options.seed.unwrap_or_else(rand::random);
-    let ground = Ground::find(&options.ground, &options.out)?;
-    let circumstances = ground.circumstances(seed).await?;
-    let stage = Stage::set(&ground, options.ground.seckill.clone()).await?;
+    let testbed = Testbed::find(&options.testbed, &options.out)?;
+    let circumstances = testbed.circumstances(seed).await?;
+    let stage = Stage::set(&testbed, options.testbed.seckill.clone()).await?;
     let mut running = Running::default();
     let mut outcomes = Vec::new();
     for experiment in LIST.iter().filter(|experiment| {

@@ -102,7 +102,7 @@ async fn set(redis: &mut MultiplexedConnection, key: &str, units: i64) -> Result
 /// Ada's lease runs out before she releases; Ben has the lock by then. Her release must not free it.
 pub async fn wrong_owner(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     const STOCK: i64 = 2;
-    let mut redis = stage.ground.redis().await?;
+    let mut redis = stage.testbed.redis().await?;
     let (lock, stock) = (key("lock"), key("stock"));
     set(&mut redis, &stock, STOCK).await?;
     let mut sold = 0;
@@ -152,7 +152,7 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     };
     let mut buyers = Vec::new();
     for (number, locks) in orders.into_iter().enumerate() {
-        let mut redis = stage.ground.redis().await?;
+        let mut redis = stage.testbed.redis().await?;
         let (met, cured) = (Arc::clone(&met), attempt.cured);
         buyers.push(tokio::spawn(async move {
             let owner = format!("buyer-{number}");
@@ -194,7 +194,7 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
 pub async fn stale_replica(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     const STOCK: i64 = 5;
     const BUYERS: usize = 12;
-    let folder = stage.ground.out.join("logs");
+    let folder = stage.testbed.out.join("logs");
     let master = RedisServer::start(&folder, Persistence::Never).await?;
     let replica = RedisServer::start(&folder, Persistence::Never).await?;
     let stock = key("stock");

@@ -11,8 +11,8 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::CannotJudge;
-use crate::ground::redis_at;
-use crate::instance::free_port;
+use crate::launcher::free_port;
+use crate::testbed::redis_at;
 
 /// A server that does not answer after so long has failed.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::Trial;
+use crate::circumstances::Circumstances;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
-use crate::ground::Circumstances;
 
 /// Of so many tries, this share must show the failure; its cure must hold in all.
 const REPRODUCED_SHARE_MIN: f64 = 0.95;

@@ -15,12 +15,12 @@ use uuid::Uuid;
 use crate::drive::connection::Connection;
 use crate::drive::{Instance, answer};
 use crate::failure::CannotJudge;
-use crate::ground::Ground;
-use crate::instance::{Difference, Service};
+use crate::launcher::{Overrides, Service};
 use crate::options::{RunOptions, Switch};
-use crate::record::Outcome;
 use crate::service::{self, Admin};
+use crate::testbed::Testbed;
 use crate::tokens::Mint;
+use ledger_audit::Outcome;
 
 /// Ids of the experiments' buyers begin here.
 pub const FIRST_BUYER: i64 = 1_500_000_001;
@@ -34,7 +34,7 @@ const HOLD_SECONDS: i64 = 80_000;
 
 /// Where experiments run.
 pub struct Stage<'a> {
-    pub ground: &'a Ground,
+    pub testbed: &'a Testbed,
     pub seckill: Option<std::path::PathBuf>,
     tokens: Vec<HeaderValue>,
     admin: HeaderValue,
@@ -60,13 +60,13 @@ pub struct Press {
 impl<'a> Stage<'a> {
     /// Mints everybody's token.
     pub async fn set(
-        ground: &'a Ground,
+        testbed: &'a Testbed,
         seckill: Option<std::path::PathBuf>,
     ) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(seckill.clone(), &ground.environment);
+        let mint = Mint::new(seckill.clone(), &testbed.environment);
         let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
         let admin = mint.admin().await?;
-        Ok(Self { ground, seckill, tokens, admin })
+        Ok(Self { testbed, seckill, tokens, admin })
     }
 
     /// A fresh item of so many units.
@@ -103,11 +103,11 @@ impl<'a> Stage<'a> {
     ) -> Result<Service, CannotJudge> {
         let quiet = [("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000")];
         let settings = quiet.iter().chain(settings);
-        let difference = Difference {
+        let overrides = Overrides {
             settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-            ..Difference::default()
+            ..Overrides::default()
         };
-        self.ground.maker.start(name, &difference).await
+        self.testbed.launcher.start(name, &overrides).await
     }
 
     /// Presses once; asks again, with the same key, as long as the answer is "try again".
@@ -140,7 +140,7 @@ impl<'a> Stage<'a> {
 
     /// Units of live orders, and what the stock row says.
     pub async fn sold(&self, item: i64) -> Result<Sold, CannotJudge> {
-        let mut connection = self.ground.database().await?;
+        let mut connection = self.testbed.database().await?;
         let row = sqlx::query(
             "SELECT CAST(available AS SIGNED) AS available, \
              (SELECT CAST(COALESCE(SUM(quantity), 0) AS SIGNED) FROM orders \

@@ -1,4 +1,4 @@
-//! What a run found, as data; [`text`] says it to people, [`json`] to programs.
+//! The result of one run as data. [`text`] renders it for people, [`json`] for programs.
 
 pub mod json;
 pub mod summary;
@@ -8,58 +8,83 @@ mod text_audit;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::audit::Judgement;
-use crate::audit::read::Database;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN};
 use crate::process::ProcessorUse;
+use ledger_audit::Database;
+use ledger_audit::Judgement;
 
 pub use summary::TrafficSummary;
 
 /// Everything about one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// The result in one sentence, with the exit code.
     pub verdict: Verdict,
+    /// What the figures depend on.
     pub circumstances: Circumstances,
+    /// The traffic in figures.
     pub traffic: TrafficSummary,
+    /// The audit of the ledger.
     pub audit: Judgement,
     /// What the service's own audit says, or why it says nothing.
     pub service_says: ServiceSays,
 }
 
-/// The last line.
+/// The result of a run: the last line of the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
+    /// 0 clean, 1 broken.
     pub exit_code: u8,
+    /// For people.
     pub sentence: String,
 }
 
 /// What the figures depend on.
 #[derive(Debug, Clone, Serialize)]
 pub struct Circumstances {
+    /// UTC, RFC 3339.
     pub started_at: String,
+    /// Version of this program.
     pub loadtest_version: &'static str,
+    /// The item that was sold.
     pub item_id: i64,
     /// Whether this run made the item.
     pub lab_item: bool,
+    /// Strategies with their parameters; purchases alternate between them.
     pub strategies: Vec<String>,
+    /// Units on sale.
     pub stock: i64,
+    /// Buyers.
     pub buyers: u32,
+    /// Purchases that were planned.
     pub requests: usize,
+    /// Connections.
     pub concurrency: usize,
     /// `closed` or `open`.
     pub model: &'static str,
+    /// Open model: arrivals per second.
     pub rate_per_second: Option<f64>,
+    /// Open model: how long arrivals went on.
     pub seconds: Option<f64>,
+    /// Units per purchase.
     pub quantity: i64,
+    /// Units one buyer may have.
     pub per_buyer_limit: i64,
     /// `on`, `off`, or `unknown` for an existing item that does not tell.
     pub arbiter: String,
+    /// Whether purchases carried idempotency keys.
     pub keys: bool,
+    /// Attempts after the first, at most.
     pub retries_max: u16,
+    /// Addresses of the service.
     pub instances: Vec<String>,
+    /// Repeats the plan.
     pub seed: u64,
+    /// Cores of this machine.
     pub cores: usize,
+    /// Processor time during the traffic.
     pub processor: ProcessorUse,
+    /// Version and durability of the database.
     pub database: Database,
 }
 
@@ -67,7 +92,9 @@ pub struct Circumstances {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceSays {
+    /// Its answer.
     Audit(Value),
+    /// Why there is no answer.
     Nothing(String),
 }
 

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::drive::Traffic;
-use crate::record::{Answer, Outcome};
+use ledger_audit::{Answer, Outcome};
 
 /// Longest latency told apart: ten minutes.
 const LATENCY_US_MAX: u64 = 600_000_000;
@@ -24,7 +24,9 @@ pub struct TrafficSummary {
     pub retries: u64,
     /// Open model: purchases never sent because all connections were busy.
     pub dropped: u64,
+    /// Purchases that made an order.
     pub accepted: OutcomeSummary,
+    /// Purchases that were refused for good.
     pub refused: OutcomeSummary,
     /// Unavailable and unknown ends.
     pub other: OutcomeSummary,
@@ -37,9 +39,11 @@ pub struct TrafficSummary {
 /// Purchases of one outcome.
 #[derive(Debug, Clone, Serialize)]
 pub struct OutcomeSummary {
+    /// Number of purchases.
     pub purchases: u64,
     /// From the common start to the last answer of this outcome.
     pub seconds: f64,
+    /// Purchases per second of that time.
     pub per_second: f64,
     /// From the planned instant to the end of the purchase, retries included.
     pub from_plan: Latency,
@@ -50,21 +54,30 @@ pub struct OutcomeSummary {
 /// Latency in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latency {
+    /// Median.
     pub p50_us: u64,
+    /// 90th percentile.
     pub p90_us: u64,
+    /// 99th percentile.
     pub p99_us: u64,
+    /// 99.9th percentile.
     pub p999_us: u64,
+    /// The slowest.
     pub max_us: u64,
 }
 
 /// One kind of answer and how often it came.
 #[derive(Debug, Clone, Serialize)]
 pub struct OutcomeRow {
+    /// What the client may conclude.
     pub outcome: Outcome,
     /// 0 when there was no answer.
     pub status: u16,
+    /// The code of the answer.
     pub code: String,
+    /// The strategy that was asked for.
     pub strategy: String,
+    /// Attempts that were answered so.
     pub attempts: u64,
 }
 

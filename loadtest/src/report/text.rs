@@ -176,7 +176,7 @@ fn outcomes(text: &mut String, report: &Report) {
             &format!(
                 "{:>9}   {:<11}  {status:>6}  {}{strategy}",
                 grouped(row.attempts),
-                row.outcome.word(),
+                row.outcome.as_str(),
                 row.code
             ),
         );
@@ -195,10 +195,12 @@ impl Color {
         Self { on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
     }
 
+    /// Text for a good result.
     pub fn green(self, text: &str) -> String {
         self.wrap("32", text)
     }
 
+    /// Text for a bad result.
     pub fn red(self, text: &str) -> String {
         self.wrap("1;31", text)
     }

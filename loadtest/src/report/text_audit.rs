@@ -2,7 +2,7 @@
 
 use super::text::{Color, line};
 use super::{Report, ServiceSays};
-use crate::audit::{Faults, State};
+use ledger_audit::{Faults, State};
 
 /// Writes every invariant, then the counts of faults.
 pub fn audit(text: &mut String, report: &Report, color: Color) {

@@ -31,7 +31,7 @@ function entry({ name, run, failure }, canRun, onBreak) {
     button.setAttribute('aria-disabled', String(!canRun(run)));
     actions.append(el('p', { class: 'try-lanes' }, ...lanes), button);
   } else {
-    actions.append(el('p', { class: 'hint', text: text('lab.inTerminal') }), el('code', { text: `make lab ARGS="break --only ${failure}"` }));
+    actions.append(el('p', { class: 'hint', text: text('lab.inTerminal') }), el('code', { text: `make compare ARGS="break --only ${failure}"` }));
   }
   body.append(actions);
   return body;

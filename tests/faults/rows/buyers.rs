@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use super::bit;
 use crate::Tried;
-use crate::connection::{Connection, Exchange};
 use crate::service::Service;
 use crate::shop::{Plan, Wanted, make_item, sell_through};
 use crate::stage::Stage;
+use loadtest::drive::connection::{Connection, Exchange};
 
 /// How often one order is sent at once.
 const COPIES: usize = 50;

@@ -1,0 +1,79 @@
+//! Having clients go round, counting, and what is made of the counts.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::subjects::{Cycle, connect};
+
+/// What clients did in a span of time.
+pub(crate) struct Turn {
+    /// How often each of them went round.
+    pub(crate) shares: Vec<u64>,
+    /// How often all of them did, with those rounds that ended after the span.
+    pub(crate) all: u64,
+    seconds: f64,
+}
+
+impl Turn {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.shares.iter().sum::<u64>() as f64 / self.seconds
+    }
+}
+
+/// Has every client go round for so long, and then end the round that it is in.
+pub(crate) async fn go_round(clients: Vec<Cycle>, section: Duration, span: Duration) -> Turn {
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let since = Instant::now();
+    for cycle in clients {
+        let stop = stop.clone();
+        tasks.spawn(async move {
+            let (mut within, mut all) = (0_u64, 0_u64);
+            while !stop.is_cancelled() {
+                cycle(section).await;
+                all += 1;
+                within += u64::from(!stop.is_cancelled());
+            }
+            (within, all)
+        });
+    }
+    sleep(span).await;
+    stop.cancel();
+    let seconds = since.elapsed().as_secs_f64();
+    let counts = tasks.join_all().await;
+    let all = counts.iter().map(|(_, all)| all).sum();
+    let shares = counts.into_iter().map(|(within, _)| within).collect();
+    Turn { shares, all, seconds }
+}
+
+/// How often all of them together go round in a second.
+pub(crate) async fn per_second(clients: Vec<Cycle>, span: Duration) -> f64 {
+    go_round(clients, Duration::ZERO, span).await.per_second()
+}
+
+/// Jain's index of fairness: 1 when all got the same, 1/n when one got everything.
+pub(crate) fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// How many commands clients have sent, without those that scripts ran. The locks here send
+/// scripts, and some of them `SET`, which must not be counted where scripts run it.
+pub(crate) async fn commands(url: &str, sets: bool) -> u64 {
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut connect(url).await)
+        .await
+        .expect("INFO");
+    let calls = |command: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(command));
+        let calls = line.and_then(|rest| rest.strip_prefix(":calls=")?.split(',').next());
+        calls.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let set = if sets { calls("cmdstat_set") } else { 0 };
+    calls("cmdstat_evalsha") + calls("cmdstat_eval") + set
+}

@@ -1,0 +1,132 @@
+//! The figures as a table and as JSON, and the verdict on ours.
+
+use loadtest::circumstances::Machine;
+use loadtest::spread::Spread;
+use serde_json::{Value, json};
+
+use crate::{CROWD, FAIR_CLIENTS, FAIR_SECTION};
+
+/// What was measured of one subject.
+pub(crate) struct Row {
+    name: &'static str,
+    /// Rates of the rounds by scenario, as parts of K; empty where a scenario does not apply.
+    pub(crate) ratios: [Vec<f64>; 3],
+    /// Commands to Redis for each lock, of the rounds by scenario.
+    pub(crate) commands: [Vec<f64>; 3],
+    /// Jain's index.
+    pub(crate) fairness: Option<f64>,
+}
+
+impl Row {
+    pub(crate) fn new(name: &'static str) -> Self {
+        let (ratios, commands) = Default::default();
+        Self { name, ratios, commands, fairness: None }
+    }
+}
+
+/// What was measured, our main lock first and the combiner second.
+pub(crate) struct Report {
+    /// Where it was measured.
+    pub(crate) machine: Machine,
+    /// K, in locks per second.
+    pub(crate) baselines: Spread,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Report {
+    /// The table as Markdown, and one line for each goal.
+    pub(crate) fn text(&self) -> String {
+        let section_ms = FAIR_SECTION.as_millis();
+        let mut lines = vec![
+            format!(
+                "K: {:.0} locks/s (lowest and highest round in parentheses), SET NX PX and compare-and-delete by one client, on {}.",
+                self.baselines, self.machine
+            ),
+            String::new(),
+            format!(
+                "| lock | uncontended / K | {CROWD} local waiters / K | two processes / K | \
+                 commands per lock | Jain, 2 x {FAIR_CLIENTS} clients, {section_ms} ms |"
+            ),
+            "|---|---|---|---|---|---|".to_owned(),
+        ];
+        for Row { name, ratios, commands, fairness } in &self.rows {
+            let [alone, crowd, between] = ratios
+                .each_ref()
+                .map(|rounds| spread(rounds).map_or("-".to_owned(), |ratio| ratio.to_string()));
+            let median =
+                |rounds: &Vec<f64>| median(rounds).map_or("-".into(), |sent| format!("{sent:.2}"));
+            let sent = commands.each_ref().map(median).join(" / ");
+            let fairness = fairness.map_or("-".into(), |index| format!("{index:.3}"));
+            lines.push(format!("| {name} | {alone} | {crowd} | {between} | {sent} | {fairness} |"));
+        }
+        lines.push(String::new());
+        lines.extend(self.goals().map(|(_, what, figure, goal)| {
+            let verdict = if figure >= goal { "reached" } else { "BEHIND" };
+            format!("* {verdict}: {what} {figure:.2}, goal {goal}")
+        }));
+        lines.extend(self.better_elsewhere());
+        lines.join("\n")
+    }
+
+    /// Key, description, figure and goal of what our main lock is to reach.
+    fn goals(&self) -> impl Iterator<Item = (&'static str, &'static str, f64, f64)> {
+        self.rows.first().into_iter().flat_map(|ours| {
+            let median = |column: usize| median(&ours.ratios[column]).unwrap_or(0.0);
+            [
+                ("uncontended", "uncontended / K", median(0), 0.95),
+                ("local_waiters", "local waiters / K", median(1), 20.0),
+                ("two_processes", "two processes / K", median(2), 1.0),
+                ("jain", "Jain's index", ours.fairness.unwrap_or(0.0), 0.95),
+            ]
+        })
+    }
+
+    /// Where another crate is ahead of our main lock.
+    fn better_elsewhere(&self) -> impl Iterator<Item = String> {
+        let columns = ["uncontended", "local waiters", "two processes"];
+        let others = self.rows.iter().filter(|row| !row.name.starts_with("seckill"));
+        others.flat_map(move |row| {
+            columns.into_iter().enumerate().filter_map(move |(column, what)| {
+                let theirs = median(&row.ratios[column])?;
+                let ours = median(&self.rows.first()?.ratios[column])?;
+                (theirs > ours)
+                    .then(|| format!("* BEHIND {}: {what} {ours:.2}, theirs {theirs:.2}", row.name))
+            })
+        })
+    }
+
+    /// The text, the figures of ours with their goals, and all rows.
+    pub(crate) fn json(&self) -> String {
+        let goals = self.goals().map(|(key, _, figure, goal)| {
+            (key.to_owned(), json!({"figure": figure, "goal": goal, "reached": figure >= goal}))
+        });
+        let mut p6: serde_json::Map<String, Value> = goals.collect();
+        p6.insert("k_per_second".to_owned(), json!(self.baselines));
+        let combined = self.rows.get(1).map(|row| spread(&row.ratios[1]));
+        p6.insert("combined".to_owned(), json!(combined));
+        let rows = self.rows.iter().map(|row| {
+            json!({
+                "name": row.name,
+                "uncontended": spread(&row.ratios[0]),
+                "local_waiters": spread(&row.ratios[1]),
+                "two_processes": spread(&row.ratios[2]),
+                "commands_per_lock": row.commands.each_ref().map(|rounds| median(rounds)),
+                "jain": row.fairness,
+            })
+        });
+        let rows: Vec<Value> = rows.collect();
+        format!(
+            "{:#}\n",
+            json!({"text": self.text(), "machine": self.machine, "p6": p6, "rows": rows})
+        )
+    }
+}
+
+/// Median, lowest and highest of the rounds; `None` if nothing was measured.
+fn spread(rounds: &[f64]) -> Option<Spread> {
+    (!rounds.is_empty()).then(|| Spread::of(rounds.iter().copied()))
+}
+
+fn median(rounds: &[f64]) -> Option<f64> {
+    spread(rounds).map(|spread| spread.median)
+}

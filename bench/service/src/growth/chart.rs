@@ -1,0 +1,220 @@
+//! The curves as one drawing: a line of panels for each, orders per second at the left and latency
+//! at the right. Places along a curve are drawn at equal distances, whatever lies between them.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::figures::Figure;
+use super::points::{Curve, Workload};
+use loadtest::canvas::{
+    Chart, Drawing, Tone, count, drawn, grid_line, grouped, grouped_small, said, step, text, to_i32,
+};
+use loadtest::failure::CannotJudge;
+use loadtest::report::text::grouped as grouped_number;
+use loadtest::spread::Spread;
+
+/// Height of the panels of one curve, in pixels.
+const PANEL: u32 = 270;
+/// Room around the lines of a panel: left, right, top, bottom.
+const ROOM: (i32, i32, i32, i32) = (74, 20, 46, 44);
+/// A chart begins with a decade that is this low at least: 0.1 ms.
+const LOWEST_MS: f64 = 0.1;
+
+/// One line of a panel: where along the curve, and what was measured.
+struct Line {
+    name: &'static str,
+    tone: RGBColor,
+    /// Place along the curve and value with its spread.
+    places: Vec<(usize, Spread)>,
+}
+
+/// The scale of a panel's values.
+enum Scale {
+    FromZero { highest: f64 },
+    Decades { low: f64, high: f64 },
+}
+
+/// An SVG file with all curves that were measured.
+pub fn render(figures: &[Figure]) -> Result<String, CannotJudge> {
+    let of = |curve: &Curve| figures.iter().any(|figure| figure.point.curve == *curve);
+    let curves: Vec<Curve> = Curve::ALL.into_iter().filter(of).collect();
+    let svg = drawn(PANEL * count(curves.len().max(1)), |area| {
+        let parts = area.split_evenly((curves.len().max(1), 2));
+        for (curve, parts) in curves.iter().zip(parts.chunks(2)) {
+            let own: Vec<&Figure> =
+                figures.iter().filter(|figure| figure.point.curve == *curve).collect();
+            throughput(&parts[0], *curve, &own)?;
+            latency(&parts[1], *curve, &own)?;
+        }
+        Ok(())
+    })
+    .map_err(|reason| CannotJudge(format!("the curves were not drawn: {reason}")))?;
+    Ok(Chart { name: "growth", caption: String::new(), svg }.alone())
+}
+
+fn throughput(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), String> {
+    let rate = |figure: &Figure| figure.accepted_per_second;
+    let lines = by_demand(own, ("uniform", Tone::FIRST), ("skewed", Tone::BAD), rate);
+    let highest = lines
+        .iter()
+        .flat_map(|line| &line.places)
+        .map(|(_, spread)| spread.max)
+        .fold(1.0, f64::max);
+    let scale = Scale::FromZero { highest: highest * 1.05 };
+    panel(part, &format!("orders/s by {}", curve.unit()), &sizes(own), &lines, &scale)
+}
+
+fn latency(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), String> {
+    let ms = |spread: Spread| Spread {
+        min: spread.min / 1e3,
+        median: spread.median / 1e3,
+        max: spread.max / 1e3,
+    };
+    let names = [("p50", "p50 skewed"), ("p99", "p99 skewed")];
+    let tones = [(Tone::FIRST, Tone::BAD), (Tone::SECOND, Tone::QUIET)];
+    let values: [fn(&Figure) -> Spread; 2] = [|figure| figure.p50_us, |figure| figure.p99_us];
+    let mut lines = Vec::new();
+    for ((names, tones), value) in names.into_iter().zip(tones).zip(values) {
+        let value = |figure: &Figure| ms(value(figure));
+        lines.extend(by_demand(own, (names.0, tones.0), (names.1, tones.1), value));
+    }
+    let medians = || lines.iter().flat_map(|line| &line.places).map(|(_, spread)| spread);
+    let low = medians().map(|spread| spread.min).fold(f64::MAX, f64::min).max(LOWEST_MS);
+    let high = medians().map(|spread| spread.max).fold(low, f64::max);
+    let low = low.log10().floor();
+    let scale = Scale::Decades { low, high: high.log10().ceil().max(low + 1.0) };
+    panel(part, &format!("latency in ms by {}", curve.unit()), &sizes(own), &lines, &scale)
+}
+
+/// The sizes along a curve, each once.
+fn sizes(own: &[&Figure]) -> Vec<u32> {
+    let mut sizes: Vec<u32> = own.iter().map(|figure| figure.point.size()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// A line for each kind of workload that was measured. One item belongs to both.
+fn by_demand(
+    own: &[&Figure],
+    uniform: (&'static str, RGBColor),
+    skewed: (&'static str, RGBColor),
+    value: impl Fn(&Figure) -> Spread,
+) -> Vec<Line> {
+    let sizes = sizes(own);
+    let line = |workload: Workload, (name, tone): (&'static str, RGBColor)| {
+        let mine = |figure: &&&Figure| {
+            let alone = figure.point.curve == Curve::Items && figure.point.items == 1;
+            figure.point.workload == workload || alone
+        };
+        let places = own.iter().filter(mine).filter_map(|figure| {
+            let place = sizes.iter().position(|size| *size == figure.point.size())?;
+            Some((place, value(figure)))
+        });
+        Line { name, tone, places: places.collect() }
+    };
+    let mut lines = vec![line(Workload::Uniform, uniform)];
+    if own.iter().any(|figure| figure.point.workload == Workload::Skewed) {
+        lines.push(line(Workload::Skewed, skewed));
+    }
+    lines
+}
+
+fn panel(
+    part: &Drawing<'_>,
+    title: &str,
+    sizes: &[u32],
+    lines: &[Line],
+    scale: &Scale,
+) -> Result<(), String> {
+    let (width, height) = part.dim_in_pixel();
+    let (left, right) = (ROOM.0, to_i32(width) - ROOM.1);
+    let (top, bottom) = (ROOM.2, to_i32(height) - ROOM.3);
+    text(part, title, (left, 8), Tone::TEXT, 14, HPos::Left)?;
+    for (value, label) in scale.ticks() {
+        let y = scale.at(value, top, bottom);
+        grid_line(part, (left, y), (right, y))?;
+        text(part, &label, (left - 8, y - 6), Tone::QUIET, 12, HPos::Right)?;
+    }
+    let gap = (right - left - 30) / to_i32(count(sizes.len().saturating_sub(1).max(1)));
+    let x = |place: usize| left + 15 + gap * to_i32(count(place));
+    for (place, size) in sizes.iter().enumerate() {
+        let label = grouped_number(u64::from(*size));
+        text(part, &label, (x(place), bottom + 8), Tone::QUIET, 12, HPos::Center)?;
+    }
+    for (number, line) in lines.iter().enumerate() {
+        if lines.len() > 1 {
+            let at = (left + 90 * to_i32(count(number)), 26);
+            text(part, line.name, at, line.tone, 12, HPos::Left)?;
+        }
+        let points: Vec<(i32, i32)> = line
+            .places
+            .iter()
+            .map(|(place, spread)| (x(*place), scale.at(spread.median, top, bottom)))
+            .collect();
+        for ((place, spread), at) in line.places.iter().zip(&points) {
+            let ends = [spread.min, spread.max].map(|end| (x(*place), scale.at(end, top, bottom)));
+            part.draw(&PathElement::new(ends.to_vec(), line.tone)).map_err(said)?;
+            part.draw(&Circle::new(*at, 3, line.tone.filled())).map_err(said)?;
+        }
+        part.draw(&PathElement::new(points, line.tone.stroke_width(2))).map_err(said)?;
+    }
+    Ok(())
+}
+
+impl Scale {
+    /// Values with a line and a label.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        let mut ticks = Vec::new();
+        match *self {
+            Self::FromZero { highest } => {
+                let mut tick = 0.0;
+                while tick <= highest {
+                    ticks.push((tick, grouped(tick)));
+                    tick += step(highest);
+                }
+            }
+            Self::Decades { low, high } => {
+                let mut tick = low;
+                while tick <= high {
+                    let value = 10_f64.powf(tick);
+                    ticks.push((value, grouped_small(value)));
+                    tick += 1.0;
+                }
+            }
+        }
+        ticks
+    }
+
+    /// The height of a value between `top` and `bottom`.
+    fn at(&self, value: f64, top: i32, bottom: i32) -> i32 {
+        let share = match *self {
+            Self::FromZero { highest } => value / highest,
+            Self::Decades { low, high } => (value.max(1e-9).log10() - low) / (high - low),
+        };
+        bottom - (f64::from(bottom - top) * share.clamp(0.0, 1.0)) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::tests::load;
+    use super::*;
+    use loadtest::canvas::STYLE;
+
+    #[test]
+    fn every_curve_has_its_panels_in_colours_that_suit_both_pages() {
+        let points = Curve::ALL.into_iter().flat_map(|curve| curve.points(10));
+        let figures: Vec<Figure> = points
+            .map(|point| Figure::of(point, &[load(900.0, 50.0), load(1_000.0, 50.0)]))
+            .collect();
+        let svg = render(&figures).expect("drawn");
+        for words in ["orders/s by connections", "latency in ms by items", "p99 skewed"] {
+            assert!(svg.contains(words), "{words}");
+        }
+        let drawing = svg.split("</style>").nth(1).expect("a drawing");
+        for color in drawing.match_indices("=\"#").map(|(at, _)| &drawing[at + 2..at + 9]) {
+            assert!(STYLE.contains(color), "{color}");
+        }
+    }
+}

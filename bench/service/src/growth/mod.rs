@@ -1,0 +1,255 @@
+//! Throughput and latency of `mysql-batch` while something grows: the
+//! connections, the items, the instances of the service.
+//!
+//! Each point is a short load, measured in at least two rounds; every second round walks the points
+//! backwards, so that a machine that grows tired is unfair to no end of a curve. Each item of each
+//! load is audited as `run` does it, with the answers that were about it.
+//!
+//! In reading order: [`points`] (what is measured), [`workload`] (who asks for which item), [`items`]
+//! (many items), [`load`] (one load), [`audit`] (of each item), [`figures`] (rounds summed up), [`explain`] (where a curve is
+//! not flat), and the reports [`text`] and [`chart`].
+
+mod audit;
+pub mod chart;
+mod explain;
+mod figures;
+mod items;
+mod load;
+pub mod points;
+pub mod text;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use figures::Figure;
+use ledger_audit::Reader;
+use load::{Load, LoadGenerator, Target};
+use loadtest::drive::Instance;
+use loadtest::environment::Environment;
+use loadtest::failure::CannotJudge;
+use loadtest::launcher::{Launcher, Overrides, Service};
+use loadtest::options::RunOptions;
+use loadtest::process;
+use loadtest::service::{self, Admin};
+use loadtest::tokens::Mint;
+use points::{Curve, Point};
+
+/// Purchases per second that are planned for a connection, and for all, before a rate is known.
+const GUESS_PER_SECOND: (f64, f64) = (1_500.0, 20_000.0);
+/// How many times the purchases of the last round are planned for the next one.
+const MARGIN: f64 = 1.5;
+/// Purchases of one load at most, and so how far apart the buyers of two loads are.
+const REQUESTS_MAX: u32 = 1_000_000;
+/// Nobody else's id.
+const FIRST_BUYER: i64 = 2_000_000_001;
+/// Units of each item of the curve of items: more than all its loads can sell.
+const ITEM_STOCK: i64 = 100_000_000;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    pub curves: Vec<Curve>,
+    /// Points beyond it are left out.
+    pub size_max: u32,
+    pub rounds: u32,
+    /// How long a load begins purchases.
+    pub span: Duration,
+}
+
+/// The curves, measured.
+#[derive(Debug, Serialize)]
+pub struct Growth {
+    pub rounds: u32,
+    pub seconds: f64,
+    pub cores: usize,
+    /// Of every point, in the order of the curves.
+    pub figures: Vec<Figure>,
+    /// Where curves are not flat, and why.
+    pub explained: BTreeMap<Curve, Vec<String>>,
+    /// Points that could not be measured.
+    pub left_out: Vec<String>,
+    /// Every single load, in the order of the points.
+    pub loads: Vec<(Point, Vec<Load>)>,
+    /// What the audits found; empty when every load was clean.
+    pub broken: Vec<String>,
+}
+
+/// What all loads share.
+struct Course {
+    generator: LoadGenerator,
+    admin: Arc<Admin>,
+    shop: Vec<Instance>,
+    launcher: Option<Launcher>,
+    /// Items of the curve of items, by id.
+    items: Vec<i64>,
+    /// Purchases that each point answered in its last round.
+    answered: BTreeMap<Point, f64>,
+    /// How many loads there were.
+    fired: i64,
+    lab_item: RunOptions,
+}
+
+/// Measures the curves on the service at `url` and on further instances with logs in `logs`.
+pub async fn measure(
+    wish: &Wish,
+    url: &[String],
+    environment: &Environment,
+    logs: &Path,
+) -> Result<Growth, CannotJudge> {
+    let mut course = Course::prepare(wish, url, environment, logs).await?;
+    let (points, left_out) = course.stock_up(wish).await?;
+    let mut loads: BTreeMap<Point, Vec<Load>> = BTreeMap::new();
+    for round in 0..wish.rounds {
+        eprintln!("growth, round {} of {}", round + 1, wish.rounds);
+        for curve in &wish.curves {
+            let mut walk: Vec<Point> =
+                points.iter().filter(|point| point.curve == *curve).copied().collect();
+            if round % 2 == 1 {
+                walk.reverse();
+            }
+            for point in walk {
+                let load = course.load(point).await?;
+                eprintln!("  {}: {:.0}", text::name(&point), load.accepted_per_second);
+                loads.entry(point).or_default().push(load);
+            }
+        }
+    }
+    let figures: Vec<Figure> =
+        points.iter().map(|point| Figure::of(*point, &loads[point])).collect();
+    let cores = process::cores();
+    let explained =
+        wish.curves.iter().map(|curve| (*curve, explain::curve(*curve, &figures))).collect();
+    let broken = loads
+        .iter()
+        .flat_map(|(point, loads)| loads.iter().map(move |load| (point, load)))
+        .flat_map(|(point, load)| {
+            load.broken.iter().map(move |fault| format!("{}: {fault}", text::name(point)))
+        })
+        .collect();
+    let loads = points.iter().filter_map(|point| loads.remove_entry(point)).collect();
+    let seconds = wish.span.as_secs_f64();
+    Ok(Growth { rounds: wish.rounds, seconds, cores, figures, explained, left_out, loads, broken })
+}
+
+impl Course {
+    async fn prepare(
+        wish: &Wish,
+        url: &[String],
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<Self, CannotJudge> {
+        let shop = service::instances(url, environment).await?;
+        let mint = Mint::new(None, environment);
+        let admin = Arc::new(Admin::new(shop.clone(), mint.admin().await?));
+        let generator = LoadGenerator {
+            environment: environment.clone(),
+            reader: Reader::connect(&environment.database_url()?).await?,
+            mint,
+            span: wish.span,
+        };
+        let launcher = if wish.curves.contains(&Curve::Instances) {
+            let program = Mint::new(None, environment).into_program();
+            Some(Launcher::new(program, environment, logs)?)
+        } else {
+            None
+        };
+        let lab_item =
+            RunOptions { strategy: vec![load::STRATEGY.to_owned()], ..RunOptions::default() };
+        Ok(Self {
+            generator,
+            admin,
+            shop,
+            launcher,
+            items: Vec::new(),
+            answered: BTreeMap::new(),
+            fired: 0,
+            lab_item,
+        })
+    }
+
+    /// Makes the items; gives the points that can be measured, and in words those that cannot.
+    async fn stock_up(&mut self, wish: &Wish) -> Result<(Vec<Point>, Vec<String>), CannotJudge> {
+        let points: Vec<Point> =
+            wish.curves.iter().flat_map(|curve| curve.points(wish.size_max)).collect();
+        let needs_items = |point: &&Point| point.curve == Curve::Items;
+        let needed = points.iter().filter(needs_items).map(|point| point.items).max().unwrap_or(0);
+        if needed > 0 {
+            eprintln!("making {needed} items ...");
+            self.items = items::create(&self.admin, &self.lab_item, ITEM_STOCK, needed).await?;
+        }
+        let made = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
+        let open_max = process::connections_max();
+        let mut left_out = Vec::new();
+        let mut kept = Vec::new();
+        for point in points {
+            let name = text::name(&point);
+            if point.curve == Curve::Items && point.items > made {
+                left_out.push(format!("{name}: only {made} items were made in time"));
+            } else if point.connections > open_max {
+                left_out.push(format!("{name}: this system allows {open_max} (ulimit -Hn)"));
+            } else {
+                kept.push(point);
+            }
+        }
+        Ok((kept, left_out))
+    }
+
+    /// One load at one point. Further instances run only meanwhile.
+    async fn load(&mut self, point: Point) -> Result<Load, CannotJudge> {
+        let further = self.start_further(point.instances).await?;
+        let mut instances = self.shop.clone();
+        instances.truncate(1);
+        instances.extend(further.iter().map(|service| service.instance.clone()));
+        let requests = self.requests(&point);
+        let (items, stock) = if point.curve == Curve::Items {
+            (self.items[..point.items as usize].to_vec(), ITEM_STOCK)
+        } else {
+            let stock = i64::from(requests);
+            (vec![self.admin.create_lab_item(&self.lab_item, stock).await?], stock)
+        };
+        let target = Target {
+            point,
+            instances: &instances,
+            items: &items,
+            stock,
+            first_buyer: FIRST_BUYER + self.fired * i64::from(REQUESTS_MAX),
+            requests,
+        };
+        self.fired += 1;
+        let load = self.generator.fire(&target).await?;
+        let answered = load.accepted + load.not_accepted.values().sum::<u64>();
+        self.answered.insert(point, answered as f64);
+        for service in further {
+            service.stop().await;
+        }
+        Ok(load)
+    }
+
+    /// Starts what is missing to so many instances.
+    async fn start_further(&self, instances: u32) -> Result<Vec<Service>, CannotJudge> {
+        let Some(launcher) = &self.launcher else { return Ok(Vec::new()) };
+        let mut further = Vec::new();
+        for number in 1..instances {
+            let name = format!("growth-{}", number + 1);
+            further.push(launcher.start(&name, &Overrides::default()).await?);
+        }
+        Ok(further)
+    }
+
+    /// Purchases to plan: enough for the whole time, and no more tokens than that takes.
+    fn requests(&self, point: &Point) -> u32 {
+        let (each, all) = GUESS_PER_SECOND;
+        let guess =
+            (f64::from(point.connections) * each).min(all) * self.generator.span.as_secs_f64();
+        let planned = self.answered.get(point).map_or(guess, |answered| answered * MARGIN);
+        // What is under way when the time is over.
+        let planned = planned + f64::from(point.connections);
+        // In the range by construction.
+        planned.clamp(100.0, f64::from(REQUESTS_MAX)) as u32
+    }
+}

@@ -1,0 +1,83 @@
+//! Which item each purchase goes to.
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::points::Workload;
+
+/// Exponent of Zipf's law: the item of rank `k` is asked for in proportion to `1 / k^EXPONENT`.
+pub const EXPONENT: f64 = 1.0;
+
+/// Draws items by their weight.
+pub struct Draw {
+    /// Sums of the weights up to each item.
+    sums: Vec<f64>,
+}
+
+impl Draw {
+    /// Over `items` items, of which the first is asked for most when workload is skewed.
+    pub fn new(workload: Workload, items: u32) -> Self {
+        let mut sum = 0.0;
+        let weight = |rank: u32| match workload {
+            Workload::Uniform => 1.0,
+            Workload::Skewed => f64::from(rank).powf(-EXPONENT),
+        };
+        let sums = (1..=items.max(1)).map(|rank| {
+            sum += weight(rank);
+            sum
+        });
+        Self { sums: sums.collect() }
+    }
+
+    /// The index of one item.
+    pub fn item(&self, random: &mut StdRng) -> u32 {
+        let all = self.sums.last().copied().unwrap_or(1.0);
+        let place = random.random::<f64>() * all;
+        let index = self.sums.partition_point(|sum| *sum <= place).min(self.sums.len() - 1);
+        u32::try_from(index).unwrap_or(u32::MAX)
+    }
+
+    /// The share of the item that is asked for most.
+    pub fn share_max(&self) -> f64 {
+        match (self.sums.first(), self.sums.last()) {
+            (Some(first), Some(all)) => first / all,
+            _ => 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    const DRAWS: u32 = 100_000;
+
+    fn counts(workload: Workload, items: u32) -> Vec<f64> {
+        let draw = Draw::new(workload, items);
+        let mut random = StdRng::seed_from_u64(7);
+        let mut counts = vec![0.0; items as usize];
+        (0..DRAWS).for_each(|_| counts[draw.item(&mut random) as usize] += 1.0);
+        counts
+    }
+
+    #[test]
+    fn skewed_demand_follows_zipf() {
+        let counts = counts(Workload::Skewed, 100);
+        // The sum of 1 / k up to 100 is 5.187.
+        let expected = |rank: f64| f64::from(DRAWS) / 5.187 / rank;
+        for rank in [1, 2, 10, 50] {
+            let ratio = counts[rank - 1] / expected(rank as f64);
+            assert!((0.8..1.2).contains(&ratio), "rank {rank}: {ratio} of what it should be");
+        }
+        let share = Draw::new(Workload::Skewed, 100).share_max();
+        assert!((share - 1.0 / 5.187).abs() < 0.001, "{share}");
+    }
+
+    #[test]
+    fn uniform_demand_reaches_every_item_alike() {
+        let counts = counts(Workload::Uniform, 10);
+        assert!(counts.iter().all(|count| (9_000.0..11_000.0).contains(count)), "{counts:?}");
+        assert_eq!(self::counts(Workload::Uniform, 1), [f64::from(DRAWS)]);
+    }
+}

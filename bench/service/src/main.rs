@@ -1,0 +1,69 @@
+//! `service-bench`: how fast the service is, as ratios against baselines that are measured in the same run.
+//!
+//! Absolute figures of a shared machine say little, so every figure stands beside what it is judged
+//! by, measured in the same round on the same cores:
+//!
+//! * **H**, [`bare_http`]: a bare axum handler that reads and writes JSON, under the same generator;
+//! * **T**, [`per_order`]: one transaction per order, without HTTP, with the best number of connections;
+//! * **K**, [`raw_lock`]: `SET NX PX` and compare-and-delete by one client of Redis.
+//!
+//! A round measures everything once, in an order that turns from round to round; [`figures`] makes
+//! medians and ratios of the rounds. Each load on the service is audited, and a round with an
+//! oversold, lost or duplicate order makes the whole run void. [`growth`] measures curves instead of
+//! ratios.
+
+mod bare_http;
+mod bench;
+mod figures;
+mod growth;
+mod history;
+mod per_order;
+mod processes;
+mod raw_lock;
+mod report;
+mod round;
+mod work;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use loadtest::environment::Environment;
+use loadtest::failure::EXIT_CLEAN;
+use loadtest::{process, program};
+
+use bench::BenchOptions;
+
+/// The service's allocator, so that the bare handler has it as well.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measures how fast the service is, as ratios against baselines that are measured in the same run.
+///
+/// Exit code: 0 when every load was clean, 1 when an audit found a fault, 2 when nothing could be judged.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    bench: BenchOptions,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The bare handler that the service is compared with, until standard input closes.
+    #[command(hide = true)]
+    BareHttp,
+}
+
+fn main() -> ExitCode {
+    let Cli { command, bench: options } = Cli::parse();
+    if let Some(Command::BareHttp) = command {
+        return program::run(bench::CLIENTS_MAX, Some(process::cores()), async {
+            bare_http::serve().await?;
+            Ok((String::new(), EXIT_CLEAN))
+        });
+    }
+    let execution = async { bench::execute(&options, &Environment::load()).await };
+    program::run(options.connections_max(), None, Box::pin(execution))
+}

@@ -1,0 +1,76 @@
+//! What the databases have done so far, by their own counters.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{ConnectOptions, Connection, Row};
+
+use loadtest::failure::CannotJudge;
+
+/// Counters; after [`since`](Self::since), per order.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Counters {
+    /// COMMIT statements.
+    pub commits: f64,
+    /// SELECT statements.
+    pub reads: f64,
+    /// Times that InnoDB flushed a file to the disk.
+    pub syncs: f64,
+    /// Commands that Redis carried out, those inside scripts not counted.
+    pub redis_commands: f64,
+}
+
+impl Counters {
+    /// Reads them from both servers.
+    pub async fn read(database_url: &str, redis_url: &str) -> Result<Self, CannotJudge> {
+        let options = MySqlConnectOptions::from_str(database_url)
+            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?;
+        let unreadable =
+            |error: sqlx::Error| CannotJudge(format!("the database's status: {error}"));
+        let mut connection =
+            options.disable_statement_logging().connect().await.map_err(unreadable)?;
+        let rows = sqlx::query(
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Com_select', \
+             'Innodb_data_fsyncs')",
+        )
+        .fetch_all(&mut connection)
+        .await
+        .map_err(unreadable)?;
+        // Only closing is left; what was read is read.
+        let _ = connection.close().await;
+        let mut counters =
+            Self { redis_commands: redis_commands(redis_url).await?, ..Self::default() };
+        for row in rows {
+            let (name, value): (String, String) = (row.get(0), row.get(1));
+            let value = value.parse().unwrap_or(0.0);
+            match name.as_str() {
+                "Com_commit" => counters.commits = value,
+                "Com_select" => counters.reads = value,
+                _ => counters.syncs = value,
+            }
+        }
+        Ok(counters)
+    }
+
+    /// The difference to an earlier reading, per order.
+    pub fn since(&self, before: &Self, orders: u64) -> Self {
+        let orders = orders.max(1) as f64;
+        Self {
+            commits: (self.commits - before.commits) / orders,
+            reads: (self.reads - before.reads) / orders,
+            syncs: (self.syncs - before.syncs) / orders,
+            redis_commands: (self.redis_commands - before.redis_commands) / orders,
+        }
+    }
+}
+
+async fn redis_commands(redis_url: &str) -> Result<f64, CannotJudge> {
+    let unreadable = |error: redis::RedisError| CannotJudge(format!("Redis's status: {error}"));
+    let client = redis::Client::open(redis_url).map_err(unreadable)?;
+    let mut connection = client.get_multiplexed_async_connection().await.map_err(unreadable)?;
+    let text: String =
+        redis::cmd("INFO").arg("stats").query_async(&mut connection).await.map_err(unreadable)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    Ok(line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0))
+}

@@ -1,0 +1,81 @@
+//! The judgement: a pure function of what was read and what was recorded, so that planted faults can
+//! test it without a database.
+
+use crate::rules::{ledger as ledger_rules, record as record_rules};
+use crate::{Answer, CannotJudge, Judgement, Ledger, Stock};
+
+/// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
+pub struct Evidence<'a> {
+    /// Units that were put on sale. The caller knows them; computing them from what is left would
+    /// hide every lost update.
+    pub stock: i64,
+    /// Units one buyer may have.
+    pub per_buyer_limit: i64,
+    /// Units of each purchase.
+    pub quantity: i64,
+    /// Whether the service checked stock, limit and fence again inside its transaction (the second
+    /// line of defence). Without it, I2 and I6 are not judged.
+    pub arbiter_on: bool,
+    /// Whether purchases carried idempotency keys.
+    pub keyed: bool,
+    /// The ledger before the first purchase; empty for a new item.
+    pub before: &'a Ledger,
+    /// The ledger after the traffic, once no purchase is under way.
+    pub after: &'a Ledger,
+    /// The whole record of answers.
+    pub answers: &'a [Answer],
+}
+
+/// Judges I1 to I12.
+///
+/// # Errors
+/// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
+/// none was answered, or every request was invalid.
+pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
+    let stock = readable(evidence)?;
+    let ledger = ledger_rules::judge(evidence, stock);
+    let record = record_rules::judge(evidence);
+    let mut findings = ledger.findings;
+    findings.extend(record.findings);
+    Ok(Judgement {
+        findings,
+        units_live: ledger.units_live,
+        units_accepted: record.units_accepted,
+        oversold: ledger.oversold,
+        undersold: record.undersold,
+        lost: record.lost,
+        phantom: record.phantom,
+        duplicates: record.duplicates,
+        over_limit: ledger.over_limit,
+        unknown: record.unknown,
+    })
+}
+
+fn readable(evidence: &Evidence<'_>) -> Result<Stock, CannotJudge> {
+    if !evidence.after.item_exists {
+        return Err(CannotJudge(
+            "the database has no such item: is DATABASE_URL the service's own?".to_owned(),
+        ));
+    }
+    let Some(stock) = evidence.after.stock else {
+        return Err(CannotJudge("the item has no stock row: there is nothing to audit".to_owned()));
+    };
+    if evidence.answers.is_empty() {
+        return Err(CannotJudge("no purchase was made".to_owned()));
+    }
+    if evidence.answers.iter().all(|answer| answer.status == 0) {
+        return Err(CannotJudge(format!(
+            "none of {} purchases got an answer",
+            evidence.answers.len()
+        )));
+    }
+    if let Some(first) = evidence.answers.iter().find(|answer| answer.status != 0)
+        && evidence.answers.iter().all(|answer| answer.status == 0 || answer.is_no_sale())
+    {
+        return Err(CannotJudge(format!(
+            "no purchase was a valid one: the first was answered {} {}",
+            first.status, first.code
+        )));
+    }
+    Ok(stock)
+}

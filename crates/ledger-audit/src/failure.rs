@@ -1,0 +1,18 @@
+//! The one failure of an audit: it could not judge.
+
+use std::fmt;
+
+/// Nothing is known about the sale, neither good nor bad. The text says why, for people.
+///
+/// It is an error of its own, because an audit that could read nothing must never pass for a clean
+/// one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CannotJudge(pub String);
+
+impl fmt::Display for CannotJudge {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CannotJudge {}

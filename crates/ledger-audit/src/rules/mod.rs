@@ -1,0 +1,8 @@
+//! The invariants, a file for each kind of evidence.
+
+pub(crate) mod attribution;
+pub(crate) mod fences;
+pub(crate) mod ledger;
+pub(crate) mod purchase;
+pub(crate) mod record;
+pub(crate) mod undersold;

@@ -1,0 +1,222 @@
+//! Faults that the ledger shows by itself, and what cannot be judged.
+
+use super::sale::*;
+use crate::{Fence, Ledger, Order, Outcome, State, Stock};
+
+#[test]
+fn a_sound_sale_is_clean_with_and_without_keys() {
+    let judgement = Case::sound().judge();
+    assert!(judgement.is_clean(), "{:?}", judgement.findings);
+    assert_eq!((judgement.units_live, judgement.units_accepted), (3, 3));
+    let names: Vec<_> = judgement.findings.iter().map(|finding| finding.invariant).collect();
+    assert_eq!(names, ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"]);
+    assert!(Case::sound().without_keys().judge().is_clean());
+}
+
+#[test]
+fn an_empty_database_cannot_be_judged() {
+    let mut no_item = Case::sound();
+    no_item.after = Ledger::default();
+    assert!(no_item.try_judge().is_err());
+    let mut no_stock = Case::sound();
+    no_stock.after.stock = None;
+    assert!(no_stock.try_judge().is_err());
+    let mut emptied = Case::sound();
+    emptied.after = ledger(STOCK, STOCK, Vec::new(), Vec::new());
+    let judgement = emptied.judge();
+    assert_eq!(judgement.lost.count, 3);
+    assert!(judgement.broken().contains(&"I8"));
+}
+
+#[test]
+fn a_run_that_reached_nobody_cannot_be_judged() {
+    let mut silent = Case::sound();
+    silent.answers.clear();
+    assert!(silent.try_judge().is_err());
+    let mut unreachable = Case::sound();
+    unreachable.answers =
+        (1..=5).map(|buyer| answer(buyer, 0, "not_connected", Outcome::Unavailable)).collect();
+    assert!(unreachable.try_judge().is_err());
+}
+
+#[test]
+fn a_run_of_invalid_purchases_cannot_be_judged() {
+    let mut misspelt = Case::sound();
+    misspelt.after = misspelt.before.clone();
+    misspelt.answers =
+        (1..=5).map(|buyer| answer(buyer, 404, "strategy_not_found", Outcome::Refused)).collect();
+    let failure = misspelt.try_judge().expect_err("nothing to judge");
+    assert!(failure.0.contains("404 strategy_not_found"));
+    // Turned away at the till is another matter.
+    misspelt.answers[0] = answer(1, 503, "contended", Outcome::Unavailable);
+    assert_eq!(misspelt.judge().undersold.count, 3);
+}
+
+#[test]
+fn a_deleted_order_is_lost() {
+    let mut case = Case::sound();
+    case.after.orders.remove(1);
+    let judgement = case.judge();
+    assert_eq!(judgement.lost.count, 1);
+    assert!(example(&judgement, "I8").contains("order-2"));
+    for broken in ["I1", "I4", "I8", "I12"] {
+        assert!(judgement.broken().contains(&broken), "{broken}");
+    }
+}
+
+#[test]
+fn an_extra_order_is_a_phantom_and_oversold() {
+    let mut case = Case::sound();
+    case.after.orders.push(Order { key: None, ..order(9) });
+    let judgement = case.judge();
+    assert_eq!((judgement.phantom.count, judgement.oversold.count), (1, 1));
+    assert!(example(&judgement, "I9").contains("order-9"));
+}
+
+#[test]
+fn a_lost_and_a_phantom_order_do_not_cancel_out() {
+    let mut case = Case::sound();
+    case.after.orders[1] = order(9);
+    let judgement = case.judge();
+    assert_eq!((judgement.lost.count, judgement.phantom.count), (1, 1));
+    assert_eq!(judgement.broken(), ["I8", "I9"]);
+}
+
+#[test]
+fn a_changed_quantity_is_named() {
+    let mut case = Case::sound();
+    case.after.orders[0].quantity = 2;
+    let judgement = case.judge();
+    for broken in ["I1", "I2", "I4", "I8"] {
+        assert!(judgement.broken().contains(&broken), "{broken}");
+    }
+    assert!(example(&judgement, "I8").contains("quantity 2"));
+    assert_eq!((judgement.oversold.count, judgement.over_limit.count), (1, 1));
+}
+
+#[test]
+fn a_missing_or_extra_movement_is_named() {
+    let mut missing = Case::sound();
+    missing.after.movements = vec![movements("sold", 2, -2)];
+    assert_eq!(missing.judge().broken(), ["I3", "I4"]);
+    let mut split = Case::sound();
+    split.after.movements = vec![movements("sold", 4, -3)];
+    assert_eq!(split.judge().broken(), ["I4"]);
+    let mut unheard = Case::sound();
+    unheard.after.movements.push(movements("gift", 1, 0));
+    assert_eq!(unheard.judge().broken(), ["I4"]);
+}
+
+#[test]
+fn a_swapped_buyer_is_named() {
+    let mut case = Case::sound();
+    case.after.orders[0].buyer = 5;
+    let judgement = case.judge();
+    assert_eq!(judgement.broken(), ["I8", "I9"]);
+    assert!(example(&judgement, "I8").contains("belongs to buyer 5"));
+    // Two buyers who swapped orders cancel out in every total.
+    let mut swapped = Case::sound();
+    swapped.after.orders[0].buyer = 2;
+    swapped.after.orders[1].buyer = 1;
+    assert_eq!(swapped.judge().broken(), ["I8", "I9"]);
+    assert_eq!(swapped.without_keys().judge().broken(), ["I8", "I9"]);
+}
+
+#[test]
+fn a_lost_update_is_oversold_although_available_looks_well() {
+    let mut case = Case::sound();
+    case.arbiter_on = false;
+    case.answers[3] = sold(4);
+    case.after.orders.push(order(4));
+    case.after.movements = vec![movements("sold", 4, -4)];
+    let judgement = case.judge();
+    assert_eq!(judgement.oversold.count, 1);
+    assert_eq!(judgement.broken(), ["I1", "I3"]);
+}
+
+#[test]
+fn a_total_rebuilt_from_what_is_left_does_not_deceive() {
+    let mut case = Case::sound();
+    case.answers[3] = sold(4);
+    case.after.orders.push(order(4));
+    case.after.movements = vec![movements("sold", 4, -4)];
+    case.after.stock = Some(Stock { total: 4, available: 0 });
+    let judgement = case.judge();
+    assert_eq!(judgement.oversold.count, 1);
+    assert_eq!(judgement.broken(), ["I1"]);
+}
+
+#[test]
+fn give_backs_must_match_their_orders() {
+    let mut case = Case::sound();
+    case.after.orders[0].status = "expired".into();
+    case.after.orders[1].status = "cancelled".into();
+    case.after.stock = Some(Stock { total: STOCK, available: 2 });
+    case.after.movements =
+        vec![movements("sold", 3, -3), movements("expired", 1, 1), movements("cancelled", 1, 1)];
+    assert!(case.judge().is_clean());
+    // A late payment takes what the expiry gave back.
+    case.after.orders[0].status = "paid".into();
+    case.after.stock = Some(Stock { total: STOCK, available: 1 });
+    case.after.movements.push(movements("late_payment", 1, -1));
+    assert!(case.judge().is_clean());
+    // Given back twice.
+    case.after.movements[2] = movements("cancelled", 2, 2);
+    case.after.stock = Some(Stock { total: STOCK, available: 2 });
+    assert_eq!(case.judge().broken(), ["I1", "I5"]);
+}
+
+#[test]
+fn the_limit_is_not_judged_with_the_arbiter_off() {
+    let mut case = Case::sound();
+    case.after.orders[1].buyer = 1;
+    case.answers[1].buyer = 1;
+    assert_eq!(case.judge().broken(), ["I2"]);
+    case.arbiter_on = false;
+    let judgement = case.judge();
+    assert!(judgement.broken().is_empty());
+    assert_eq!(judgement.over_limit.count, 1);
+    assert_eq!(judgement.findings[1].state, State::NotJudged);
+}
+
+/// The orders of a sound sale, with the fences of these writes: number, counter and sequence.
+fn fenced(writes: [(u64, &str, Option<u64>); 3]) -> Case {
+    let mut case = Case::sound();
+    for (order, (number, backend, sequence)) in case.after.orders.iter_mut().zip(writes) {
+        order.fence = Some(Fence { number, backend: Some(backend.to_owned()), sequence });
+    }
+    case
+}
+
+#[test]
+fn a_stale_write_that_was_let_in_is_named() {
+    // A batch shares a fence; the order in which orders are read means nothing.
+    let sound = fenced([(7, "redis", Some(2)), (7, "redis", Some(2)), (5, "redis", Some(1))]);
+    assert!(sound.judge().is_clean());
+    assert_eq!(sound.judge().findings[5].state, State::Holds);
+    // Fences of two counters cannot be compared.
+    assert!(
+        fenced([(7, "redis", Some(1)), (2, "etcd", Some(1)), (3, "etcd", Some(2))])
+            .judge()
+            .is_clean()
+    );
+    let stale = fenced([(7, "redis", Some(1)), (9, "redis", Some(2)), (8, "redis", Some(3))]);
+    assert_eq!(stale.judge().broken(), ["I6"]);
+    assert!(example(&stale.judge(), "I6").contains("order-3"));
+    // Two holders in one write.
+    let mixed = fenced([(7, "redis", Some(1)), (9, "redis", Some(2)), (8, "redis", Some(2))]);
+    assert_eq!(mixed.judge().broken(), ["I6"]);
+    let never_compared = fenced([(7, "redis", Some(1)), (9, "redis", Some(2)), (8, "redis", None)]);
+    assert_eq!(never_compared.judge().broken(), ["I6"]);
+    // Before the ledger counted, the order of writes was not kept.
+    let older = fenced([(7, "", Some(0)), (5, "", Some(0)), (6, "redis", Some(1))]);
+    assert!(older.judge().is_clean());
+}
+
+#[test]
+fn fences_are_not_judged_where_nobody_compares_them() {
+    let mut case = fenced([(7, "redis", None), (5, "redis", None), (6, "redis", None)]);
+    case.arbiter_on = false;
+    assert_eq!(case.judge().findings[5].state, State::NotJudged);
+    assert_eq!(Case::sound().judge().findings[5].state, State::NotJudged);
+}

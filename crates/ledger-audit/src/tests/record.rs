@@ -1,0 +1,143 @@
+//! Faults that only the record of every answer shows.
+
+use super::sale::*;
+use crate::{Answer, Order, Outcome};
+
+#[test]
+fn stock_left_while_buyers_were_turned_away_is_undersold() {
+    let mut case = Case::sound();
+    case.answers[2] = refused(3);
+    case.after = ledger(STOCK, 1, vec![order(1), order(2)], vec![movements("sold", 2, -2)]);
+    let judgement = case.judge();
+    assert_eq!(judgement.undersold.count, 1);
+    assert_eq!(judgement.broken(), ["I12"]);
+    // Two units a purchase: the third unit is left rightly.
+    case.quantity = 2;
+    case.per_buyer_limit = 2;
+    case.answers = vec![Answer { order_quantity: Some(2), ..sold(1) }, refused(2)];
+    case.after =
+        ledger(STOCK, 1, vec![Order { quantity: 2, ..order(1) }], vec![movements("sold", 1, -2)]);
+    assert!(case.judge().is_clean());
+}
+
+#[test]
+fn too_little_demand_is_not_undersold_but_a_false_sold_out_is() {
+    let mut case = Case::sound();
+    case.answers = vec![sold(1), answer(2, 409, "limit_reached", Outcome::Refused)];
+    case.after = ledger(STOCK, 2, vec![order(1)], vec![movements("sold", 1, -1)]);
+    assert!(case.judge().is_clean());
+    case.answers[1] = refused(2);
+    assert_eq!(case.judge().undersold.count, 1);
+}
+
+#[test]
+fn what_never_reached_the_service_is_no_demand() {
+    let mut case = Case::sound();
+    case.after = ledger(STOCK, 2, vec![order(1)], vec![movements("sold", 1, -1)]);
+    case.answers = vec![sold(1)];
+    let not_sent = |buyer| answer(buyer, 0, "not_connected", Outcome::Unavailable);
+    case.answers.extend((2..=5).map(not_sent));
+    assert!(case.judge().is_clean());
+}
+
+#[test]
+fn unknown_outcomes_are_resolved_by_key_or_by_buyer() {
+    let mut case = Case::sound();
+    case.answers[2] = unknown(3);
+    case.answers[3] = unknown(4);
+    for case in [case.judge(), case.without_keys().judge()] {
+        assert!(case.is_clean(), "{:?}", case.findings);
+        assert_eq!(
+            (case.unknown.purchases, case.unknown.took_effect, case.unknown.no_effect),
+            (2, 1, 1)
+        );
+    }
+    // One unknown purchase explains one order, not two.
+    let mut twice = Case::sound();
+    twice.answers[2] = unknown(3);
+    twice.after.orders.push(Order { id: "order-3b".into(), ..order(3) });
+    let twice = twice.without_keys().judge();
+    assert_eq!(twice.phantom.count, 1);
+}
+
+#[test]
+fn an_order_despite_a_definite_refusal_is_named() {
+    let mut case = Case::sound();
+    case.answers[2] = refused(3);
+    let judgement = case.judge();
+    assert_eq!(judgement.broken(), ["I11"]);
+    assert!(example(&judgement, "I11").contains("sold_out"));
+    case.answers[2] = answer(3, 503, "contended", Outcome::Unavailable);
+    assert_eq!(case.judge().broken(), ["I11"]);
+    // A retry after an unknown answer tells the truth; this one did not.
+    case.answers[2] = Answer { attempt: 1, ..refused(3) };
+    case.answers.push(Answer { last: false, ..unknown(3) });
+    assert_eq!(case.judge().broken(), ["I11"]);
+    // But an unavailable retry leaves the first attempt open.
+    case.answers[2] = Answer { attempt: 1, ..answer(3, 503, "overloaded", Outcome::Unavailable) };
+    let judgement = case.judge();
+    assert!(judgement.is_clean(), "{:?}", judgement.findings);
+    assert_eq!(judgement.unknown.took_effect, 1);
+    assert_eq!(case.without_keys().judge().broken(), Vec::<&str>::new());
+}
+
+#[test]
+fn duplicates_are_named() {
+    let mut by_key = Case::sound();
+    by_key.after.orders.push(Order { id: "order-3b".into(), ..order(3) });
+    let judgement = by_key.judge();
+    assert_eq!(judgement.duplicates.count, 1);
+    assert!(judgement.broken().contains(&"I10"));
+    let mut handed_twice = Case::sound();
+    handed_twice.answers[3] = Answer { order_id: Some("order-1".into()), ..sold(4) };
+    let judgement = handed_twice.judge();
+    assert_eq!((judgement.duplicates.count, judgement.oversold.count), (1, 1));
+    assert_eq!(judgement.broken(), ["I8", "I10"]);
+    let mut other_order_on_retry = Case::sound();
+    other_order_on_retry.answers.push(Answer {
+        attempt: 1,
+        order_id: Some("order-x".into()),
+        ..sold(1)
+    });
+    assert_eq!(other_order_on_retry.judge().broken(), ["I10"]);
+}
+
+#[test]
+fn a_replayed_order_is_one_order() {
+    let mut case = Case::sound();
+    case.answers.push(Answer { last: false, ..unknown(1) });
+    case.answers[0].attempt = 1;
+    let judgement = case.judge();
+    assert!(judgement.is_clean());
+    assert_eq!((judgement.unknown.settled_by_retry, judgement.unknown.purchases), (1, 0));
+}
+
+#[test]
+fn a_queued_answer_must_end() {
+    let mut case = Case::sound();
+    case.answers[2] = Answer { status: 202, code: "queued".into(), ..sold(3) };
+    assert!(case.judge().is_clean());
+    case.after.orders[2].status = "queued".into();
+    assert!(case.judge().broken().contains(&"I8"));
+    // Rejected later is a fair end of a queued purchase, not of a sold one.
+    let rejected = |status| {
+        let mut case = Case::sound();
+        case.after = ledger(STOCK, 0, (1..=4).map(order).collect(), vec![movements("sold", 3, -3)]);
+        case.after.orders[3].status = "rejected".into();
+        case.answers[3] = Answer { status, ..sold(4) };
+        case.judge()
+    };
+    assert!(rejected(202).is_clean());
+    assert!(rejected(201).broken().contains(&"I8"));
+}
+
+#[test]
+fn orders_from_before_are_no_phantoms_but_count() {
+    let mut case = Case::sound();
+    case.before = ledger(STOCK, 2, vec![order(1)], vec![movements("sold", 1, -1)]);
+    case.answers[0] = answer(1, 409, "limit_reached", Outcome::Refused);
+    case.answers[0].key = Some("another".into());
+    let judgement = case.judge();
+    assert!(judgement.is_clean(), "{:?}", judgement.findings);
+    assert_eq!(judgement.units_accepted, 2);
+}

@@ -1,0 +1,116 @@
+//! A sound sale in which each test plants its fault.
+
+use crate::{Answer, Evidence, Judgement, Ledger, Movements, Order, Outcome, Stock, judge};
+
+pub const STOCK: i64 = 3;
+
+/// A sale of three units to five buyers: buyers 1 to 3 bought, 4 and 5 were refused.
+pub struct Case {
+    pub before: Ledger,
+    pub after: Ledger,
+    pub answers: Vec<Answer>,
+    pub stock: i64,
+    pub quantity: i64,
+    pub per_buyer_limit: i64,
+    pub arbiter_on: bool,
+    pub keyed: bool,
+}
+
+impl Case {
+    pub fn sound() -> Self {
+        let orders = (1..=3).map(order).collect();
+        Self {
+            before: ledger(STOCK, STOCK, Vec::new(), Vec::new()),
+            after: ledger(STOCK, 0, orders, vec![movements("sold", 3, -3)]),
+            answers: (1..=5)
+                .map(|buyer| if buyer <= 3 { sold(buyer) } else { refused(buyer) })
+                .collect(),
+            stock: STOCK,
+            quantity: 1,
+            per_buyer_limit: 1,
+            arbiter_on: true,
+            keyed: true,
+        }
+    }
+
+    pub fn judge(&self) -> Judgement {
+        self.try_judge().expect("there is something to judge")
+    }
+
+    pub fn try_judge(&self) -> Result<Judgement, crate::CannotJudge> {
+        judge(&Evidence {
+            stock: self.stock,
+            per_buyer_limit: self.per_buyer_limit,
+            quantity: self.quantity,
+            arbiter_on: self.arbiter_on,
+            keyed: self.keyed,
+            before: &self.before,
+            after: &self.after,
+            answers: &self.answers,
+        })
+    }
+
+    pub fn without_keys(mut self) -> Self {
+        self.keyed = false;
+        self.answers.iter_mut().for_each(|answer| answer.key = None);
+        self.after.orders.iter_mut().for_each(|order| order.key = None);
+        self
+    }
+}
+
+pub fn ledger(total: i64, available: i64, orders: Vec<Order>, movements: Vec<Movements>) -> Ledger {
+    Ledger { item_exists: true, stock: Some(Stock { total, available }), orders, movements }
+}
+
+pub fn order(buyer: i64) -> Order {
+    Order {
+        id: format!("order-{buyer}"),
+        buyer,
+        quantity: 1,
+        status: "pending".into(),
+        key: Some(format!("key-{buyer}")),
+        fence: None,
+    }
+}
+
+pub fn movements(reason: &str, count: i64, units: i64) -> Movements {
+    Movements { reason: reason.into(), count, units }
+}
+
+pub fn answer(buyer: i64, status: u16, code: &str, outcome: Outcome) -> Answer {
+    Answer {
+        request: u32::try_from(buyer).expect("small"),
+        attempt: 0,
+        last: true,
+        buyer,
+        key: Some(format!("key-{buyer}")),
+        strategy: 0,
+        status,
+        code: code.into(),
+        outcome,
+        order_id: None,
+        order_quantity: None,
+        answered_at_us: 1,
+        from_plan_us: 1,
+        from_send_us: 1,
+    }
+}
+
+pub fn sold(buyer: i64) -> Answer {
+    let order_id = Some(format!("order-{buyer}"));
+    Answer { order_id, order_quantity: Some(1), ..answer(buyer, 201, "sold", Outcome::Accepted) }
+}
+
+pub fn refused(buyer: i64) -> Answer {
+    answer(buyer, 409, "sold_out", Outcome::Refused)
+}
+
+pub fn unknown(buyer: i64) -> Answer {
+    answer(buyer, 0, "connection_lost", Outcome::Unknown)
+}
+
+pub fn example(judgement: &Judgement, invariant: &str) -> String {
+    let finding =
+        judgement.findings.iter().find(|finding| finding.invariant == invariant).expect("judged");
+    finding.examples.join("\n")
+}

@@ -1,0 +1,330 @@
+//! The five tables.
+
+use sqlx::Row;
+
+use super::claims::{self, Market, Sold, Waited};
+use super::market::{self, Way};
+use super::{Place, Table};
+use crate::failure::{CannotJudge, EXIT_CLEAN};
+use crate::options::{RunOptions, Switch};
+use crate::report::text::grouped;
+use crate::run::{self, Run};
+use ledger_audit::Outcome;
+
+/// Ways to wait, sellers and buyers, and what the article counted: listed, bought, retries, mean
+/// wait of a purchase in milliseconds.
+type Theirs = Option<[&'static str; 4]>;
+const MARKETS: [(Way, usize, usize, Theirs); 9] = [
+    (Way::Watch, 1, 1, Some(["145,000", "27,000", "8,000", "14"])),
+    (Way::Watch, 5, 1, Some(["331,000", "< 200", "5,000", "150"])),
+    (Way::Watch, 5, 5, Some(["206,000", "< 600", "161,000", "498"])),
+    (Way::OneLock, 1, 1, Some(["51,000", "50,000", "0", "1"])),
+    (Way::OneLock, 5, 1, Some(["68,000", "13,000", "< 10", "5"])),
+    (Way::OneLock, 5, 5, Some(["21,000", "20,500", "0", "14"])),
+    (Way::LockPerItem, 1, 1, None),
+    (Way::LockPerItem, 5, 1, None),
+    (Way::LockPerItem, 5, 5, None),
+];
+
+/// S2: our option, what the article did, what it found.
+const WAITS: [(&str, &str, &str); 5] = [
+    ("spin-then-yield", "spin for 600 ms, then yield", "most requests fail, twice the time"),
+    ("yield-then-sleep", "yield for 600 ms, then sleep 200 ms", "fine"),
+    ("sleep-200", "sleep 200 ms", "fine; the better first 90 %"),
+    ("sleep-2000", "sleep 2 s", "too long"),
+    ("yield", "yield", "(named without a figure)"),
+];
+const WAITS_REQUESTS: u32 = 2_000;
+const WAITS_CONCURRENCY: u32 = 1_000;
+
+/// S4: what, our strategy, instances, requests per second as printed, whether it oversells.
+const WAYS: [(&str, &str, usize, &str, bool); 16] = [
+    ("counter in memory, no lock", "memory-naive", 1, "5,400", true),
+    ("stock in MySQL, no lock", "mysql-naive", 1, "2,000", true),
+    ("in-process lock around the MySQL steps", "mysql-mutex", 1, "520 to 550", false),
+    ("the same, several lock objects", "mysql-mutex-per-request", 1, "1,800", true),
+    ("the same, inside the transaction", "mysql-mutex-in-tx", 1, "750", true),
+    ("the same, two servers", "mysql-mutex", 2, "610", true),
+    ("one UPDATE that judges and writes", "mysql-atomic", 1, "1,950", false),
+    ("SELECT ... FOR UPDATE", "mysql-for-update", 1, "600", false),
+    ("version CAS", "mysql-version", 1, "230", false),
+    ("stock in Redis, read then decrement", "redis-naive", 1, "2,000, 3,200 warm", true),
+    ("WATCH / MULTI / EXEC", "redis-watch", 1, "370", false),
+    ("setnx + del lock", "lock-redis-setnx?store=redis", 1, "550 to 600", false),
+    ("+ script against wrong deletion", "lock-redis-token?store=redis", 1, "550, 620 warm", false),
+    ("+ reentrant (hash + scripts)", "lock-redis-reentrant?store=redis", 1, "600", false),
+    ("Redisson", "lock-redis?store=redis", 1, "870", false),
+    ("(not in the article) one lane per item", "mysql-batch", 1, "-", false),
+];
+const WAYS_UNITS: f64 = 5_000.0;
+const WAYS_CONCURRENCY: u32 = 500;
+
+impl Place<'_> {
+    async fn fire(
+        &self,
+        strategy: &str,
+        instances: usize,
+        change: impl FnOnce(&mut RunOptions),
+    ) -> Result<Run, CannotJudge> {
+        let mut options = RunOptions {
+            strategy: vec![strategy.to_owned()],
+            arbiter: Switch::Off,
+            url: self.instances[..instances].iter().map(|at| at.url.clone()).collect(),
+            seckill: self.options.testbed.seckill.clone(),
+            seed: Some(self.seed),
+            hold_seconds: 80_000,
+            ..RunOptions::default()
+        };
+        change(&mut options);
+        Box::pin(run::execute(&options, &self.testbed.environment)).await
+    }
+
+    fn share(&self, count: f64) -> u32 {
+        (count * self.options.share).ceil() as u32
+    }
+}
+
+/// S0.
+pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
+    let seconds = place.options.seconds;
+    let (mut rows, mut broken) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    for (way, sellers, buyers, theirs) in MARKETS {
+        let figures = market::run(place.testbed, way, sellers, buyers, seconds).await?;
+        let name = match way {
+            Way::Watch => "WATCH",
+            Way::OneLock => "one lock",
+            Way::LockPerItem => "a lock per item",
+        };
+        let ours = [
+            grouped(figures.listed),
+            grouped(figures.bought),
+            grouped(figures.retries),
+            format!("{:.1}", figures.wait_ms_mean),
+        ];
+        let theirs = theirs.unwrap_or(["-"; 4]);
+        let pairs = ours.into_iter().zip(theirs).map(|(ours, theirs)| format!("{ours} ({theirs})"));
+        rows.push(std::iter::once(format!("{name} {sellers}x{buyers}")).chain(pairs).collect());
+        if figures.faults != 0 {
+            broken.push(format!(
+                "{name} {sellers}x{buyers}: {} items are in two places or in none",
+                figures.faults
+            ));
+        }
+        all.push(Market { way, sellers, buyers, figures });
+    }
+    Ok(Table {
+        name: "S0",
+        title: "a market in Redis, under WATCH and under locks",
+        setting: format!(
+            "Sellers x buyers, {seconds} s each (the article's: 60 s). In parentheses the article's figures."
+        ),
+        head: vec!["market", "listed", "bought", "retries", "mean wait of a purchase, ms"],
+        rows,
+        remarks: claims::of_markets(&all),
+        broken,
+    })
+}
+
+/// S1.
+pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
+    const TASKS: u32 = 3;
+    const UNITS: i64 = 30;
+    let run = place
+        .fire("lock-redis-token?wait=backoff", 1, |options| {
+            options.stock = Some(UNITS);
+            options.requests = 36;
+            options.buyers = 36;
+            options.concurrency = TASKS;
+            options.arbiter = Switch::On;
+        })
+        .await?;
+    let mut database = place.testbed.database().await?;
+    let fences: Vec<Option<i64>> = sqlx::query(
+        "SELECT CAST(fence AS SIGNED) AS fence FROM orders WHERE item_id = ? ORDER BY created_at, id",
+    )
+    .bind(run.report.circumstances.item_id)
+    .fetch_all(&mut database)
+    .await
+    .and_then(|rows| rows.iter().map(|row| row.try_get("fence")).collect())
+    .map_err(|error| CannotJudge(format!("the orders cannot be read: {error}")))?;
+    let mut distinct: Vec<i64> = fences.iter().flatten().copied().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let each_once = i64::try_from(distinct.len()) == Ok(UNITS);
+    let sold = run.report.audit.units_live;
+    let mut broken = Vec::new();
+    if !each_once || sold != UNITS {
+        broken.push(format!("{sold} units sold of {UNITS} under {} holds", distinct.len()));
+    }
+    let refused = run.traffic.answers.iter().filter(|at| at.outcome == Outcome::Refused).count();
+    Ok(Table {
+        name: "S1",
+        title: "three tasks take turns under one lock",
+        setting: "Three clients at once buy until nothing is left, under the article's lock (`lock-redis-token?wait=backoff`: SET NX PX, compare-and-delete, look again). The article prints each task's turn; we count the holds of the lock.".to_owned(),
+        head: vec!["what", "ours", "the article's"],
+        rows: vec![
+            vec!["units sold".to_owned(), format!("{sold} of {UNITS}"), "all, one after the other".to_owned()],
+            vec!["holds of the lock, each with a fence of its own".to_owned(), distinct.len().to_string(), "one a turn".to_owned()],
+            vec!["turned away afterwards".to_owned(), refused.to_string(), "-".to_owned()],
+        ],
+        remarks: vec!["Each order carries the fence of the hold under which it was written. As many different fences as units: no two tasks were under the lock at once.".to_owned()],
+        broken,
+    })
+}
+
+/// S2.
+pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
+    let requests = place.share(f64::from(WAITS_REQUESTS));
+    let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let ours = [("", "(ours) in line, only the first asks", "-")];
+    for (wait, what, theirs) in WAITS.into_iter().chain(ours) {
+        let parameter = if wait.is_empty() { String::new() } else { format!("&wait={wait}") };
+        let run = place
+            .fire(&format!("lock-redis?scope=item{parameter}"), 1, |options| {
+                options.stock = Some(i64::from(requests));
+                options.requests = requests;
+                options.buyers = requests;
+                options.concurrency = WAITS_CONCURRENCY.min(requests);
+                options.arbiter = Switch::On;
+            })
+            .await?;
+        let (report, traffic) = (&run.report, &run.report.traffic);
+        let latency = traffic.accepted.from_plan;
+        let ms = |micros: u64| format!("{:.0}", micros as f64 / 1e3);
+        rows.push(vec![
+            if wait.is_empty() { what.to_owned() } else { format!("`{wait}`: {what}") },
+            format!("{} of {requests}", traffic.accepted.purchases),
+            format!("{:.1}", traffic.seconds),
+            format!("{:.0}", traffic.accepted.per_second),
+            ms(latency.p50_us),
+            ms(latency.p90_us),
+            ms(latency.max_us),
+            theirs.to_owned(),
+        ]);
+        all.push(Waited {
+            way: wait,
+            served: traffic.accepted.purchases,
+            requests: u64::from(requests),
+            seconds: traffic.seconds,
+            p90_us: latency.p90_us,
+            max_us: latency.max_us,
+        });
+        if report.audit.oversold.count + report.audit.lost.count > 0 {
+            broken.push(format!("{wait}: {}", report.verdict.sentence));
+        }
+    }
+    let mut remarks = claims::of_waits(&all);
+    remarks.push("A request of ours waits as long as the service's deadline (8 s), and under the lock each of them ends in a transaction on the disk, so the share that fails differs with the disk and with the load of the machine; the order of the ways is what compares.".to_owned());
+    remarks.push("The last row is what the service does by itself: losers stand in line inside the process, only the first of them asks Redis, and one hold writes the orders of all who wait.".to_owned());
+    Ok(Table {
+        name: "S2",
+        title: "five ways to wait for a lock",
+        setting: format!(
+            "{requests} requests, {} at once, one lock on the item (`lock-redis?scope=item&wait=...`); whoever does not get the lock in time has failed.",
+            WAITS_CONCURRENCY.min(requests)
+        ),
+        head: vec![
+            "how a loser waits",
+            "served",
+            "seconds",
+            "served/s",
+            "p50 ms",
+            "p90 ms",
+            "max ms",
+            "the article's",
+        ],
+        rows,
+        remarks,
+        broken,
+    })
+}
+
+/// S3.
+pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
+    const CLICKS: u32 = 10;
+    const BUYERS: u32 = 200;
+    const COUPONS: i64 = 150;
+    let run = place
+        .fire("lock-redis", 2, |options| {
+            options.stock = Some(COUPONS);
+            options.buyers = BUYERS;
+            options.requests = BUYERS * CLICKS;
+            options.concurrency = 100;
+            options.retry = 20;
+            options.arbiter = Switch::On;
+        })
+        .await?;
+    let audit = &run.report.audit;
+    let count = |code: &str| run.traffic.answers.iter().filter(|at| at.code == code).count();
+    let broken = if run.report.verdict.exit_code == EXIT_CLEAN && audit.over_limit.count == 0 {
+        Vec::new()
+    } else {
+        vec![run.report.verdict.sentence.clone()]
+    };
+    Ok(Table {
+        name: "S3",
+        title: "one coupon per buyer",
+        setting: format!("{BUYERS} buyers, {COUPONS} coupons, each buyer clicks {CLICKS} times, each click a request of its own, on two instances (`lock-redis`: the buyer's lock without waiting, then the item's)."),
+        head: vec!["what", "ours", "the article's"],
+        rows: vec![
+            vec!["coupons given out".to_owned(), format!("{} of {COUPONS}", audit.units_live), "all, none twice".to_owned()],
+            vec!["buyers with more than one".to_owned(), audit.over_limit.count.to_string(), "0".to_owned()],
+            vec!["clicks answered \"another click of yours is running\"".to_owned(), count("request_in_progress").to_string(), "\"no repeated purchase\"".to_owned()],
+            vec!["clicks answered \"you have one\"".to_owned(), count("limit_reached").to_string(), "\"one per buyer\"".to_owned()],
+            vec!["clicks answered \"sold out\"".to_owned(), count("sold_out").to_string(), "\"no stock\"".to_owned()],
+        ],
+        remarks: vec!["The article gives no figures. Its one-per-buyer check is a query in the transaction; ours is a row with a CHECK, which holds without the lock, too.".to_owned(), "Clicks come in rounds, each buyer once a round, so the coupons may be gone before anybody's second click; then nobody is told \"you have one\".".to_owned()],
+        broken,
+    })
+}
+
+/// S4.
+pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
+    let units = place.share(WAYS_UNITS);
+    let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for (what, strategy, instances, theirs, oversells) in WAYS {
+        let run = place
+            .fire(strategy, instances, |options| {
+                // Half of them in surplus: with as many requests as units nobody could be sold a
+                // unit too many, and the article reads the fault from the rest of the stock.
+                options.stock = Some(i64::from(units));
+                options.requests = units + units / 2;
+                options.buyers = units + units / 2;
+                options.concurrency = WAYS_CONCURRENCY.min(units);
+                options.retry = 20;
+                options.seconds_max = Some(60.0);
+            })
+            .await?;
+        let (audit, traffic) = (&run.report.audit, &run.report.traffic);
+        let answers = traffic.accepted.purchases + traffic.refused.purchases;
+        let per_second = answers as f64 / traffic.seconds.max(0.001);
+        let word = |oversold: bool| if oversold { "yes" } else { "no" };
+        let found = audit.oversold.count > 0;
+        rows.push(vec![
+            what.to_owned(),
+            format!("`{strategy}`{}", if instances == 2 { ", two instances" } else { "" }),
+            format!("{per_second:.0}"),
+            theirs.to_owned(),
+            format!("{} ({} units)", word(found), audit.oversold.count),
+            word(oversells).to_owned(),
+        ]);
+        let oversold = audit.oversold.count;
+        all.push(Sold { strategy, instances, per_second, oversold, oversells });
+        if found && !oversells {
+            broken.push(format!("{strategy}: {}", run.report.verdict.sentence));
+        }
+    }
+    Ok(Table {
+        name: "S4",
+        title: "overselling, and every way to stop it",
+        setting: format!(
+            "{units} units, {} requests at once, the gate alone (arbiter off). The article sends as many requests as units and compares the stock; we send half as many again, so that a unit too many is a sold unit.",
+            WAYS_CONCURRENCY.min(units)
+        ),
+        head: vec!["what", "strategy", "req/s", "the article's", "oversells", "the article's"],
+        rows,
+        remarks: claims::of_ways(&all),
+        broken,
+    })
+}

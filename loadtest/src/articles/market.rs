@@ -1,0 +1,356 @@
+//! S0's marketplace on plain Redis: sellers list items, buyers buy the ones on offer.
+//!
+//! As in the article a seller moves an item from an inventory to the market, and a buyer pays for
+//! it from a purse and takes it from the market to an inventory of his own. The three ways of keeping them apart
+//! are the article's: WATCH, MULTI, EXEC and again; one lock for the whole market; a lock per item.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rand::RngExt;
+use redis::aio::MultiplexedConnection;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+use uuid::Uuid;
+
+use crate::failure::CannotJudge;
+use crate::testbed::Testbed;
+
+/// How sellers and buyers keep out of each other's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Watch,
+    OneLock,
+    LockPerItem,
+}
+
+/// What a market did.
+#[derive(Debug, Default)]
+pub struct Figures {
+    pub listed: u64,
+    pub bought: u64,
+    pub retries: u64,
+    pub wait_ms_mean: f64,
+    /// Items that are at two places or at none, and money that was made or lost: must be zero.
+    pub faults: i64,
+}
+
+/// A lock as in the article: tried for up to 10 s, a lease of 20 s.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LEASE_MS: u64 = 20_000;
+const LOCK_AGAIN: Duration = Duration::from_millis(1);
+/// A seller who is this far ahead of the buyers waits, so that memory stays bounded. More than the
+/// article's sellers listed: sellers who wait no longer come between, and WATCH would not collapse.
+const ON_OFFER_MAX: i64 = 500_000;
+const PAUSE: Duration = Duration::from_millis(1);
+/// What a buyer has to spend: enough for any time.
+const PURSE: i64 = 1_000_000_000_000;
+/// What a buyer sees of the market.
+const WINDOW: isize = 20;
+/// Everything of one market is gone after this, if the program is killed.
+const KEYS_SECONDS_MAX: i64 = 900;
+/// Work begun at the end of the time is finished, at most for so long.
+const OVERTIME: Duration = Duration::from_secs(15);
+
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+/// What sellers and buyers share.
+struct Market {
+    way: Way,
+    /// Items on offer, by price.
+    offers: String,
+    prefix: String,
+    until: Instant,
+    listed: AtomicU64,
+    bought: AtomicU64,
+    retries: AtomicU64,
+    wait_us: AtomicU64,
+}
+
+/// Runs one market for some time.
+pub async fn run(
+    testbed: &Testbed,
+    way: Way,
+    sellers: usize,
+    buyers: usize,
+    seconds: f64,
+) -> Result<Figures, CannotJudge> {
+    let prefix = format!("loadtest:{{market:{}}}", Uuid::now_v7().simple());
+    let market = Arc::new(Market {
+        way,
+        offers: format!("{prefix}:offers"),
+        prefix,
+        until: Instant::now() + Duration::from_secs_f64(seconds),
+        listed: AtomicU64::new(0),
+        bought: AtomicU64::new(0),
+        retries: AtomicU64::new(0),
+        wait_us: AtomicU64::new(0),
+    });
+    let mut people = JoinSet::new();
+    for number in 0..sellers {
+        let redis = testbed.redis().await?;
+        people.spawn(sell(Arc::clone(&market), redis, number));
+    }
+    for number in 0..buyers {
+        let redis = testbed.redis().await?;
+        people.spawn(buy(Arc::clone(&market), redis, number));
+    }
+    let end = market.until + OVERTIME;
+    while let Some(ended) = timeout_at(end, people.join_next())
+        .await
+        .map_err(|_| CannotJudge("the market did not close".to_owned()))?
+    {
+        ended
+            .map_err(|error| CannotJudge(error.to_string()))?
+            .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+    }
+    let mut redis = testbed.redis().await?;
+    market.close(&mut redis, buyers).await.map_err(|error| CannotJudge(format!("Redis: {error}")))
+}
+
+async fn sell(
+    market: Arc<Market>,
+    mut redis: MultiplexedConnection,
+    number: usize,
+) -> redis::RedisResult<()> {
+    let inventory = format!("{}:seller:{number}", market.prefix);
+    let mut count = 0_u64;
+    while Instant::now() < market.until {
+        let item = format!("{number}-{count}");
+        count += 1;
+        let _: i64 = redis::cmd("SADD").arg(&inventory).arg(&item).query_async(&mut redis).await?;
+        loop {
+            if market.list(&mut redis, &inventory, &item).await? {
+                market.listed.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+            market.retries.fetch_add(1, Ordering::Relaxed);
+            if Instant::now() >= market.until {
+                break;
+            }
+        }
+        let on_offer: i64 = redis::cmd("ZCARD").arg(&market.offers).query_async(&mut redis).await?;
+        if on_offer >= ON_OFFER_MAX {
+            sleep(PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+async fn buy(
+    market: Arc<Market>,
+    mut redis: MultiplexedConnection,
+    number: usize,
+) -> redis::RedisResult<()> {
+    let inventory = format!("{}:buyer:{number}", market.prefix);
+    let purse = format!("{inventory}:purse");
+    let _: () = redis::cmd("SET").arg(&purse).arg(PURSE).query_async(&mut redis).await?;
+    while Instant::now() < market.until {
+        let offers: Vec<String> = redis::cmd("ZRANGE")
+            .arg(&market.offers)
+            .arg(0)
+            .arg(WINDOW - 1)
+            .query_async(&mut redis)
+            .await?;
+        if offers.is_empty() {
+            sleep(PAUSE).await;
+            continue;
+        }
+        let item = offers[rand::rng().random_range(0..offers.len())].clone();
+        let begin = Instant::now();
+        loop {
+            match market.take(&mut redis, &inventory, &purse, &item).await? {
+                Some(true) => {
+                    market.bought.fetch_add(1, Ordering::Relaxed);
+                    let waited = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    market.wait_us.fetch_add(waited, Ordering::Relaxed);
+                    break;
+                }
+                // Somebody else has it.
+                Some(false) => break,
+                None => {
+                    market.retries.fetch_add(1, Ordering::Relaxed);
+                    if Instant::now() >= market.until {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Market {
+    /// From an inventory to the market; `false` when another change came between.
+    async fn list(
+        &self,
+        redis: &mut MultiplexedConnection,
+        inventory: &str,
+        item: &str,
+    ) -> redis::RedisResult<bool> {
+        let price = rand::rng().random_range(1..=100);
+        let mut exchange = redis::pipe();
+        exchange.atomic();
+        exchange.cmd("ZADD").arg(&self.offers).arg(price).arg(item).ignore();
+        exchange.cmd("SREM").arg(inventory).arg(item).ignore();
+        if self.way == Way::Watch {
+            // The article's seller watches the inventory, where nobody else is.
+            watch(redis, &[inventory]).await?;
+            return exec(redis, &exchange).await;
+        }
+        let Some(lock) = self.lock(redis, item).await? else {
+            return Ok(false);
+        };
+        let done = exec(redis, &exchange).await;
+        unlock(redis, &lock).await?;
+        done
+    }
+
+    /// From the market to an inventory. `Some(false)`: it is gone; `None`: another change came
+    /// between, or the lock could not be had.
+    async fn take(
+        &self,
+        redis: &mut MultiplexedConnection,
+        inventory: &str,
+        purse: &str,
+        item: &str,
+    ) -> redis::RedisResult<Option<bool>> {
+        let mut lock = None;
+        if self.way == Way::Watch {
+            // And the buyer the whole market and the purse, as the article's does.
+            watch(redis, &[&self.offers, purse]).await?;
+        } else {
+            lock = self.lock(redis, item).await?;
+            if lock.is_none() {
+                return Ok(None);
+            }
+        }
+        let mut look = redis::pipe();
+        look.cmd("ZSCORE").arg(&self.offers).arg(item).cmd("GET").arg(purse);
+        let (price, money): (Option<i64>, i64) = look.query_async(redis).await?;
+        let done = if let Some(price) = price.filter(|price| *price <= money) {
+            let mut exchange = redis::pipe();
+            exchange.atomic();
+            exchange.cmd("DECRBY").arg(purse).arg(price).ignore();
+            exchange.cmd("INCRBY").arg(self.purse_of_seller(item)).arg(price).ignore();
+            exchange.cmd("ZREM").arg(&self.offers).arg(item).ignore();
+            exchange.cmd("RPUSH").arg(inventory).arg(item).ignore();
+            exec(redis, &exchange).await?.then_some(true)
+        } else {
+            if self.way == Way::Watch {
+                let _: () = redis::cmd("UNWATCH").query_async(redis).await?;
+            }
+            Some(false)
+        };
+        if let Some(lock) = lock {
+            unlock(redis, &lock).await?;
+        }
+        Ok(done)
+    }
+
+    /// An item's name begins with its seller's number.
+    fn purse_of_seller(&self, item: &str) -> String {
+        let number = item.split('-').next().unwrap_or_default();
+        format!("{}:seller:{number}:purse", self.prefix)
+    }
+
+    async fn lock(
+        &self,
+        redis: &mut MultiplexedConnection,
+        item: &str,
+    ) -> redis::RedisResult<Option<(String, String)>> {
+        let name = match self.way {
+            Way::LockPerItem => format!("{}:lock:{item}", self.prefix),
+            _ => format!("{}:lock", self.prefix),
+        };
+        let owner = Uuid::now_v7().simple().to_string();
+        let until = (Instant::now() + LOCK_WAIT_MAX).min(self.until + OVERTIME / 2);
+        loop {
+            let taken: Option<String> = redis::cmd("SET")
+                .arg(&name)
+                .arg(&owner)
+                .arg("NX")
+                .arg("PX")
+                .arg(LEASE_MS)
+                .query_async(redis)
+                .await?;
+            if taken.is_some() {
+                return Ok(Some((name, owner)));
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            sleep(LOCK_AGAIN).await;
+        }
+    }
+
+    /// Counts where every item is, and clears the place.
+    async fn close(
+        &self,
+        redis: &mut MultiplexedConnection,
+        buyers: usize,
+    ) -> redis::RedisResult<Figures> {
+        let (listed, bought) =
+            (self.listed.load(Ordering::Relaxed), self.bought.load(Ordering::Relaxed));
+        let on_offer: i64 = redis::cmd("ZCARD").arg(&self.offers).query_async(redis).await?;
+        let (mut owned, mut money) = (0, 0);
+        for number in 0..buyers {
+            let inventory = format!("{}:buyer:{number}", self.prefix);
+            money += take_out(redis, &format!("{inventory}:purse")).await? - PURSE;
+            owned += redis::cmd("LLEN").arg(&inventory).query_async::<i64>(redis).await?;
+            let _: i64 = redis::cmd("UNLINK").arg(&inventory).query_async(redis).await?;
+        }
+        let _: i64 = redis::cmd("UNLINK").arg(&self.offers).query_async(redis).await?;
+        for number in 0..8 {
+            let inventory = format!("{}:seller:{number}", self.prefix);
+            money += take_out(redis, &format!("{inventory}:purse")).await?;
+            let key = redis::cmd("EXPIRE").arg(&inventory).arg(KEYS_SECONDS_MAX).to_owned();
+            let _: i64 = key.query_async(redis).await?;
+        }
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let faults = (signed(listed) - on_offer - owned).abs()
+            + (signed(bought) - owned).abs()
+            + money.abs();
+        let wait_us = self.wait_us.load(Ordering::Relaxed);
+        Ok(Figures {
+            listed,
+            bought,
+            retries: self.retries.load(Ordering::Relaxed),
+            wait_ms_mean: if bought == 0 { 0.0 } else { wait_us as f64 / bought as f64 / 1e3 },
+            faults,
+        })
+    }
+}
+
+/// What is in a purse, which is gone then.
+async fn take_out(redis: &mut MultiplexedConnection, purse: &str) -> redis::RedisResult<i64> {
+    let money: Option<i64> = redis::cmd("GETDEL").arg(purse).query_async(redis).await?;
+    Ok(money.unwrap_or(0))
+}
+
+async fn watch(redis: &mut MultiplexedConnection, keys: &[&str]) -> redis::RedisResult<()> {
+    let mut command = redis::cmd("WATCH");
+    keys.iter().for_each(|key| {
+        command.arg(*key);
+    });
+    command.query_async(redis).await
+}
+
+/// `false` when a watched key was changed.
+async fn exec(
+    redis: &mut MultiplexedConnection,
+    exchange: &redis::Pipeline,
+) -> redis::RedisResult<bool> {
+    let done: Option<()> = exchange.query_async(redis).await?;
+    Ok(done.is_some())
+}
+
+async fn unlock(
+    redis: &mut MultiplexedConnection,
+    (name, owner): &(String, String),
+) -> redis::RedisResult<()> {
+    let script = redis::Script::new(COMPARE_AND_DELETE);
+    script.key(name).arg(owner).invoke_async::<i64>(redis).await.map(|_| ())
+}

@@ -1,0 +1,146 @@
+//! `loadtest articles`: the experiments of the five articles this project starts from, our figures
+//! beside theirs.
+//!
+//! Absolute figures come from other people's machines and do not compare; what can be compared is
+//! the order and the shape. Where our shape differs from the article's, the table says why. S0 is a
+//! [`market`] on plain Redis; the others go through the service.
+
+mod claims;
+mod experiments;
+mod market;
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::circumstances::Circumstances;
+use crate::drive::Instance;
+use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use crate::launcher::Overrides;
+use crate::options::ArticlesOptions;
+use crate::program::CommandResult;
+use crate::report::json;
+use crate::testbed::Testbed;
+
+/// One article's experiment.
+#[derive(Debug, Serialize)]
+struct Table {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// What was done, theirs and ours.
+    pub setting: String,
+    pub head: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+    /// What the shape says, and why it differs where it does.
+    pub remarks: Vec<String>,
+    /// Rows that did not hold what they should.
+    pub broken: Vec<String>,
+}
+
+/// Where the experiments run.
+struct Place<'a> {
+    pub options: &'a ArticlesOptions,
+    pub testbed: &'a Testbed,
+    pub instances: Vec<Instance>,
+    pub seed: u64,
+}
+
+/// In the order of the articles.
+const NAMES: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
+
+#[derive(Serialize)]
+struct Report<'a> {
+    circumstances: &'a Circumstances,
+    tables: &'a [Table],
+}
+
+/// Runs the experiments and writes the report.
+pub async fn run(options: &ArticlesOptions) -> CommandResult {
+    options.check()?;
+    if let Some(unknown) = options.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
+        return Err(CannotJudge(format!("--only {unknown}: there are {}", NAMES.join(", "))));
+    }
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let testbed = Testbed::find(&options.testbed, &options.out)?;
+    let circumstances = testbed.circumstances(seed).await?;
+    let services = [
+        testbed.launcher.start("articles-1", &Overrides::default()).await?,
+        testbed.launcher.start("articles-2", &Overrides::default()).await?,
+    ];
+    let instances = services.iter().map(|service| service.instance.clone()).collect();
+    let place = Place { options, testbed: &testbed, instances, seed };
+    let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
+    for name in NAMES {
+        if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
+            continue;
+        }
+        eprintln!("{name} ...");
+        let table = match name {
+            "S0" => experiments::marketplace(&place).await,
+            "S1" => experiments::three_tasks(&place).await,
+            "S2" => experiments::waiting(&place).await,
+            "S3" => experiments::one_each(&place).await,
+            _ => experiments::every_way(&place).await,
+        };
+        match table {
+            Ok(table) => tables.push(table),
+            Err(error) => {
+                failure = Some(CannotJudge(format!("{name}: {}", error.0)));
+                break;
+            }
+        }
+        // Some of them take minutes; those that are done stay if a later one cannot be judged.
+        report = write(&options.out, &circumstances, &tables)?;
+    }
+    for service in services {
+        service.stop().await;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let broken = tables.iter().any(|table| !table.broken.is_empty());
+    Ok((report, if broken { EXIT_BROKEN } else { EXIT_CLEAN }))
+}
+
+/// Writes what is known so far, and answers the page.
+fn write(
+    out: &Path,
+    circumstances: &Circumstances,
+    tables: &[Table],
+) -> Result<String, CannotJudge> {
+    let text = render(tables, circumstances);
+    json::write(&out.join("articles.json"), &Report { circumstances, tables })?;
+    let path = out.join("articles.md");
+    std::fs::write(&path, &text)
+        .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    Ok(text)
+}
+
+fn render(tables: &[Table], circumstances: &Circumstances) -> String {
+    let mut text = String::from("# The articles' experiments, ours beside theirs\n\n");
+    push(&mut text, "| circumstance | |\n|---|---|\n");
+    for (name, value) in circumstances.rows() {
+        push(&mut text, &format!("| {name} | {value} |\n"));
+    }
+    for table in tables {
+        push(&mut text, &format!("\n## {}: {}\n\n{}\n\n", table.name, table.title, table.setting));
+        let line = table.head.iter().map(|_| "---").collect::<Vec<_>>().join("|");
+        push(&mut text, &format!("| {} |\n|{line}|\n", table.head.join(" | ")));
+        for row in &table.rows {
+            push(&mut text, &format!("| {} |\n", row.join(" | ")));
+        }
+        text.push('\n');
+        for remark in &table.remarks {
+            push(&mut text, &format!("* {remark}\n"));
+        }
+        for broken in &table.broken {
+            push(&mut text, &format!("* **BROKEN**: {broken}\n"));
+        }
+    }
+    text
+}
+
+fn push(text: &mut String, part: &str) {
+    text.write_str(part).expect("writing to a string does not fail");
+}

@@ -1,0 +1,211 @@
+//! Instances of the service that this program starts itself, on the same servers as the shop.
+//!
+//! Each is a process of the `seckill` program on a free port of the loopback, with its log in a
+//! file. It is ended when it is dropped, by its own process id.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::HOST;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use crate::drive::Instance;
+use crate::drive::connection::{Connection, Exchange};
+use crate::environment::Environment;
+use crate::failure::CannotJudge;
+use crate::service;
+
+/// A service that does not serve after so long has failed; debug builds on a busy machine are slow.
+const START_MAX: Duration = Duration::from_secs(60);
+/// How often it is asked meanwhile.
+const START_POLL: Duration = Duration::from_millis(50);
+/// One answer to that question.
+const READY_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Another program may take the port that was free a moment ago.
+const PORT_ATTEMPTS_MAX: u32 = 3;
+/// A service that was told to end may finish what it does; then it is killed.
+const STOP_MAX: Duration = Duration::from_secs(15);
+
+/// How a service of our own differs from the shop's.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Settings, as variables.
+    pub settings: Vec<(String, String)>,
+    /// Its clock runs ahead of the machine's by so many seconds (needs libfaketime).
+    pub clock_ahead_seconds: u32,
+}
+
+/// One running instance.
+pub struct Service {
+    /// Where it answers.
+    pub instance: Instance,
+    child: Child,
+}
+
+/// What instances are made of.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    program: PathBuf,
+    environment: Environment,
+    logs: PathBuf,
+}
+
+impl Launcher {
+    /// `program` is the `seckill` program; logs go to the folder `logs`.
+    pub fn new(
+        program: PathBuf,
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<Self, CannotJudge> {
+        std::fs::create_dir_all(logs)
+            .map_err(|error| CannotJudge(format!("cannot make {}: {error}", logs.display())))?;
+        for name in ["DATABASE_URL", "REDIS_URL", "SECKILL_SECRET"] {
+            if environment.get(name).is_none() {
+                return Err(CannotJudge(format!(
+                    "{name} is not known: start a shop with `make run` in this folder, or set it"
+                )));
+            }
+        }
+        Ok(Self { program, environment: environment.clone(), logs: logs.to_owned() })
+    }
+
+    /// Starts an instance and returns when it answers. `name` names its log.
+    pub async fn start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
+        let mut failure = CannotJudge("no port is free".to_owned());
+        for _ in 0..PORT_ATTEMPTS_MAX {
+            match self.try_start(name, overrides).await {
+                Ok(service) => return Ok(service),
+                Err(reason) => failure = reason,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn try_start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
+        let address = free_address()?;
+        let log = self.logs.join(format!("{name}.log"));
+        let unwritable = |error| CannotJudge(format!("cannot write {}: {error}", log.display()));
+        let output = File::create(&log).map_err(unwritable)?;
+        let errors = output.try_clone().map_err(unwritable)?;
+        let mut command = Command::new(&self.program);
+        if overrides.clock_ahead_seconds > 0 {
+            let library = faketime().ok_or_else(|| {
+                CannotJudge("libfaketime is not installed: no clock can run ahead".to_owned())
+            })?;
+            // Not through the program of that name: it would stay in between, and take our signals.
+            command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME", format!("+{}s", overrides.clock_ahead_seconds))
+                // Waiting goes by the other clock, which is nobody's time of day.
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let mut child = command
+            .arg("serve")
+            .envs(self.environment.for_service())
+            .env("SECKILL_HTTP_ADDR", &address)
+            .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
+            .env_remove("SECKILL_URL")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| {
+                CannotJudge(format!("{} did not start: {error}", self.program.display()))
+            })?;
+        let instance = service::resolve(&format!("http://{address}")).await?;
+        let until = Instant::now() + START_MAX;
+        loop {
+            if answers(&instance).await {
+                return Ok(Service { instance, child });
+            }
+            let ended = child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() >= until {
+                let log_text = std::fs::read_to_string(&log).unwrap_or_default();
+                let last = log_text.lines().last().unwrap_or("its log is empty").to_owned();
+                return Err(CannotJudge(format!("an instance did not start: {last}")));
+            }
+            sleep(START_POLL).await;
+        }
+    }
+}
+
+impl Service {
+    /// Freezes the process: its connections stay open and nothing is answered.
+    pub async fn pause(&self) -> Result<(), CannotJudge> {
+        self.signal("STOP").await
+    }
+
+    /// Lets a frozen process go on.
+    pub async fn resume(&self) -> Result<(), CannotJudge> {
+        self.signal("CONT").await
+    }
+
+    /// Tells the process to end, and returns when it has.
+    pub async fn stop(mut self) {
+        if self.signal("TERM").await.is_ok() {
+            let _ = tokio::time::timeout(STOP_MAX, self.child.wait()).await;
+        }
+        // Dropping kills what is left.
+    }
+
+    /// Ends the process at once, as a power cut would.
+    pub async fn kill(mut self) {
+        let _ = self.child.kill().await;
+    }
+
+    async fn signal(&self, name: &str) -> Result<(), CannotJudge> {
+        let gone = || CannotJudge("an instance ended by itself; see its log".to_owned());
+        let pid = self.child.id().ok_or_else(gone)?;
+        signal(pid, name).await.then_some(()).ok_or_else(gone)
+    }
+}
+
+/// Sends a signal to a process that we started; `false` when it is gone.
+pub async fn signal(pid: u32, name: &str) -> bool {
+    // The shell's own `kill` is there on every machine; the program is not.
+    let command = format!("kill -{name} {pid}");
+    let status = Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().await;
+    status.is_ok_and(|status| status.success())
+}
+
+/// The library that gives a program a wrong clock, where it is installed.
+pub fn faketime() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    folders
+        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
+        .find(|library| library.is_file())
+}
+
+/// A port of the loopback that is free now.
+pub fn free_port() -> Result<u16, CannotJudge> {
+    let listener = TcpListener::bind("127.0.0.1:0");
+    listener
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| CannotJudge(format!("no port is free: {error}")))
+}
+
+fn free_address() -> Result<String, CannotJudge> {
+    Ok(format!("127.0.0.1:{}", free_port()?))
+}
+
+async fn answers(instance: &Instance) -> bool {
+    let Ok(mut connection) = Connection::open(instance.address).await else {
+        return false;
+    };
+    let request =
+        Request::get("/healthz").header(HOST, instance.host.clone()).body(Full::new(Bytes::new()));
+    let Ok(request) = request else {
+        return false;
+    };
+    let exchange = connection.exchange(request, READY_ANSWER_MAX).await;
+    matches!(exchange, Exchange::Answered(reply) if reply.status == 200)
+}
