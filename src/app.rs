@@ -37,7 +37,7 @@ use crate::store::mysql;
 use crate::store::redis::queue::Reader;
 use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
-use crate::strategy::{Gear, Strategies};
+use crate::strategy::{Strategies, StrategyContext};
 
 /// How long a start waits for the list of signed-out tokens. Without it the service starts all the
 /// same, and takes no token until the list was read.
@@ -78,9 +78,8 @@ impl App {
         let breakers = Breakers::new(&metrics);
         let catalogue = Catalogue::new(pool.clone(), breakers.mysql.clone(), clock.clone());
         let subscriber = locks::lock_subscriber(&config, &redis)?;
-        let lock_redis = locks::lock_redis(&config, &redis, &subscriber)?;
         let lock_servers = locks::LockServers::new(&config)?;
-        let locks = locks::locks(&config, &redis, &subscriber, &lock_servers, &clock)?;
+        let locks = locks::lock_sources(&config, &redis, subscriber, &lock_servers, &clock)?;
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let (queue, wake_ups) = Queue::new(
             redis.clone(),
@@ -106,7 +105,7 @@ impl App {
             claim_idle: Duration::from_millis(config.queue.claim_idle_ms),
             deliveries_max: config.queue.deliveries_max,
         });
-        let gear = Gear {
+        let context = StrategyContext {
             lanes,
             arbiter,
             pool: pool.clone(),
@@ -115,15 +114,16 @@ impl App {
             buckets: Buckets::new(redis.clone(), pool.clone(), metrics.clone()),
             queue: queue.clone(),
             memory: MemoryCounters::new(pool.clone()),
-            lock_redis: Arc::clone(&lock_redis),
-            locks: locks.clone(),
+            locks,
             lease: Duration::from_millis(config.lock.lease_ms),
         };
+        let strategies = Strategies::new(&context)?;
+        let lock_stats = strategies.locks();
         let instance = format!("{:016x}", rand::random::<u64>());
         let (keys, key_reader) = Keys::new(pool.clone(), instance.clone());
         let (requests, announcer) = Requests::new(pool.clone(), instance.clone());
         let purchases = Purchases::new(purchase::Parts {
-            strategies: Strategies::new(&gear),
+            strategies,
             keys,
             queue: queue.clone(),
             items: Items::new(
@@ -225,24 +225,7 @@ impl App {
             proxies: proxies.clone(),
             hosts: Hosts::new(&config.http.hosts, addr),
             board,
-            lock_stats: [
-                lock_redis,
-                locks.reentrant,
-                locks.fair,
-                locks.plain,
-                locks.setnx_expire,
-                locks.setnx,
-                locks.getset,
-                locks.table,
-                locks.named,
-                locks.local,
-            ]
-            .into_iter()
-            .chain(locks.redlock)
-            .chain(locks.etcd)
-            .chain(locks.zookeeper)
-            .chain(locks.zookeeper_spin)
-            .collect(),
+            lock_stats,
             metrics: metrics.clone(),
             clock: clock.clone(),
             lifecycle: lifecycle.clone(),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use seckill::arbiter::{Arbiter, Batches, LaneConnections, Lanes, Verdict};
+use seckill::arbiter::{Answer, Arbiter, Batches, LaneConnections, Lanes};
 use seckill::domain::{
-    Cents, Item, ItemId, OrderId, Purchase, Quantity, Refusal, RequestKey, UserId,
+    Cents, Item, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, UserId,
 };
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{self, items};
@@ -43,8 +43,11 @@ impl Stage {
         let mut stage = Self { shop, _instance: instance, item, batches, metrics };
         stage.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
         let first = [stage.purchase(AT_THE_LIMIT, 1), stage.purchase(91, 1)];
-        let verdicts = stage.batches.write(&first, None).await;
-        assert!(matches!(verdicts[..], [Verdict::Refused(_), Verdict::Sold(_)]), "{verdicts:?}");
+        let answers = stage.batches.write(&first, None, None).await;
+        assert!(
+            matches!(answers[..], [Ok(Outcome::Refused(_)), Ok(Outcome::Sold(_))]),
+            "{answers:?}"
+        );
         stage
     }
 
@@ -97,7 +100,7 @@ impl Stage {
         purchases: &[Purchase],
         rival: Transaction<'static, MySql>,
         statement: &str,
-    ) -> Vec<Verdict> {
+    ) -> Vec<Answer> {
         let pool = &self.shop.pool;
         let comes_first = async {
             eventually(statement, || async {
@@ -114,7 +117,7 @@ impl Stage {
             .await;
             rival.commit().await.expect("committed");
         };
-        tokio::join!(self.batches.write(purchases, None), comes_first).0
+        tokio::join!(self.batches.write(purchases, None, None), comes_first).0
     }
 }
 
@@ -124,11 +127,11 @@ async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
     // Buyer 1 gets to the limit in some other way, after the batch has looked.
     let rival = stage.count(1, 2).await;
     let purchases = [stage.purchase(1, 1), stage.purchase(2, 1), stage.purchase(3, 1)];
-    let verdicts = stage.write_beside(&purchases, rival, "INSERT INTO buyer_limits%").await;
-    let limit = Verdict::Refused(Refusal::LimitReached { limit: 2 });
-    assert_eq!(verdicts[0], limit, "{verdicts:?}");
-    assert!(matches!(verdicts[1], Verdict::Sold(_)), "a unit is left: {:?}", verdicts[1]);
-    assert_eq!(verdicts[2], Verdict::Refused(Refusal::SoldOut), "{verdicts:?}");
+    let answers = stage.write_beside(&purchases, rival, "INSERT INTO buyer_limits%").await;
+    let limit = Ok(Outcome::Refused(Refusal::LimitReached { limit: 2 }));
+    assert_eq!(answers[0], limit, "{answers:?}");
+    assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "a unit is left: {:?}", answers[1]);
+    assert_eq!(answers[2], Ok(Outcome::Refused(Refusal::SoldOut)), "{answers:?}");
 }
 
 #[tokio::test]
@@ -136,9 +139,9 @@ async fn nobody_is_sold_out_behind_a_larger_order_that_no_longer_fits() {
     let mut stage = Stage::new(2).await;
     let rival = stage.take(1).await;
     let purchases = [stage.purchase(1, 2), stage.purchase(2, 1)];
-    let verdicts = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
-    assert_eq!(verdicts[0], Verdict::Refused(Refusal::SoldOut), "{verdicts:?}");
-    assert!(matches!(verdicts[1], Verdict::Sold(_)), "a unit is left: {:?}", verdicts[1]);
+    let answers = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
+    assert_eq!(answers[0], Ok(Outcome::Refused(Refusal::SoldOut)), "{answers:?}");
+    assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "a unit is left: {:?}", answers[1]);
 }
 
 #[tokio::test]
@@ -146,20 +149,20 @@ async fn nobody_is_over_the_limit_for_an_order_that_was_not_written() {
     let mut stage = Stage::new(2).await;
     let rival = stage.take(1).await;
     let purchases = [stage.purchase(1, 2), stage.purchase(1, 1)];
-    let verdicts = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
-    assert_eq!(verdicts[0], Verdict::Refused(Refusal::SoldOut), "{verdicts:?}");
-    assert!(matches!(verdicts[1], Verdict::Sold(_)), "the buyer has none: {:?}", verdicts[1]);
+    let answers = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
+    assert_eq!(answers[0], Ok(Outcome::Refused(Refusal::SoldOut)), "{answers:?}");
+    assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "the buyer has none: {:?}", answers[1]);
 }
 
 #[tokio::test]
 async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
     let mut stage = Stage::new(3).await;
     let purchases: Vec<_> = (1..=8).map(|buyer| stage.purchase(buyer, 1)).collect();
-    let verdicts = stage.batches.write(&purchases, None).await;
-    let (sold, others) = verdicts.split_at(3);
-    assert!(sold.iter().all(|verdict| matches!(verdict, Verdict::Sold(_))), "{verdicts:?}");
-    let sold_out = Verdict::Refused(Refusal::SoldOut);
-    assert!(others.iter().all(|verdict| *verdict == sold_out), "{verdicts:?}");
+    let answers = stage.batches.write(&purchases, None, None).await;
+    let (sold, others) = answers.split_at(3);
+    assert!(sold.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    let sold_out = Ok(Outcome::Refused(Refusal::SoldOut));
+    assert!(others.iter().all(|answer| *answer == sold_out), "{answers:?}");
 }
 
 /// The ledger would refuse a batch with one key in it twice, and all of its orders would be written
@@ -173,9 +176,9 @@ async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
     purchases.push(Purchase { order_id: OrderId::generate(), ..twice.clone() });
     purchases.push(twice);
     let tried = stage.metrics.arbiter_retries.get();
-    let verdicts = stage.batches.write(&purchases, None).await;
-    let (last, others) = verdicts.split_last().expect("some");
-    assert!(others.iter().all(|verdict| matches!(verdict, Verdict::Sold(_))), "{verdicts:?}");
-    assert!(matches!(last, Verdict::Replayed(_)), "{last:?}");
+    let answers = stage.batches.write(&purchases, None, None).await;
+    let (last, others) = answers.split_last().expect("some");
+    assert!(others.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    assert!(matches!(last, Ok(Outcome::Replayed(_))), "{last:?}");
     assert_eq!(stage.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
 }

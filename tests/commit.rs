@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Method;
-use seckill::arbiter::{self, Arbiter, Bare, LaneConnections, Lanes, Verdict, Write};
+use seckill::arbiter::{Arbiter, LaneConnections, Lanes, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, Unavailable, UserId};
+use seckill::domain::{
+    ItemId, OrderId, Outcome, Purchase, Quantity, RequestKey, Unavailable, UserId,
+};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{self as store, items};
 use seckill::strategy::LIST;
@@ -315,23 +317,20 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         .await;
         link.release.notify_one();
     };
-    let judged = async {
+    let written = async {
         // Begun in time, and with no time for another try once the row was waited for.
         let deadline = Instant::now() + Duration::from_secs(2);
-        let slow = async {
-            let verdicts = batches.write(&purchases, None).await;
-            told.cancel();
-            verdicts
-        };
-        arbiter::by(deadline, slow).await
+        let answers = batches.write(&purchases, None, Some(deadline)).await;
+        told.cancel();
+        answers
     };
-    let (verdicts, ()) = tokio::join!(judged, watch);
+    let (answers, ()) = tokio::join!(written, watch);
     eventually("the orders to be in the ledger", || async {
         (instance.audit(item).await["held"] == buyers).then_some(())
     })
     .await;
-    let are_sold = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Sold(_)));
-    assert!(are_sold, "they are orders: {verdicts:?}");
+    let are_sold = answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_))));
+    assert!(are_sold, "they are orders: {answers:?}");
 }
 
 #[tokio::test]
@@ -398,12 +397,11 @@ async fn linked_arbiter(stock: i64) -> (Link, Shop, Instance, i64, Arbiter, Metr
 async fn a_ledger_that_misses_one_look_is_asked_again() {
     let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
     let purchase = a_purchase(&shop, item).await;
-    let write = Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
     link.set(LOSES_ANSWER_AND_REFUSES_ONE);
-    let verdict = arbiter.write(&write).await;
+    let outcome = arbiter.write(&guarded(&purchase, None)).await;
     assert_eq!(link.cuts(), 1, "the fault did not bite");
     assert_eq!(link.mode.load(Ordering::SeqCst), WORKS, "the ledger answered the first look");
-    assert!(matches!(verdict, Verdict::Sold(_)), "the ledger knows it: {verdict:?}");
+    assert!(matches!(outcome, Outcome::Sold(_)), "the ledger knows it: {outcome:?}");
     assert_eq!(instance.audit(item).await["held"], 1);
 }
 
@@ -418,15 +416,18 @@ async fn retries_end_when_all_transactions_fail() {
     for number in 0..PURCHASES {
         purchase.order_id = OrderId::generate();
         purchase.key = RequestKey::of_order(purchase.order_id);
-        let write =
-            Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
-        let verdict = arbiter.write(&write).await;
-        assert!(matches!(verdict, Verdict::Unavailable(_)), "{number}: {verdict:?}");
+        let outcome = arbiter.write(&guarded(&purchase, None)).await;
+        assert!(matches!(outcome, Outcome::Unavailable(_)), "{number}: {outcome:?}");
     }
     let retries = metrics.arbiter_retries.get();
     assert!((1..=100 + PURCHASES / 10).contains(&retries), "{retries} retries");
     assert!(metrics.arbiter_retries_unaffordable.get() > 0, "no retry was refused");
     assert_eq!(instance.audit(item).await["orders"], 0);
+}
+
+/// A purchase as a gate without a lock hands it over.
+fn guarded(purchase: &Purchase, deadline: Option<Instant>) -> OrderWrite<'_> {
+    OrderWrite { purchase, fence: None, stock: StockWrite::Guarded, deadline }
 }
 
 /// A purchase of one unit by buyer 1.
@@ -453,17 +454,16 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let purchase = a_purchase(&shop, item).await;
-    let write = Write { purchase: &purchase, fence: None, version_seen: None, bare: Bare::Take };
     let lanes_pool = LaneConnections::new(shop.pool.clone(), 2);
     let lanes = Lanes::new(arbiter.clone(), lanes_pool, TaskTracker::new());
-    let contended = Verdict::Unavailable(Unavailable::Contended);
-    let late = Instant::now();
-    assert_eq!(arbiter::by(late, arbiter.write(&write)).await, contended);
-    assert_eq!(arbiter::by(late, lanes.write(purchase.clone())).await, contended, "in a lane");
+    let contended = Outcome::Unavailable(Unavailable::Contended);
+    let late = Some(Instant::now());
+    assert_eq!(arbiter.write(&guarded(&purchase, late)).await, contended);
+    assert_eq!(lanes.write(purchase.clone(), late).await, contended, "in a lane");
     assert_eq!(instance.audit(item).await["orders"], 0);
-    let in_time = Instant::now() + Duration::from_secs(600);
-    let sold = arbiter::by(in_time, lanes.write(purchase.clone())).await;
-    assert!(matches!(sold, Verdict::Sold(_)), "{sold:?}");
+    let in_time = Some(Instant::now() + Duration::from_secs(600));
+    let sold = lanes.write(purchase, in_time).await;
+    assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
 }
 
 #[tokio::test]

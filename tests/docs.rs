@@ -58,7 +58,7 @@ fn section(card: &Card) -> String {
     };
     let needs = match card.needs {
         [] => "nothing beside MySQL".to_owned(),
-        needs => needs.join(", "),
+        needs => needs.iter().map(|server| server.name()).collect::<Vec<_>>().join(", "),
     };
     let options = if card.takes_options { "`store`, `scope` and `wait`" } else { "none" };
     let file = format!("src/strategy/{}.rs", card.name.replace('-', "_"));

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use seckill::arbiter::{Arbiter, Bare, Verdict, Write};
+use seckill::arbiter::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::domain::{ItemId, OrderId, Outcome, Purchase, Quantity, RequestKey, UserId};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{items, stock};
 use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
@@ -222,19 +222,17 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
     let stage = Stage::new().await;
     let arbiter = Arbiter::new(stage.shop.pool.clone(), Metrics::new());
     let row = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
-    let by_version =
-        (Some(row.version), Bare::CompareVersion { available: 4, version: row.version });
+    let by_version = StockWrite::GuardedByVersion(row.version);
     // A second before, since two changes in one second look like one.
-    let changed_at = row.changed_at - time::Duration::SECOND;
-    let by_timestamp = (None, Bare::CompareTimestamp { available: 3, changed_at });
+    let by_timestamp = StockWrite::GuardedByTimestamp(row.changed_at - time::Duration::SECOND);
     let attempts = [("new", by_version), ("version", by_version), ("timestamp", by_timestamp)];
-    for (key, (version_seen, bare)) in attempts {
+    for (key, stock) in attempts {
         let purchase = stage.purchase(key, 1).await;
-        let write = Write { purchase: &purchase, fence: None, version_seen, bare };
-        let verdict = arbiter.write(&write).await;
+        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline: None };
+        let answer = arbiter.compare_and_write(&write).await;
         match key {
-            "new" => assert!(matches!(verdict, Verdict::Sold(_)), "{verdict:?}"),
-            _ => assert_eq!(verdict, Verdict::Stale, "an old {key}"),
+            "new" => assert!(matches!(answer, Ok(Outcome::Sold(_))), "{answer:?}"),
+            _ => assert_eq!(answer, Err(Conflict::Stale), "an old {key}"),
         }
     }
     let after = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");

@@ -15,7 +15,7 @@ use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;
 use crate::store::mysql;
 use crate::store::redis::{RedisClient, SharedConnection, connect_when_used};
-use crate::strategy::Locks;
+use crate::strategy::LockSources;
 
 /// Connections of the lock table to the database.
 const LOCK_CONNECTIONS_MAX: u32 = 4;
@@ -26,68 +26,33 @@ pub(super) fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Su
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
 
-/// The main lock.
-pub(super) fn lock_redis(
+/// The servers on which the lock strategies keep their locks. Nothing connects before one of them
+/// is used.
+pub(super) fn lock_sources(
     config: &Config,
     redis: &RedisClient,
-    subscriber: &Subscriber,
-) -> Result<Arc<dyn lock::Mutex>, String> {
-    let prefix = &config.redis.prefix;
-    // Its tasks give back what was dropped; they end with the last guard, not with the service.
-    let tasks = TaskTracker::new();
-    let mutex = lock::redis::token::notified(redis.shared(), subscriber, prefix, &tasks)
-        .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
-    Ok(Arc::new(mutex))
-}
-
-/// Every other kind of lock. Nothing connects before one of them is used.
-pub(super) fn locks(
-    config: &Config,
-    redis: &RedisClient,
-    subscriber: &Subscriber,
+    subscriber: Subscriber,
     servers: &LockServers,
     clock: &Clock,
-) -> Result<Locks, String> {
-    use lock::redis::{fair, getset, plain, reentrant, setnx, setnx_expire};
-    let (tasks, prefix) = (TaskTracker::new(), &*config.redis.prefix);
-    let shared = || redis.shared();
-    let unusable = |error| format!("redis.prefix cannot be used: {error}");
-    // Apart from the ledger's: a renewal must not wait behind writes that wait for the lock.
-    let pool = mysql::pool_of(config, LOCK_CONNECTIONS_MAX)?;
-    let session = (*pool.connect_options()).clone();
-    let namespace = session.get_database().unwrap_or_default().to_owned();
+) -> Result<LockSources, String> {
+    let (tasks, prefix) = (TaskTracker::new(), &config.redis.prefix);
+    let token = lock::redis::token::notified(redis.shared(), &subscriber, prefix, &tasks)
+        .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     let clock = clock.clone();
     let now_ms = Arc::new(move || {
         u64::try_from(clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
     });
-    let repair = setnx_expire::Repair::ByWaiters;
-    let zookeeper = servers.zookeeper.as_ref();
-    let etcd = servers.etcd.clone().map(|client| lock_etcd(config, client, &tasks)).transpose()?;
-    Ok(Locks {
-        reentrant: Arc::new(
-            reentrant::mutex(shared(), subscriber, prefix, &tasks).map_err(unusable)?,
-        ),
-        fair: Arc::new(fair::mutex(shared(), subscriber, prefix, &tasks).map_err(unusable)?),
-        plain: Arc::new(plain::mutex(shared(), prefix, &tasks).map_err(unusable)?),
-        setnx_expire: Arc::new(
-            setnx_expire::mutex(shared(), prefix, repair, &tasks).map_err(unusable)?,
-        ),
-        setnx: Arc::new(setnx::mutex(shared(), prefix, &tasks).map_err(unusable)?),
-        getset: Arc::new(getset::mutex(shared(), prefix, now_ms, &tasks).map_err(unusable)?),
-        table: Arc::new(lock::mysql::table::mutex(pool, &tasks)),
-        named: Arc::new(lock::mysql::named::mutex(
-            session,
-            &namespace,
-            lock::mysql::named::SESSION_IDLE_MIN,
-            &tasks,
-        )),
-        redlock: redlock(config, &servers.redlock)?,
-        etcd,
-        local: Arc::new(lock::local::mutex(&lock::local::Names::default(), &tasks)),
-        zookeeper: zookeeper
-            .map(|ensemble| Arc::new(lock::zookeeper::sequential::mutex(ensemble, &tasks)) as _),
-        zookeeper_spin: zookeeper
-            .map(|ensemble| Arc::new(lock::zookeeper::spin::mutex(ensemble, &tasks)) as _),
+    Ok(LockSources {
+        token: Arc::new(token),
+        redis: redis.shared(),
+        subscriber,
+        prefix: prefix.as_str().into(),
+        mysql: mysql::pool_of(config, LOCK_CONNECTIONS_MAX)?,
+        redlock: servers.redlock.clone(),
+        etcd: servers.etcd.clone(),
+        zookeeper: servers.zookeeper.clone(),
+        now_ms,
+        tasks,
     })
 }
 
@@ -150,20 +115,6 @@ fn redlock_connections(config: &Config) -> Result<Vec<SharedConnection>, String>
     connections.map_err(|error| format!("lock.redlock_urls cannot be used: {error}"))
 }
 
-/// The lock on a majority of servers, if they are configured.
-fn redlock(
-    config: &Config,
-    connections: &[SharedConnection],
-) -> Result<Option<Arc<dyn lock::Mutex>>, String> {
-    if connections.is_empty() {
-        return Ok(None);
-    }
-    let prefix = &config.redis.prefix;
-    let mutex = lock::redis::redlock::mutex(connections.to_vec(), prefix, &TaskTracker::new())
-        .map_err(|error| format!("lock.redlock_urls cannot be used: {error}"))?;
-    Ok(Some(Arc::new(mutex)))
-}
-
 fn etcd_client(config: &Config) -> Result<Option<lock::etcd::Client>, String> {
     let endpoints = &config.lock.etcd_endpoints;
     if endpoints.is_empty() {
@@ -171,17 +122,6 @@ fn etcd_client(config: &Config) -> Result<Option<lock::etcd::Client>, String> {
     }
     let client = lock::etcd::Client::new(endpoints);
     client.map(Some).map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))
-}
-
-/// The lock on etcd.
-fn lock_etcd(
-    config: &Config,
-    client: lock::etcd::Client,
-    tasks: &TaskTracker,
-) -> Result<Arc<dyn lock::Mutex>, String> {
-    let mutex = lock::etcd::mutex::mutex(client, &config.redis.prefix, tasks)
-        .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
-    Ok(Arc::new(mutex))
 }
 
 /// The sessions with ZooKeeper, where it is configured.

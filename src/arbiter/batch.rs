@@ -16,11 +16,15 @@ use std::sync::Arc;
 use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlConnection, MySqlPool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::batch_sql::{Broken, Filled, choose, commit};
 use super::turns::{Turn, Turns};
-use super::{ATTEMPTS_MAX, Arbiter, Bare, Fence, Verdict, WRITTEN_AS, Write, pause, replay};
-use crate::domain::{ItemId, Purchase};
+use super::{
+    ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, OrderWrite, StockWrite, UNANSWERED,
+    WRITTEN_AS, pause, replay,
+};
+use crate::domain::{ItemId, Outcome, Purchase};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{Fault, stock, within};
 
@@ -82,11 +86,17 @@ impl Batches {
         Ok(row.map_or(0, |row| row.available))
     }
 
-    /// Judges and writes the orders of one item, under the token of the item's lock if there is
-    /// one; the verdicts are in the orders' order. Refusals are not counted.
-    pub async fn write(&mut self, purchases: &[Purchase], fence: Option<Fence>) -> Vec<Verdict> {
+    /// Writes the orders of one item, under the token of the item's lock if there is one. What is
+    /// left over is written singly, and not begun after `deadline`. The answers are in the orders'
+    /// order; refusals are not counted.
+    pub async fn write(
+        &mut self,
+        purchases: &[Purchase],
+        fence: Option<Fence>,
+        deadline: Option<Instant>,
+    ) -> Vec<Answer> {
         let turn = self.turn().await;
-        self.write_at(turn, purchases, fence).await
+        self.write_at(turn, purchases, fence, deadline).await
     }
 
     /// Waits until it may write.
@@ -94,30 +104,38 @@ impl Batches {
         self.turns.next().await
     }
 
-    /// The same, for who has waited for the turn already.
+    /// Like [`Batches::write`], for a caller that has waited for the turn already.
     pub(super) async fn write_at(
         &mut self,
         mut turn: Turn,
         purchases: &[Purchase],
         fence: Option<Fence>,
-    ) -> Vec<Verdict> {
-        let mut verdicts: Vec<Option<Verdict>> = vec![None; purchases.len()];
+        deadline: Option<Instant>,
+    ) -> Vec<Answer> {
+        assert!(purchases.len() <= BATCH_MAX, "a batch is cut before it is written");
+        let is_one_item = purchases.iter().all(|one| one.item.id == purchases[0].item.id);
+        assert!(is_one_item, "a batch is of one item");
+        let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
         // A single order keeps its turn until it is written.
         let _alone = if purchases.len() > 1 {
-            self.together(turn, purchases, fence, &mut verdicts).await;
+            self.together(turn, purchases, fence, &mut answers).await;
             None
         } else {
             turn.alone().await;
             Some(turn)
         };
-        let mut judged = Vec::with_capacity(purchases.len());
-        for (purchase, verdict) in purchases.iter().zip(verdicts) {
-            judged.push(match verdict {
-                Some(verdict) => verdict,
-                None => self.arbiter.judge(&single(purchase, fence), &mut || ()).await,
+        let mut decided = Vec::with_capacity(purchases.len());
+        for (purchase, answer) in purchases.iter().zip(answers) {
+            decided.push(match answer {
+                Some(answer) => answer,
+                None => {
+                    let stock = StockWrite::Guarded;
+                    let write = OrderWrite { purchase, fence, stock, deadline };
+                    self.arbiter.write_uncounted(&write).await
+                }
             });
         }
-        judged
+        decided
     }
 
     /// Writes what can be written together; what stays `None` is to be written singly.
@@ -126,27 +144,27 @@ impl Batches {
         turn: Turn,
         purchases: &[Purchase],
         fence: Option<Fence>,
-        verdicts: &mut [Option<Verdict>],
+        answers: &mut [Option<Answer>],
     ) {
         let Ok(mut own) = self.connection().await else { return };
-        let kept = self.write_with(turn, &mut own.connection, purchases, fence, verdicts).await;
+        let kept = self.write_with(turn, &mut own.connection, purchases, fence, answers).await;
         // Without a place it goes back to the common pool, and after an error to nobody.
         self.own = (kept && own.place.is_some()).then_some(own);
         if kept {
             return;
         }
-        // A COMMIT that was not answered: each order settles for itself, once the connection that
+        // A COMMIT that was not answered: each order is looked for by itself, once the connection that
         // may hold its row is gone.
         let mut can_be_asked = true;
-        for (purchase, verdict) in purchases.iter().zip(verdicts) {
+        for (purchase, answer) in purchases.iter().zip(answers) {
             // Once the ledger did not tell of one, the others are not to wait as long one by one.
-            if can_be_asked && matches!(verdict, Some(Verdict::Unknown(_))) {
-                *verdict = match self.arbiter.settle(purchase).await {
-                    Some(Some(order)) => Some(replay(purchase, order)),
+            if can_be_asked && matches!(answer, Some(Ok(Outcome::Unknown(_)))) {
+                *answer = match self.arbiter.recover_lost_commit(purchase).await {
+                    Some(Some(order)) => Some(Ok(replay(purchase, order))),
                     Some(None) => None,
                     None => {
                         can_be_asked = false;
-                        Some(Verdict::UNANSWERED)
+                        Some(Ok(UNANSWERED))
                     }
                 };
             }
@@ -168,14 +186,14 @@ impl Batches {
         connection: &mut MySqlConnection,
         purchases: &[Purchase],
         fence: Option<Fence>,
-        verdicts: &mut [Option<Verdict>],
+        answers: &mut [Option<Answer>],
     ) -> bool {
         let first_of_their_key = first_of_their_key(purchases);
         let mut failed = 0;
         loop {
             let chosen = if self.careful {
                 turn.alone().await;
-                let chosen = choose(connection, purchases, &first_of_their_key, verdicts);
+                let chosen = choose(connection, purchases, &first_of_their_key, answers);
                 match within(TRANSACTION_MAX, chosen).await {
                     Ok(chosen) => chosen,
                     Err(error) => {
@@ -196,9 +214,9 @@ impl Batches {
                     let token = fence.map(|fence| fence.token);
                     for &index in &chosen {
                         let order = purchases[index].order(WRITTEN_AS, token);
-                        verdicts[index] = Some(Verdict::Sold(order));
+                        answers[index] = Some(Ok(Outcome::Sold(order)));
                     }
-                    if first_of_their_key.iter().all(|&index| verdicts[index].is_some()) {
+                    if first_of_their_key.iter().all(|&index| answers[index].is_some()) {
                         return true;
                     }
                     // Those who were passed over are looked at again. Each round decides at least
@@ -206,8 +224,8 @@ impl Batches {
                     continue;
                 }
                 Ok(Filled::Fenced { accepted }) => {
-                    for verdict in verdicts.iter_mut().filter(|verdict| verdict.is_none()) {
-                        *verdict = Some(Verdict::Fenced { accepted });
+                    for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
+                        *answer = Some(Err(Conflict::Fenced { accepted }));
                     }
                     return true;
                 }
@@ -226,7 +244,7 @@ impl Batches {
                     tracing::warn!(%error, orders = picked.len(), "a batch's COMMIT was not answered");
                     self.arbiter.metrics.arbiter_commits_lost.inc();
                     for &index in &chosen {
-                        verdicts[index] = Some(Verdict::UNANSWERED);
+                        answers[index] = Some(Ok(UNANSWERED));
                     }
                     return false;
                 }
@@ -242,11 +260,6 @@ impl Batches {
             turn = self.turns.next().await;
         }
     }
-}
-
-/// An order by itself.
-pub(super) fn single(purchase: &Purchase, fence: Option<Fence>) -> Write<'_> {
-    Write { purchase, fence, version_seen: None, bare: Bare::Take }
 }
 
 /// The second of two with one key waits for the first, and then finds it.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::batch::single;
-use super::transaction::{Fence, Raised, insert_orders, raise_fence};
+use super::fence::{Fence, Raised, raise_fence};
+use super::transaction::insert_orders;
 use super::turns::Turn;
-use super::{Verdict, Write, is_guarded, replay};
+use super::{Answer, is_guarded, replay};
 use crate::domain::order::MovementReason;
-use crate::domain::{ItemId, Purchase, Refusal, UserId};
+use crate::domain::{ItemId, Outcome, Purchase, Refusal, UserId};
 use crate::store::mysql::link::roll_back;
 use crate::store::mysql::{Fault, answered, orders};
 
@@ -21,11 +21,11 @@ pub(super) async fn choose(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
     candidates: &[usize],
-    verdicts: &mut [Option<Verdict>],
+    answers: &mut [Option<Answer>],
 ) -> sqlx::Result<Vec<usize>> {
     let item = purchases[0].item.id.get();
     let guarded = is_guarded(&purchases[0]);
-    answer_finished(connection, purchases, verdicts).await?;
+    answer_finished(connection, purchases, answers).await?;
     let bought = if guarded { bought_so_far(connection, purchases).await? } else { HashMap::new() };
     let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
         .bind(item)
@@ -37,7 +37,7 @@ pub(super) async fn choose(
     let mut taken_by: HashMap<UserId, i64> = HashMap::new();
     let mut chosen = Vec::with_capacity(candidates.len());
     for &index in candidates {
-        if verdicts[index].is_some() {
+        if answers[index].is_some() {
             continue;
         }
         let purchase = &purchases[index];
@@ -47,15 +47,16 @@ pub(super) async fn choose(
         let taken_by = taken_by.entry(purchase.buyer).or_default();
         let over_limit = |counted: i64| guarded && counted + units > i64::from(limit);
         if over_limit(written) {
-            verdicts[index] = Some(Verdict::Refused(Refusal::LimitReached { limit }));
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::LimitReached { limit })));
         } else if units > available {
-            verdicts[index] = Some(Verdict::Refused(Refusal::SoldOut));
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut)));
         } else if !over_limit(written + *taken_by) && taken + units <= available {
             *taken_by += units;
             taken += units;
             chosen.push(index);
         }
     }
+    assert!(taken <= available.max(0), "the chosen orders take what is left, and no more");
     Ok(chosen)
 }
 
@@ -63,16 +64,14 @@ pub(super) async fn choose(
 async fn answer_finished(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
-    verdicts: &mut [Option<Verdict>],
+    answers: &mut [Option<Answer>],
 ) -> sqlx::Result<()> {
     let asked: Vec<_> = purchases.iter().filter(|p| p.key.is_from_caller()).map(request).collect();
     let found = orders::find_by_keys(connection, &asked).await?;
-    for (purchase, verdict) in
-        purchases.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_none())
-    {
+    for (purchase, answer) in purchases.iter().zip(answers).filter(|(_, answer)| answer.is_none()) {
         let key = purchase.key.as_str().to_owned();
         let order = found.get(&(purchase.buyer, purchase.item.id, key));
-        *verdict = order.map(|order| replay(purchase, order.clone()));
+        *answer = order.map(|order| Ok(replay(purchase, order.clone())));
     }
     Ok(())
 }
@@ -176,8 +175,7 @@ async fn fill(
         None => None,
     };
     for chunk in powers_of_two(purchases) {
-        let writes: Vec<Write<'_>> = chunk.iter().map(|purchase| single(purchase, fence)).collect();
-        answered(insert_orders(connection, &writes, sequence)).await?;
+        answered(insert_orders(connection, chunk, fence, sequence)).await?;
     }
     failpoint!("batch-orders-inserted");
     if guarded {
@@ -190,6 +188,7 @@ async fn fill(
     failpoint!("batch-movements-inserted");
     turn.rows_are_in().await;
     let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
+    assert!(units > 0, "a batch takes at least one unit");
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = version + 1 \
          WHERE item_id = ? AND available >= ?",

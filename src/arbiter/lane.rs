@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,8 +20,8 @@ use tokio_util::task::TaskTracker;
 
 use super::batch::{Batches, LaneConnections};
 use super::turns::Turns;
-use super::{Arbiter, Verdict, deadline, in_time};
-use crate::domain::{Doubt, ItemId, Purchase, Unavailable};
+use super::{Answer, Arbiter, in_time, is_late};
+use crate::domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -35,8 +36,8 @@ const IDLE_MAX: Duration = Duration::from_millis(250);
 /// One order in line.
 struct Waiting {
     purchase: Purchase,
-    answer: oneshot::Sender<Verdict>,
-    /// As [`by`](super::by) had it when the order came.
+    answer: oneshot::Sender<Answer>,
+    /// It is in no batch that begins after this instant.
     deadline: Option<Instant>,
     /// Set by a writer that takes it into a batch, or by the buyer's side that takes it back.
     claimed: Arc<AtomicBool>,
@@ -45,8 +46,7 @@ struct Waiting {
 impl Waiting {
     /// Takes it into a batch, unless it was taken back or its time is over.
     fn begins(&self) -> bool {
-        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        !is_late && claim(&self.claimed)
+        !is_late(self.deadline) && claim(&self.claimed)
     }
 }
 
@@ -79,7 +79,9 @@ impl Line {
         let room = BATCH_MAX.saturating_sub(self.first.len());
         self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(room));
         let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
-        self.first.drain(..size).filter(Waiting::begins).collect()
+        let batch: Vec<Waiting> = self.first.drain(..size).filter(Waiting::begins).collect();
+        assert!(batch.len() <= BATCH_MAX, "a batch is cut to its bound");
+        batch
     }
 }
 
@@ -110,30 +112,37 @@ impl Lanes {
         Batches::new(self.arbiter.clone(), self.connections.clone(), Turns::default())
     }
 
-    /// As [`Arbiter::write`], in the item's lane: for what a gate let through.
-    pub async fn write(&self, purchase: Purchase) -> Verdict {
+    /// Like [`Arbiter::write`], guarded and without a fence, in the item's lane: for what a gate let
+    /// through. Once a batch has it, it is waited for beyond the deadline.
+    pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
         let strategy = purchase.strategy;
-        let verdict = self.decide(purchase).await;
-        self.arbiter.count(strategy, verdict)
+        let answer = self.write_uncounted(purchase, deadline).await;
+        self.arbiter.count(strategy, &answer);
+        answer.unwrap_or_else(Outcome::from)
     }
 
-    /// The same where the lane is the gate, so that its refusals are not those of the arbiter.
-    pub async fn decide(&self, purchase: Purchase) -> Verdict {
-        let (answer, mut verdict) = oneshot::channel();
+    /// Like [`Lanes::write`] where the lane is the gate, so that its refusals are not those of the
+    /// arbiter.
+    pub async fn decide(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
+        self.write_uncounted(purchase, deadline).await.unwrap_or_else(Outcome::from)
+    }
+
+    async fn write_uncounted(&self, purchase: Purchase, deadline: Option<Instant>) -> Answer {
+        let (answer, mut answered) = oneshot::channel();
         let claimed = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&claimed);
-        if !self.queue(Waiting { purchase, answer, deadline: deadline(), claimed }) {
-            return Verdict::Unavailable(Unavailable::Overloaded);
+        if !self.queue(Waiting { purchase, answer, deadline, claimed }) {
+            return Ok(Outcome::Unavailable(Unavailable::Overloaded));
         }
-        let judged = match in_time(&mut verdict).await {
-            Some(Ok(judged)) => return judged,
+        let answer = match in_time(deadline, &mut answered).await {
+            Some(Ok(answer)) => return answer,
             // Too late, and no writer has it.
-            _ if claim(&own) => return Verdict::Unavailable(Unavailable::Contended),
+            _ if claim(&own) => return Ok(Outcome::Unavailable(Unavailable::Contended)),
             Some(broken) => broken,
-            None => verdict.await,
+            None => answered.await,
         };
         // A lane that broke between its COMMIT and the answer: only the ledger knows.
-        judged.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
+        answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)))
     }
 
     /// Whether there was room.
@@ -182,11 +191,12 @@ impl Lanes {
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));
             // A panic spoils its own batch, whose orders the ledger then tells about, not the lane.
-            let written = std::panic::AssertUnwindSafe(batches.write_at(turn, &purchases, None));
-            let Ok(verdicts) = written.catch_unwind().await else { continue };
-            for (answer, verdict) in answers.into_iter().zip(verdicts) {
+            let written = AssertUnwindSafe(batches.write_at(turn, &purchases, None, None));
+            let Ok(decided) = written.catch_unwind().await else { continue };
+            assert_eq!(decided.len(), answers.len(), "each order of a batch has one answer");
+            for (waiting, answer) in answers.into_iter().zip(decided) {
                 // A buyer who has gone is told by the key.
-                let _ = answer.send(verdict);
+                let _ = waiting.send(answer);
             }
         }
     }

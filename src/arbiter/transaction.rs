@@ -4,49 +4,41 @@
 //! READ COMMITTED and by primary key only: no gap locks, and every condition is judged on the
 //! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
 
-use sqlx::{Connection, MySqlConnection, MySqlPool, Row};
+use sqlx::{Connection, MySqlConnection, MySqlPool};
 
-use super::{Attempt, Bare, Verdict, WRITTEN_AS, Write, bare, is_guarded};
+use super::fence::{Fence, Raised, raise_fence};
+use super::{
+    Answer, Attempt, Conflict, OrderWrite, StockWrite, UnguardedWrite, WRITTEN_AS, is_guarded,
+    stock,
+};
 use crate::domain::order::MovementReason;
-use crate::domain::{Order, Purchase, Refusal};
+use crate::domain::{Order, Outcome, Purchase};
 use crate::store::mysql::link::{TRANSACTION_MAX, roll_back};
 use crate::store::mysql::{Fault, answered, orders, within};
-
-/// A lock's token together with the counter that it comes from: tokens of different backends
-/// cannot be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fence {
-    /// Names the counter, at most 32 characters.
-    pub backend: &'static str,
-    /// The token.
-    pub token: u64,
-}
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.
 pub(super) async fn run(
     connection: &mut MySqlConnection,
-    write: &Write<'_>,
-    stock_written: &mut (dyn FnMut() + Send),
+    write: &OrderWrite<'_>,
 ) -> sqlx::Result<Attempt> {
     let mut transaction = answered(connection.begin()).await?;
     failpoint!("begun");
-    let filled = within(TRANSACTION_MAX, fill(&mut transaction, write, stock_written)).await;
-    let refusal = match filled {
+    let refusal = match within(TRANSACTION_MAX, fill(&mut transaction, write)).await {
         Ok(refusal) => refusal,
         Err(error) => {
             roll_back(transaction, &error).await;
             return Err(error);
         }
     };
-    if let Some(verdict) = refusal {
+    if let Some(answer) = refusal {
         answered(transaction.rollback()).await?;
-        return Ok(Attempt::Done(verdict));
+        return Ok(Attempt::Done(answer));
     }
     match answered(transaction.commit()).await {
         Ok(()) => {
             failpoint!("committed");
             let token = write.fence.map(|fence| fence.token);
-            Ok(Attempt::Done(Verdict::Sold(write.purchase.order(WRITTEN_AS, token))))
+            Ok(Attempt::Done(Ok(Outcome::Sold(write.purchase.order(WRITTEN_AS, token)))))
         }
         Err(error) if Fault::of(&error) == Fault::Transient => Err(error),
         Err(error) => {
@@ -56,117 +48,58 @@ pub(super) async fn run(
     }
 }
 
-/// All statements before COMMIT. `Some` is a refusal that must be rolled back.
+/// All statements before COMMIT. `Some` ends the purchase, and the transaction must be rolled back.
 async fn fill(
     connection: &mut MySqlConnection,
-    write: &Write<'_>,
-    stock_written: &mut (dyn FnMut() + Send),
-) -> sqlx::Result<Option<Verdict>> {
-    let purchase = write.purchase;
-    if !is_guarded(purchase) {
-        let early = matches!(write.bare, Bare::SetEarly { .. });
-        if early {
-            if let Some(refusal) = bare::take(connection, purchase, &write.bare).await? {
-                return Ok(Some(refusal));
-            }
-            stock_written();
-        }
-        insert_orders(connection, std::slice::from_ref(write), None).await?;
-        insert_movement(connection, purchase).await?;
-        return if early { Ok(None) } else { bare::take(connection, purchase, &write.bare).await };
+    write: &OrderWrite<'_>,
+) -> sqlx::Result<Option<Answer>> {
+    let OrderWrite { purchase, fence, stock, .. } = *write;
+    let is_guarded = is_guarded(purchase);
+    let is_stock_first = matches!(stock, StockWrite::Unguarded(UnguardedWrite::SetFirst { .. }));
+    if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock).await? {
+        return Ok(Some(answer));
     }
-    let sequence = match write.fence {
-        Some(fence) => match raise_fence(connection, purchase, fence).await? {
+    let sequence = match fence {
+        Some(fence) if is_guarded => match raise_fence(connection, purchase, fence).await? {
             Raised::Accepted { sequence } => Some(sequence),
-            Raised::Late { accepted } => return Ok(Some(Verdict::Fenced { accepted })),
+            Raised::Late { accepted } => return Ok(Some(Err(Conflict::Fenced { accepted }))),
         },
-        None => None,
+        _ => None,
     };
     failpoint!("fence-raised");
-    insert_orders(connection, std::slice::from_ref(write), sequence).await?;
+    insert_orders(connection, &[purchase], fence, sequence).await?;
     failpoint!("order-inserted");
-    count_buyer(connection, purchase).await?;
+    if is_guarded {
+        count_buyer(connection, purchase).await?;
+    }
     failpoint!("buyer-counted");
     insert_movement(connection, purchase).await?;
     failpoint!("movement-inserted");
-    let refusal = take_stock(connection, write).await?;
+    if is_stock_first {
+        return Ok(None);
+    }
+    let refusal = stock::take(connection, purchase, stock).await?;
     failpoint!("stock-taken");
     Ok(refusal)
-}
-
-/// What the comparison of a write's fence with those before it came to.
-pub(super) enum Raised {
-    /// None before it is later. Its orders keep the number of the write, so that the audit can tell
-    /// in which order writes were accepted.
-    Accepted {
-        /// The number of this write among those under the same counter, from 1 on.
-        sequence: u64,
-    },
-    /// A later holder has written.
-    Late {
-        /// The highest token that was accepted.
-        accepted: u64,
-    },
-}
-
-/// Raises the accepted fence and counts the write, unless a later fence was accepted before.
-pub(super) async fn raise_fence(
-    connection: &mut MySqlConnection,
-    purchase: &Purchase,
-    fence: Fence,
-) -> sqlx::Result<Raised> {
-    let item = purchase.item.id.get();
-    // LAST_INSERT_ID(n) answers n with the statement, which spares a SELECT.
-    let raised = sqlx::query(
-        "UPDATE fences SET fence = ?, accepted_writes = LAST_INSERT_ID(accepted_writes + 1) \
-         WHERE item_id = ? AND backend = ? AND fence <= ?",
-    )
-    .bind(fence.token)
-    .bind(item)
-    .bind(fence.backend)
-    .bind(fence.token)
-    .execute(&mut *connection)
-    .await?;
-    if raised.rows_affected() == 1 {
-        return Ok(Raised::Accepted { sequence: raised.last_insert_id() });
-    }
-    // The row is missing (the item's first write under this backend) or holds a later token.
-    let first = sqlx::query(
-        "INSERT IGNORE INTO fences (item_id, backend, fence, accepted_writes) VALUES (?, ?, ?, 1)",
-    )
-    .bind(item)
-    .bind(fence.backend)
-    .bind(fence.token)
-    .execute(&mut *connection)
-    .await?;
-    if first.rows_affected() == 1 {
-        return Ok(Raised::Accepted { sequence: 1 });
-    }
-    let row = sqlx::query("SELECT fence FROM fences WHERE item_id = ? AND backend = ?")
-        .bind(item)
-        .bind(fence.backend)
-        .fetch_one(&mut *connection)
-        .await?;
-    Ok(Raised::Late { accepted: row.try_get("fence")? })
 }
 
 /// Inserts orders with one statement, which are all of the write that was accepted with this
 /// `sequence`. A lane passes a few fixed numbers of them, so that each statement is prepared once.
 pub(super) async fn insert_orders(
     connection: &mut MySqlConnection,
-    writes: &[Write<'_>],
+    purchases: &[&Purchase],
+    fence: Option<Fence>,
     sequence: Option<u64>,
 ) -> sqlx::Result<()> {
     let status = WRITTEN_AS.word();
     let place = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?)");
-    let places = vec![place; writes.len()].join(", ");
+    let places = vec![place; purchases.len()].join(", ");
     let statement = format!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
          fence, fence_backend, fence_sequence, request_key, created_at, expires_at) VALUES {places}"
     );
     let mut query = sqlx::query(&statement);
-    for write in writes {
-        let purchase = write.purchase;
+    for purchase in purchases {
         query = query
             .bind(purchase.order_id.to_string())
             .bind(purchase.item.id.get())
@@ -174,8 +107,8 @@ pub(super) async fn insert_orders(
             .bind(purchase.quantity.units())
             .bind(purchase.amount.cents())
             .bind(purchase.strategy)
-            .bind(write.fence.map(|fence| fence.token))
-            .bind(write.fence.map(|fence| fence.backend))
+            .bind(fence.map(|fence| fence.token))
+            .bind(fence.map(|fence| fence.backend))
             .bind(sequence)
             .bind(purchase.key.as_str())
             .bind(purchase.created_at)
@@ -219,57 +152,6 @@ async fn insert_movement(
     .execute(connection)
     .await?;
     Ok(())
-}
-
-/// The condition that nothing gets past.
-async fn take_stock(
-    connection: &mut MySqlConnection,
-    write: &Write<'_>,
-) -> sqlx::Result<Option<Verdict>> {
-    let (item, units) = (write.purchase.item.id.get(), write.purchase.quantity.signed());
-    if write.bare == Bare::LockRow
-        && let Err(refusal) = bare::lock_row(connection, write.purchase).await?
-    {
-        return Ok(Some(refusal));
-    }
-    let changed_at_seen = match write.bare {
-        Bare::CompareTimestamp { changed_at, .. } => Some(changed_at),
-        _ => None,
-    };
-    let statement = match (write.version_seen, changed_at_seen) {
-        (None, None) => {
-            "UPDATE stock SET available = available - ?, version = version + 1 \
-             WHERE item_id = ? AND available >= ?"
-        }
-        (Some(_), _) => {
-            "UPDATE stock SET available = available - ?, version = version + 1 \
-             WHERE item_id = ? AND available >= ? AND version = ?"
-        }
-        (None, Some(_)) => {
-            "UPDATE stock SET available = available - ?, version = version + 1 \
-             WHERE item_id = ? AND available >= ? AND changed_at = ?"
-        }
-    };
-    let mut update = sqlx::query(statement).bind(units).bind(item).bind(units);
-    match (write.version_seen, changed_at_seen) {
-        (Some(version), _) => update = update.bind(version),
-        (None, Some(changed_at)) => update = update.bind(changed_at),
-        (None, None) => {}
-    }
-    if update.execute(&mut *connection).await?.rows_affected() == 1 {
-        return Ok(None);
-    }
-    let compared = write.version_seen.is_some() || changed_at_seen.is_some();
-    let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
-        .bind(item)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let available = row.map(|row| row.try_get::<i64, _>("available")).transpose()?;
-    Ok(Some(match available {
-        None => Verdict::Refused(Refusal::ItemNotFound),
-        Some(left) if left >= units && compared => Verdict::Stale,
-        Some(_) => Verdict::Refused(Refusal::SoldOut),
-    }))
 }
 
 /// Finds a purchase's order by its key, waiting for a transaction that still holds the row.

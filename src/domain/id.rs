@@ -1,8 +1,10 @@
 //! Who and what: ids of users, items and orders, and the key of a request.
 
 use std::fmt;
+use std::sync::Arc;
 
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// A positive integer id, as it stands in paths and tables.
 macro_rules! positive_id {
@@ -80,7 +82,7 @@ impl fmt::Display for OrderId {
 /// caller sent none (then a retry is a new request).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey {
-    text: String,
+    text: Arc<str>,
     from_caller: bool,
 }
 
@@ -93,13 +95,15 @@ impl RequestKey {
     pub fn parse(text: &str) -> Option<Self> {
         let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
         let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
-        (printable && fits).then(|| Self { text: text.to_owned(), from_caller: true })
+        (printable && fits).then(|| Self { text: text.into(), from_caller: true })
     }
 
     /// The key of a request that came without one: the id of the order it may become.
     #[must_use]
     pub fn of_order(order: OrderId) -> Self {
-        Self { text: order.to_string(), from_caller: false }
+        let mut text = [0; Hyphenated::LENGTH];
+        let text = &*order.0.as_hyphenated().encode_lower(&mut text);
+        Self { text: text.into(), from_caller: false }
     }
 
     /// The key as it is stored.

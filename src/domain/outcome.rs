@@ -51,6 +51,13 @@ impl Doubt {
 }
 
 impl Outcome {
+    /// Whether units that a gate has taken may be in this purchase's order, so that the gate must
+    /// not give them back.
+    #[must_use]
+    pub fn may_hold_stock(&self) -> bool {
+        matches!(self, Self::Sold(_) | Self::Unknown(_))
+    }
+
     /// One word for logs and metrics: the outcome, or the code of the refusal.
     #[must_use]
     pub fn word(&self) -> &'static str {

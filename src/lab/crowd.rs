@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::plan::Chosen;
 use crate::domain::{ItemId, OrderId, Outcome, Quantity, RequestKey, UserId};
-use crate::purchase::{Purchases, Wish};
+use crate::purchase::{PurchaseRequest, Purchases};
 
 /// What a crowd does.
 #[derive(Clone)]
@@ -124,7 +124,7 @@ impl Crowd {
                 break;
             }
             let started = Instant::now();
-            let said = said(&self.purchases.buy(self.wish(request)).await);
+            let said = said(&self.purchases.buy(self.request(request)).await);
             let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             tally.add(said);
             answers.push(Answer { request, said, micros });
@@ -132,9 +132,9 @@ impl Crowd {
         answers
     }
 
-    fn wish(&self, request: u32) -> Wish {
+    fn request(&self, request: u32) -> PurchaseRequest {
         let buyer = i64::from(request % self.buyers) + 1;
-        Wish {
+        PurchaseRequest {
             buyer: UserId::new(buyer).expect("counted from one"),
             item: self.item,
             quantity: self.quantity,

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::pace::{Paces, Running};
 use super::requests::{InHand, Requests, Waiting};
-use crate::domain::{Doubt, ItemId, Outcome, Purchase, RequestKey, Unavailable, UserId};
+use crate::domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
 use crate::metrics::Metrics;
 
 /// The door in front of the gates. Clones share it.
@@ -46,23 +46,26 @@ impl Admission {
         Self { room: Arc::new(Room { places, requests, paces: Paces::new(wait_max), metrics }) }
     }
 
-    /// Lets a purchase in without waiting.
+    /// Lets a purchase in without waiting; `key` is the caller's, if it sent one.
     ///
     /// # Errors
     /// The outcome when there is no place, or when the same request is in already.
-    pub fn enter(&self, purchase: &Purchase) -> Result<Admitted, Outcome> {
+    pub fn enter(
+        &self,
+        buyer: UserId,
+        item: ItemId,
+        key: Option<&RequestKey>,
+    ) -> Result<Admitted, Outcome> {
         let place = Arc::clone(&self.room.places).try_acquire_owned();
-        let place = place.ok().zip(self.room.paces.enter(purchase.item.id));
+        let place = place.ok().zip(self.room.paces.enter(item));
         let place = place.ok_or_else(|| {
             self.room.metrics.purchases_shed.inc();
             Outcome::Unavailable(Unavailable::Overloaded)
         })?;
-        let request = match purchase.key.is_from_caller() {
-            true => {
-                let running = || Outcome::Unknown(Doubt::InProgress);
-                Some(self.room.requests.begin(purchase).ok_or_else(running)?)
-            }
-            false => None,
+        let in_progress = Outcome::Unknown(Doubt::InProgress);
+        let request = match key {
+            Some(key) => Some(self.room.requests.begin(buyer, item, key).ok_or(in_progress)?),
+            None => None,
         };
         self.room.metrics.purchases_in_flight.inc();
         Ok(Admitted { room: Arc::clone(&self.room), request, _place: place })

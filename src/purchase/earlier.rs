@@ -10,12 +10,12 @@
 //! has not met the arbiter: those two are looked for before the gate.
 
 use super::keys::{NotLookedUp, Trace};
-use super::{Parts, Purchases, Wish, no_ledger};
+use super::{Parts, PurchaseRequest, Purchases, no_ledger};
 use crate::domain::outcome::Dependency;
 use crate::domain::{
     Doubt, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
 };
-use crate::store::breaker::Call;
+use crate::store::breaker::BreakerPermit;
 use crate::strategy::Card;
 
 /// A request as its earlier try is looked for.
@@ -31,12 +31,12 @@ impl Purchases {
     /// order. `has_queue` tells whether it may be queued.
     pub(super) async fn earlier(
         &self,
-        wish: &Wish,
+        request: &PurchaseRequest,
         key: &RequestKey,
         has_queue: bool,
         refused: &Outcome,
     ) -> Option<Outcome> {
-        let Wish { buyer, item, quantity, .. } = *wish;
+        let PurchaseRequest { buyer, item, quantity, .. } = *request;
         let sought = Sought { buyer, item, key, quantity };
         let is_running = self.parts.admission.is_in(buyer, item, key);
         let found = match in_ledger_or_moving(&self.parts, &sought, has_queue).await {
@@ -76,7 +76,7 @@ pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Op
             found => found,
         };
     }
-    let needs_redis = card.needs.contains(&Dependency::Redis.name());
+    let needs_redis = card.needs.contains(&Dependency::Redis);
     let permit = if needs_redis { Permit::Held } else { Permit::Needed };
     in_queue(parts, &sought, permit).await
 }
@@ -121,20 +121,20 @@ async fn in_ledger(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
 
 async fn in_queue(parts: &Parts, sought: &Sought<'_>, permit: Permit) -> Option<Outcome> {
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
-    let call = match permit {
+    let asked = match permit {
         Permit::Held => None,
         Permit::Needed => match parts.breakers.redis.enter() {
-            Some(call) => Some(call),
+            Some(permit) => Some(permit),
             None => return Some(away),
         },
     };
     match parts.queue.find_request(sought.item, sought.buyer, sought.key).await {
         Ok(queued) => {
-            call.into_iter().for_each(Call::answered);
+            asked.into_iter().for_each(BreakerPermit::answered);
             queued.map(|order| sought.is(order))
         }
         Err(error) => {
-            call.into_iter().for_each(Call::failed);
+            asked.into_iter().for_each(BreakerPermit::failed);
             tracing::warn!(%error, item = %sought.item, "a key was not looked for in the queue");
             Some(away)
         }

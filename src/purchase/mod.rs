@@ -1,15 +1,16 @@
 //! What every purchase does, whatever the strategy.
 //!
-//! [`Purchases::buy`] in order: find the item and the strategy; judge the window; answer "sold out"
-//! from memory if that is known; ask the breakers and admission; run the gate on a task of its own,
-//! which finishes whether or not the buyer still waits; where that ends without an order, ask what
-//! became of the request's key before (`earlier.rs`); tell the outcome.
+//! [`Purchases::buy`] in order: find the item and the strategy; check what can be said without the
+//! gate (the sale's window, the ticket, the buyer's limit, "sold out" from memory); ask the breakers
+//! and admission; run the gate on a task of its own, which finishes whether or not the buyer still
+//! waits; where that ends without an order, ask what became of the request's key before
+//! (`earlier.rs`); report the outcome.
 //!
 //! A retry's key is looked up last, because most keys are new: the arbiter's unique key finds those
 //! that reach it, and only a request that would be turned away has to be asked about.
 
 mod admission;
-mod calls;
+mod breaker_permits;
 mod earlier;
 mod items;
 mod keys;
@@ -25,20 +26,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::arbiter;
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{
-    Clock, Doubt, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal,
+    Cents, Clock, Doubt, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal,
     RequestKey, Unavailable, UserId,
 };
 use crate::live::{Hub, Tally};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::redis::Queue;
-use crate::strategy::{Breaks, Card, Options, Request, Strategies};
+use crate::strategy::{Breaks, Card, Options, Strategies, Strategy};
 
-use calls::Calls;
+use breaker_permits::BreakerPermits;
 use items::Found;
 
 pub use admission::Admission;
@@ -50,16 +50,16 @@ pub use sold_out::SoldOut;
 
 /// What a buyer asks for.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// Who.
+pub struct PurchaseRequest {
+    /// The buyer.
     pub buyer: UserId,
-    /// What.
+    /// The item.
     pub item: ItemId,
     /// How many units.
     pub quantity: Quantity,
     /// The strategy's name, or `default`.
     pub strategy: String,
-    /// The refinements, if the request had any.
+    /// The query parameters that refine a lock strategy.
     pub options: Options,
     /// The caller's key, if it sent one.
     pub key: Option<RequestKey>,
@@ -116,22 +116,25 @@ impl Purchases {
 
     /// Buys, or says why not. When the wait runs out the answer is `Unknown` and the purchase
     /// still finishes; dropping the returned future does not stop it either.
-    pub async fn buy(&self, wish: Wish) -> Outcome {
+    pub async fn buy(&self, request: PurchaseRequest) -> Outcome {
         let started = Instant::now();
-        let item = match self.find(&wish).await {
+        let item = match self.find(&request).await {
             Ok(item) => item,
             Err(outcome) => return outcome,
         };
         let (id, has_queue) = (item.id, item.has_queue);
-        let chosen = self.choose(&wish, &item);
-        let card = chosen.as_ref().ok().copied();
-        let mut outcome = match chosen.and_then(|card| Ok((self.judge(&wish, item, card)?, card))) {
-            Ok((purchase, card)) => self.run(&wish, purchase, card, started).await,
+        let resolved = self.resolve(&request, &item);
+        let card = resolved.as_ref().ok().map(|(card, _)| *card);
+        let mut outcome = match resolved {
+            Ok((card, strategy)) => match self.check_eligibility(&request, &item) {
+                Ok(amount) => self.run(&request, item, amount, (card, strategy), started).await,
+                Err(outcome) => outcome,
+            },
             Err(outcome) => outcome,
         };
-        if let Some(key) = &wish.key
+        if let Some(key) = &request.key
             && hides_an_order(&outcome)
-            && let Some(earlier) = Box::pin(self.earlier(&wish, key, has_queue, &outcome)).await
+            && let Some(earlier) = Box::pin(self.earlier(&request, key, has_queue, &outcome)).await
         {
             outcome = earlier;
         }
@@ -143,7 +146,7 @@ impl Purchases {
         outcome
     }
 
-    /// The items that purchases are judged by.
+    /// The items as purchases see them.
     #[must_use]
     pub fn items(&self) -> &Items {
         &self.parts.items
@@ -167,12 +170,12 @@ impl Purchases {
         self.parts.sold_out.clear(item);
     }
 
-    async fn find(&self, wish: &Wish) -> Result<Arc<Item>, Outcome> {
-        match self.parts.items.find(wish.item).await {
+    async fn find(&self, request: &PurchaseRequest) -> Result<Arc<Item>, Outcome> {
+        match self.parts.items.find(request.item).await {
             Ok(Found::Fresh(item)) => Ok(item),
             Ok(Found::Nothing) => Err(Outcome::Refused(Refusal::ItemNotFound)),
             // Nothing comes back while the ledger is away; a key asks for more than that.
-            Ok(Found::Earlier { sold_out: true, .. }) if wish.key.is_none() => {
+            Ok(Found::Earlier { sold_out: true, .. }) if request.key.is_none() => {
                 self.parts.metrics.sold_out_from_memory.inc();
                 Err(Outcome::Refused(Refusal::SoldOut))
             }
@@ -181,46 +184,34 @@ impl Purchases {
     }
 
     /// Finds the strategy, and refuses what can never be sold this way.
-    fn choose(&self, wish: &Wish, item: &Item) -> Result<&'static Card, Outcome> {
-        let name = if wish.strategy == "default" { &item.strategy } else { &wish.strategy };
+    fn resolve(
+        &self,
+        request: &PurchaseRequest,
+        item: &Item,
+    ) -> Result<(&'static Card, &Arc<dyn Strategy>), Outcome> {
+        let default = request.strategy == "default";
+        let name = if default { &item.strategy } else { &request.strategy };
         let found = self.parts.strategies.find(name);
-        let (card, built) = found.ok_or(Outcome::Refused(Refusal::StrategyNotFound))?;
-        if !wish.options.is_default() && !card.takes_options {
+        let found = found.ok_or(Outcome::Refused(Refusal::StrategyNotFound))?;
+        let card = found.card;
+        if !request.options.is_default() && !card.takes_options {
             return Err(Outcome::Refused(Refusal::OptionsNotTaken));
         }
-        let safe = card.breaks_with_options(&wish.options) == Breaks::Never;
-        if item.kind == ItemKind::Shop && !safe {
+        let is_safe = card.breaks_with_options(&request.options) == Breaks::Never;
+        if item.kind == ItemKind::Shop && !is_safe {
             return Err(Outcome::Refused(Refusal::UnsafeStrategy));
         }
-        if built.is_none() {
-            return Err(Outcome::Unavailable(Unavailable::StrategyUnavailable));
-        }
-        Ok(card)
+        let unavailable = Outcome::Unavailable(Unavailable::StrategyUnavailable);
+        Ok((card, found.strategy.as_ref().ok_or(unavailable)?))
     }
 
-    /// Everything that can be said without the gate.
-    fn judge(&self, wish: &Wish, item: Arc<Item>, card: &Card) -> Result<Purchase, Outcome> {
+    /// Checks everything that can be said without the gate, and answers the price of all units.
+    fn check_eligibility(&self, request: &PurchaseRequest, item: &Item) -> Result<Cents, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
-        let now = self.parts.clock.now();
-        // The database ends the hold, so it begins by the same clock.
-        let created_at = self.parts.clock.ledger_now();
-        let order_id = OrderId::generate();
-        let Some(amount) = item.price.times(wish.quantity) else {
+        let Some(amount) = item.price.times(request.quantity) else {
             return refuse(Refusal::AmountOverflow);
         };
-        let hold = time::Duration::seconds(item.hold_seconds.into());
-        let purchase = Purchase {
-            order_id,
-            buyer: wish.buyer,
-            quantity: wish.quantity,
-            amount,
-            key: wish.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id)),
-            strategy: card.name,
-            created_at,
-            expires_at: created_at + hold,
-            item,
-        };
-        let item = &purchase.item;
+        let now = self.parts.clock.now();
         match item.window.phase(now) {
             Phase::Upcoming => {
                 let starts_at = item.window.starts_at();
@@ -231,54 +222,67 @@ impl Purchases {
             Phase::Open => {}
         }
         if item.waiting_room {
-            let admitted = self.parts.room.admit(wish.ticket.as_deref(), item.id, wish.buyer, now);
+            let ticket = request.ticket.as_deref();
+            let admitted = self.parts.room.admit(ticket, item.id, request.buyer, now);
             admitted.map_err(Outcome::Refused)?;
         }
-        if wish.quantity.units() > item.per_buyer_limit {
+        if request.quantity.units() > item.per_buyer_limit {
             return refuse(Refusal::QuantityOverLimit { limit: item.per_buyer_limit });
         }
         if self.parts.sold_out.is_known(item.id) {
             self.parts.metrics.sold_out_from_memory.inc();
             return refuse(Refusal::SoldOut);
         }
-        Ok(purchase)
+        Ok(amount)
     }
 
     /// Admission, then the gate on a task of its own.
     async fn run(
         &self,
-        wish: &Wish,
-        purchase: Purchase,
-        card: &'static Card,
+        request: &PurchaseRequest,
+        item: Arc<Item>,
+        amount: Cents,
+        (card, strategy): (&'static Card, &Arc<dyn Strategy>),
         started: Instant,
     ) -> Outcome {
-        let calls = match Calls::begin(&self.parts.breakers, card) {
-            Ok(calls) => calls,
+        let permits = match BreakerPermits::acquire(&self.parts.breakers, card) {
+            Ok(permits) => permits,
             Err(outcome) => return outcome,
         };
-        let admitted = match self.parts.admission.enter(&purchase) {
+        let key = request.key.as_ref();
+        let admitted = match self.parts.admission.enter(request.buyer, item.id, key) {
             Ok(admitted) => admitted,
             Err(outcome) => return outcome,
         };
-        let parts = Arc::clone(&self.parts);
+        let order_id = OrderId::generate();
+        // The database ends the hold, so it begins by the same clock.
+        let created_at = self.parts.clock.ledger_now();
+        let purchase = Purchase {
+            order_id,
+            buyer: request.buyer,
+            quantity: request.quantity,
+            amount,
+            key: key.cloned().unwrap_or_else(|| RequestKey::of_order(order_id)),
+            strategy: card.name,
+            created_at,
+            expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
+            item,
+        };
+        let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(strategy));
+        let (options, deadline) = (request.options, started + self.parts.gate_wait);
         let client = admitted.client();
-        let deadline = started + self.parts.gate_wait;
-        let request = Request { purchase, options: wish.options, deadline };
         let task = self.parts.tasks.spawn(async move {
-            let outcome = arbiter::by(deadline, async {
-                // Boxed, here and below: what is rarely awaited would make every purchase's future
-                // larger, and those are moved.
-                if earlier::may_be_hidden(&request.purchase, card)
-                    && let Some(outcome) =
-                        Box::pin(earlier::found(&parts, &request.purchase, card)).await
-                {
-                    return outcome;
-                }
-                gate(&parts, &request).await
-            })
-            .await;
+            // Boxed: it is rarely awaited, and would make every purchase's future larger.
+            let hidden = match earlier::may_be_hidden(&purchase, card) {
+                true => Box::pin(earlier::found(&parts, &purchase, card)).await,
+                false => None,
+            };
+            let outcome = match hidden {
+                Some(outcome) => outcome,
+                None => parts.pass_gate(&*strategy, purchase, options, deadline).await,
+            };
             // Also when its buyer has gone: how it ended is what its servers are judged by.
-            calls.ended(&outcome);
+            permits.ended(&outcome);
             drop(admitted);
             outcome
         });
@@ -290,6 +294,29 @@ impl Purchases {
         };
         if let Some(client) = client {
             client.answered();
+        }
+        outcome
+    }
+}
+
+impl Parts {
+    /// Runs the gate and tells everyone who wants to know.
+    async fn pass_gate(
+        &self,
+        strategy: &dyn Strategy,
+        purchase: Purchase,
+        options: Options,
+        deadline: Instant,
+    ) -> Outcome {
+        let (item, quantity) = (purchase.item.id, purchase.quantity);
+        let outcome = strategy.purchase_with(purchase, options, deadline).await;
+        match &outcome {
+            Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
+            // Asking for several units may fail while a single one is left.
+            Outcome::Refused(Refusal::SoldOut) if quantity == Quantity::ONE => {
+                self.sold_out.learn(item);
+            }
+            _ => {}
         }
         outcome
     }
@@ -310,23 +337,4 @@ fn hides_an_order(outcome: &Outcome) -> bool {
 
 fn no_ledger() -> Outcome {
     Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
-}
-
-/// Runs the gate and tells everyone who wants to know.
-async fn gate(parts: &Parts, request: &Request) -> Outcome {
-    let item = request.purchase.item.id;
-    let built = parts.strategies.find(request.purchase.strategy).and_then(|(_, built)| built);
-    let Some(strategy) = built else {
-        return Outcome::Unavailable(Unavailable::StrategyUnavailable);
-    };
-    let outcome = strategy.purchase(request).await;
-    match &outcome {
-        Outcome::Sold(order) | Outcome::Queued(order) => parts.hub.order_changed(order),
-        // Asking for several units may fail while a single one is left.
-        Outcome::Refused(Refusal::SoldOut) if request.purchase.quantity == Quantity::ONE => {
-            parts.sold_out.learn(item);
-        }
-        _ => {}
-    }
-    outcome
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{ItemId, Purchase, RequestKey, UserId};
+use crate::domain::{ItemId, RequestKey, UserId};
 use crate::store::mysql::running::{self, RequestOf};
 
 /// A request that has run for so long is announced: longer than a purchase takes while the service
@@ -80,8 +80,8 @@ impl Requests {
 
     /// Begins a request; `None` when one with its key runs already.
     #[must_use]
-    pub fn begin(&self, purchase: &Purchase) -> Option<InHand> {
-        let request = (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned());
+    pub fn begin(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> Option<InHand> {
+        let request = (buyer, item, key.as_str().to_owned());
         let mut running = self.shared.running();
         if running.contains_key(&request) {
             return None;

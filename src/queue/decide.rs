@@ -7,8 +7,10 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 
 use super::Consumers;
-use crate::arbiter::{Bare, Verdict, Write};
-use crate::domain::{ArbiterMode, Item, ItemId, Order, OrderStatus, Purchase, Unavailable};
+use crate::arbiter::{OrderWrite, StockWrite, UnguardedWrite};
+use crate::domain::{
+    ArbiterMode, Item, ItemId, Order, OrderStatus, Outcome, Purchase, Unavailable,
+};
 use crate::store::mysql::items;
 use crate::store::redis::queue::{Entry, Intention};
 
@@ -76,17 +78,18 @@ impl Consumers {
     }
 
     async fn judge(&self, purchase: &Purchase) -> Decision {
-        let verdict = match purchase.item.arbiter {
-            ArbiterMode::On => self.parts.lanes.write(purchase.clone()).await,
+        let outcome = match purchase.item.arbiter {
+            ArbiterMode::On => self.parts.lanes.write(purchase.clone(), None).await,
             ArbiterMode::Off => {
-                let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
+                let stock = StockWrite::Unguarded(UnguardedWrite::Record);
+                let write = OrderWrite { purchase, fence: None, stock, deadline: None };
                 self.parts.arbiter.write(&write).await
             }
         };
-        match verdict {
-            Verdict::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),
+        match outcome {
+            Outcome::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),
             // Its key has become another order: this one is not sold as well.
-            Verdict::Sold(_) | Verdict::Replayed(_) | Verdict::Refused(_) => {
+            Outcome::Sold(_) | Outcome::Replayed(_) | Outcome::Refused(_) => {
                 match self.parts.arbiter.reject(purchase).await {
                     Ok(order) => Decision::Decided(order),
                     Err(error) => {
@@ -95,13 +98,10 @@ impl Consumers {
                     }
                 }
             }
-            Verdict::Unavailable(Unavailable::Dependency(_) | Unavailable::Faulty(_)) => {
+            Outcome::Unavailable(Unavailable::Dependency(_) | Unavailable::Faulty(_)) => {
                 Decision::Stuck("the ledger does not take it")
             }
-            Verdict::Unavailable(_)
-            | Verdict::Unknown(_)
-            | Verdict::Stale
-            | Verdict::Fenced { .. } => Decision::Later,
+            Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Queued(_) => Decision::Later,
         }
     }
 

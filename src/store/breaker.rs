@@ -73,8 +73,8 @@ pub struct Breaker {
     state: Arc<Mutex<State>>,
 }
 
-/// One call. Say how it ended; dropped, it is not counted.
-pub struct Call {
+/// The permit for one call. Say how the call ended; dropped, the call is not counted.
+pub struct BreakerPermit {
     breaker: Breaker,
     is_probe: bool,
 }
@@ -114,18 +114,18 @@ impl Breaker {
 
     /// Begins a call; `None` when it is refused.
     #[must_use]
-    pub fn enter(&self) -> Option<Call> {
+    pub fn enter(&self) -> Option<BreakerPermit> {
         self.enter_at(Instant::now())
     }
 
-    /// The same for what is not to find out for the others whether the server answers again.
+    /// Like [`Breaker::enter`], but never acts as the breaker's probe.
     #[must_use]
-    pub fn enter_closed(&self) -> Option<Call> {
+    pub fn enter_closed(&self) -> Option<BreakerPermit> {
         let is_closed = matches!(*self.state(), State::Closed(_));
-        is_closed.then(|| Call { breaker: self.clone(), is_probe: false })
+        is_closed.then(|| BreakerPermit { breaker: self.clone(), is_probe: false })
     }
 
-    fn enter_at(&self, now: Instant) -> Option<Call> {
+    fn enter_at(&self, now: Instant) -> Option<BreakerPermit> {
         let is_probe = match &mut *self.state() {
             State::Closed(_) => false,
             State::Open { probe_due, .. } => {
@@ -136,7 +136,7 @@ impl Breaker {
                 true
             }
         };
-        Some(Call { breaker: self.clone(), is_probe })
+        Some(BreakerPermit { breaker: self.clone(), is_probe })
     }
 
     fn ended(&self, is_probe: bool, well: bool) {
@@ -175,7 +175,7 @@ impl Breaker {
     }
 }
 
-impl Call {
+impl BreakerPermit {
     /// Whom it asks.
     #[must_use]
     pub fn dependency(&self) -> Dependency {

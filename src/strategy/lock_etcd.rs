@@ -11,9 +11,13 @@
 //! # When to use it
 //! When the death of the lock's server must not make two holders.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::etcd::mutex;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -24,17 +28,16 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: the first key of a queue in etcd, each watching the one ahead; read, check, write.",
         breaks_when: "A holder is paused beyond its lease; the fence saves it.",
-        needs: &["etcd"],
+        needs: &[Dependency::Etcd],
         durable_before_reply: true,
         source: "S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            gear.locks.etcd.as_ref()?,
-            Some(("etcd", "etcd/market")),
-            Dependency::Etcd,
-        ))
+    build: |context| {
+        let locks = &context.locks;
+        let client = locks.etcd()?;
+        let mutex = Arc::new(mutex::mutex(client, &locks.prefix, &locks.tasks)?);
+        let fences = Some(FenceCounters { item: "etcd", market: "etcd/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Etcd))
     },
 };

@@ -10,9 +10,12 @@
 //! # When to use it
 //! With a single instance; and to see what the others pay for reaching further.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::local;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -28,5 +31,8 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S1",
         takes_options: true,
     },
-    build: |gear| Some(LockBody::per_item(gear, &gear.locks.local, None, Dependency::Mysql)),
+    build: |context| {
+        let mutex = Arc::new(local::mutex(&local::Names::default(), &context.locks.tasks));
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
+    },
 };

@@ -11,9 +11,12 @@
 //! # When to use it
 //! To keep two copies of a job apart. For a sale `lock-mysql-table` is the better one.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::mysql::named;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -29,5 +32,12 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: true,
     },
-    build: |gear| Some(LockBody::per_item(gear, &gear.locks.named, None, Dependency::Mysql)),
+    build: |context| {
+        let locks = &context.locks;
+        let session = (*locks.mysql.connect_options()).clone();
+        let namespace = session.get_database().unwrap_or_default().to_owned();
+        let idle_min = named::SESSION_IDLE_MIN;
+        let mutex = Arc::new(named::mutex(session, &namespace, idle_min, &locks.tasks));
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
+    },
 };

@@ -11,9 +11,13 @@
 //! # When to use it
 //! When there is no Redis, and the work under the lock is more than one statement.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::mysql::table;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -29,12 +33,10 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            &gear.locks.table,
-            Some(("mysql/table", "mysql/table/market")),
-            Dependency::Mysql,
-        ))
+    build: |context| {
+        let locks = &context.locks;
+        let mutex = Arc::new(table::mutex(locks.mysql.clone(), &locks.tasks));
+        let fences = Some(FenceCounters { item: "mysql/table", market: "mysql/table/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Mysql))
     },
 };

@@ -10,7 +10,7 @@
 //!    which the arbiter raises in the same transaction.
 //!
 //! Those who wait for the item's lock in this process want the same done, so one hold does it for all
-//! of them in one transaction (`shared/combined.rs`): the lock is taken once a batch, not once an
+//! of them in one transaction (`kit/combined_sale.rs`): the lock is taken once a batch, not once an
 //! order. With another `store` or `wait`, or with the arbiter off, each has a hold of its own.
 //!
 //! `store=redis` guards the counter in Redis instead of the stock row; `scope` chooses what is
@@ -28,11 +28,13 @@
 
 use std::sync::Arc;
 
-use super::shared::combined::Combined;
-use super::shared::lock_body::LockBody;
-use super::shared::options::Scope;
+use super::kit::combined_sale::CombinedSale;
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::options::Scope;
+use super::kit::sale_locks::{FenceCounters, SaleLocks};
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::plain;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -43,20 +45,25 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "The buyer's lock without waiting, then the item's lock; read, check, write.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S0, S1, S2, S3, S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(Arc::new(LockBody {
-            gear: gear.clone(),
-            mutex: Arc::clone(&gear.lock_redis),
-            buyers: Arc::clone(&gear.locks.plain),
-            fences: Some(("redis", "redis/market")),
+    build: |context| {
+        let locks = &context.locks;
+        let buyers = plain::mutex(locks.redis.clone(), &locks.prefix, &locks.tasks)?;
+        Ok(Arc::new(GuardedSale {
+            context: context.clone(),
+            locks: SaleLocks {
+                mutex: Arc::clone(&locks.token),
+                buyers: Arc::new(buyers),
+                fences: Some(FenceCounters { item: "redis", market: "redis/market" }),
+                dependency: Dependency::Redis,
+                lease: context.lease,
+            },
             scope: Scope::ItemUser,
-            combined: Some(Combined::new(gear, &gear.lock_redis, "redis")),
-            dependency: Dependency::Redis,
+            combined: Some(CombinedSale::new(context, &locks.token, "redis")),
         }))
     },
 };

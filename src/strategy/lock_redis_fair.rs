@@ -11,9 +11,13 @@
 //! # When to use it
 //! When instances of different speed must have the same share of a sale.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::fair;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -24,17 +28,17 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item with a queue in Redis: processes are served in order; read, check, write.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            &gear.locks.fair,
-            Some(("redis/fair", "redis/fair/market")),
-            Dependency::Redis,
-        ))
+    build: |context| {
+        let locks = &context.locks;
+        let redis = locks.redis.clone();
+        let made = fair::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
+        let mutex = Arc::new(made);
+        let fences = Some(FenceCounters { item: "redis/fair", market: "redis/fair/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
     },
 };

@@ -12,9 +12,12 @@
 //! # When to use it
 //! Never. To see why the value has to be an owner and the clock the server's.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::getset;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -25,10 +28,15 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::WithTwoInstances,
         summary: "One lock per item whose value is the time of its expiry, taken over by GETSET; read, check, write.",
         breaks_when: "The clocks of two instances disagree: one takes the other's hold for expired.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S2",
         takes_options: true,
     },
-    build: |gear| Some(LockBody::per_item(gear, &gear.locks.getset, None, Dependency::Redis)),
+    build: |context| {
+        let locks = &context.locks;
+        let (redis, now_ms) = (locks.redis.clone(), Arc::clone(&locks.now_ms));
+        let mutex = Arc::new(getset::mutex(redis, &locks.prefix, now_ms, &locks.tasks)?);
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
+    },
 };

@@ -10,9 +10,13 @@
 //! # When to use it
 //! When a function that locks calls another one that takes the same lock.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::reentrant;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -23,17 +27,18 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: a hash of owner and entries, changed by scripts; read, check, write.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S3, S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            &gear.locks.reentrant,
-            Some(("redis/reentrant", "redis/reentrant/market")),
-            Dependency::Redis,
-        ))
+    build: |context| {
+        let locks = &context.locks;
+        let redis = locks.redis.clone();
+        let made = reentrant::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
+        let mutex = Arc::new(made);
+        let fences =
+            Some(FenceCounters { item: "redis/reentrant", market: "redis/reentrant/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
     },
 };

@@ -10,9 +10,12 @@
 //! # When to use it
 //! Never. To see what an expiry is for.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::setnx;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -23,10 +26,14 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX without an expiry; read, check, write.",
         breaks_when: "The holder dies: the item is never sold again until an operator deletes the key.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S0, S4",
         takes_options: true,
     },
-    build: |gear| Some(LockBody::per_item(gear, &gear.locks.setnx, None, Dependency::Redis)),
+    build: |context| {
+        let locks = &context.locks;
+        let mutex = Arc::new(setnx::mutex(locks.redis.clone(), &locks.prefix, &locks.tasks)?);
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
+    },
 };

@@ -11,9 +11,12 @@
 //! # When to use it
 //! Never. To see why acquire and expiry must be one command.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::setnx_expire::{self, Repair};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -24,10 +27,15 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX, then EXPIRE; waiters repair a missing expiry; read, check, write.",
         breaks_when: "The winner dies between its two commands, and nobody waits; or it is paused beyond its lease, without a fence.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S0",
         takes_options: true,
     },
-    build: |gear| Some(LockBody::per_item(gear, &gear.locks.setnx_expire, None, Dependency::Redis)),
+    build: |context| {
+        let locks = &context.locks;
+        let (redis, repair) = (locks.redis.clone(), Repair::ByWaiters);
+        let mutex = Arc::new(setnx_expire::mutex(redis, &locks.prefix, repair, &locks.tasks)?);
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
+    },
 };

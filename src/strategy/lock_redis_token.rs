@@ -12,7 +12,10 @@
 //! # When to use it
 //! When the work under the lock is more than one statement, and two clicks of one buyer may run at once.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
 
@@ -25,17 +28,14 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: SET NX PX with a random owner, compare-and-delete, polling; read, check, write.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S1, S2, S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            &gear.lock_redis,
-            Some(("redis", "redis/market")),
-            Dependency::Redis,
-        ))
+    build: |context| {
+        let mutex = Arc::clone(&context.locks.token);
+        let fences = Some(FenceCounters { item: "redis", market: "redis/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
     },
 };

@@ -12,9 +12,12 @@
 //! # When to use it
 //! To compare it. Where locks must outlive a server, etcd and ZooKeeper do it with a fence.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::redis::redlock;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -25,13 +28,14 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item on a majority of independent Redis servers; read, check, write.",
         breaks_when: "A holder is paused beyond its lease, or a server restarts without its data; there is no fence, the arbiter saves it.",
-        needs: &["redlock"],
+        needs: &[Dependency::Redlock],
         durable_before_reply: true,
         source: "S1, S2",
         takes_options: true,
     },
-    build: |gear| {
-        let redlock = gear.locks.redlock.as_ref()?;
-        Some(LockBody::per_item(gear, redlock, None, Dependency::Redlock))
+    build: |context| {
+        let locks = &context.locks;
+        let mutex = Arc::new(redlock::mutex(locks.redlock()?, &locks.prefix, &locks.tasks)?);
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redlock))
     },
 };

@@ -12,9 +12,13 @@
 //! # When to use it
 //! When a ZooKeeper ensemble is there anyway, and a lock has to survive the loss of a server.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::zookeeper::sequential;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -25,17 +29,15 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: a line of ephemeral nodes, each watching the one before it; read, check, write.",
         breaks_when: "A holder is paused beyond its session; the fence saves it.",
-        needs: &["zookeeper"],
+        needs: &[Dependency::Zookeeper],
         durable_before_reply: true,
         source: "S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            gear.locks.zookeeper.as_ref()?,
-            Some(("zookeeper", "zookeeper/market")),
-            Dependency::Zookeeper,
-        ))
+    build: |context| {
+        let locks = &context.locks;
+        let mutex = Arc::new(sequential::mutex(locks.zookeeper()?, &locks.tasks));
+        let fences = Some(FenceCounters { item: "zookeeper", market: "zookeeper/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Zookeeper))
     },
 };

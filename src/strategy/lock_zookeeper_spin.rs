@@ -11,9 +11,13 @@
 //! # When to use it
 //! With few instances; and to compare the herd with the line of `lock-zookeeper`.
 
-use super::shared::lock_body::LockBody;
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
+use crate::lock::zookeeper::spin;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -24,17 +28,16 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: one ephemeral node that all who wait watch; read, check, write.",
         breaks_when: "A holder is paused beyond its session; the fence saves it.",
-        needs: &["zookeeper"],
+        needs: &[Dependency::Zookeeper],
         durable_before_reply: true,
         source: "S4",
         takes_options: true,
     },
-    build: |gear| {
-        Some(LockBody::per_item(
-            gear,
-            gear.locks.zookeeper_spin.as_ref()?,
-            Some(("zookeeper-spin", "zookeeper-spin/market")),
-            Dependency::Zookeeper,
-        ))
+    build: |context| {
+        let locks = &context.locks;
+        let mutex = Arc::new(spin::mutex(locks.zookeeper()?, &locks.tasks));
+        let fences =
+            Some(FenceCounters { item: "zookeeper-spin", market: "zookeeper-spin/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Zookeeper))
     },
 };

@@ -14,12 +14,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::item_mutexes::ItemMutexes;
-use super::shared::memory_gate;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::item_mutexes::ItemMutexes;
+use super::kit::memory_gate;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -35,18 +36,19 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S1, S4",
         takes_options: false,
     },
-    build: |gear| {
-        Some(Arc::new(MemoryMutex { gear: gear.clone(), mutexes: ItemMutexes::default() }))
+    build: |context| {
+        Ok(Arc::new(MemoryMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
     },
 };
 
 struct MemoryMutex {
-    gear: Gear,
+    context: StrategyContext,
     mutexes: ItemMutexes,
 }
 
+#[async_trait]
 impl Strategy for MemoryMutex {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(memory_gate::purchase(&self.gear, request, Some(&self.mutexes)))
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        memory_gate::purchase(&self.context, &purchase, deadline, Some(&self.mutexes)).await
     }
 }

@@ -15,11 +15,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::memory_gate;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::memory_gate;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -35,15 +36,16 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(MemoryNaive { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(MemoryNaive { context: context.clone() })),
 };
 
 struct MemoryNaive {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for MemoryNaive {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(memory_gate::purchase(&self.gear, request, None))
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        memory_gate::purchase(&self.context, &purchase, deadline, None).await
     }
 }

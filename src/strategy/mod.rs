@@ -7,6 +7,7 @@
 //! To add one, write its file and add two lines below: the module and its place on the list. The
 //! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
 
+pub mod kit;
 mod lock_etcd;
 mod lock_local;
 mod lock_mysql_named;
@@ -38,25 +39,25 @@ mod redis_mutex;
 mod redis_naive;
 pub mod redis_stream;
 mod redis_watch;
-pub mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 use sqlx::MySqlPool;
 use tokio::time::Instant;
 
-use crate::arbiter::{Arbiter, Lanes, Verdict};
-use crate::domain::{Outcome, Purchase, Unavailable};
+use crate::arbiter::{Arbiter, Lanes};
+use crate::domain::{Outcome, Purchase};
 use crate::lock;
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 
-pub use shared::built::Strategies;
-pub use shared::card::{Breaks, Card};
-pub use shared::locks::Locks;
-pub use shared::options::{Options, OptionsError};
+pub use kit::built::{Built, Strategies};
+pub use kit::card::{Breaks, Card};
+pub use kit::locks::LockSources;
+pub use kit::options::{Options, OptionsError};
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[
@@ -98,31 +99,58 @@ pub static LIST: &[Entry] = &[
 pub struct Entry {
     /// What is said about it.
     pub card: &'static Card,
-    /// Makes it; `None` when its servers are not configured.
-    pub build: fn(&Gear) -> Option<Arc<dyn Strategy>>,
+    /// Makes it.
+    pub build: fn(&StrategyContext) -> Result<Arc<dyn Strategy>, BuildError>,
+}
+
+/// Why a strategy was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// Its servers are not configured: it is listed as not available.
+    NotConfigured,
+    /// A setting cannot be used, so that the service does not start.
+    Unusable(String),
+}
+
+impl From<lock::InvalidName> for BuildError {
+    fn from(error: lock::InvalidName) -> Self {
+        Self::Unusable(format!("redis.prefix cannot be used: {error}"))
+    }
+}
+
+impl From<lock::redis::redlock::InvalidRedlock> for BuildError {
+    fn from(error: lock::redis::redlock::InvalidRedlock) -> Self {
+        Self::Unusable(format!("lock.redlock_urls cannot be used: {error}"))
+    }
 }
 
 /// A way of deciding who gets stock.
+#[async_trait]
 pub trait Strategy: Send + Sync {
     /// Decides about one purchase and has the arbiter write what it lets through. Returns by the
-    /// request's deadline, or soon after it.
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome>;
-}
+    /// deadline, or soon after it.
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome;
 
-/// A purchase with what only strategies care about.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The purchase.
-    pub purchase: Purchase,
-    /// The refinements that came as query parameters.
-    pub options: Options,
-    /// When waiting has to stop.
-    pub deadline: Instant,
+    /// Like [`Strategy::purchase`], refined by the query parameters. Others than the defaults come
+    /// only where the card says that the strategy takes options.
+    fn purchase_with<'a>(
+        &'a self,
+        purchase: Purchase,
+        _options: Options,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Outcome> {
+        self.purchase(purchase, deadline)
+    }
+
+    /// The locks that it works with, for their figures.
+    fn locks(&self) -> Vec<Arc<dyn lock::Mutex>> {
+        Vec::new()
+    }
 }
 
 /// What strategies are made of.
 #[derive(Clone)]
-pub struct Gear {
+pub struct StrategyContext {
     /// The second line of defence.
     pub arbiter: Arbiter,
     /// The same in batches.
@@ -139,10 +167,8 @@ pub struct Gear {
     pub queue: Queue,
     /// The counters of this process.
     pub memory: MemoryCounters,
-    /// The main lock.
-    pub lock_redis: Arc<dyn lock::Mutex>,
-    /// The other locks, by kind.
-    pub locks: Locks,
+    /// The servers of the locks.
+    pub locks: LockSources,
     /// How long locks are held without a renewal.
     pub lease: Duration,
 }
@@ -151,19 +177,6 @@ pub struct Gear {
 #[must_use]
 pub fn card(name: &str) -> Option<&'static Card> {
     LIST.iter().map(|entry| entry.card).find(|card| card.name == name)
-}
-
-/// What a verdict means to the buyer. `Stale` and `Fenced` mean that somebody was faster and the
-/// gate gave up.
-fn outcome(verdict: Verdict) -> Outcome {
-    match verdict {
-        Verdict::Sold(order) => Outcome::Sold(order),
-        Verdict::Replayed(order) => Outcome::Replayed(order),
-        Verdict::Refused(refusal) => Outcome::Refused(refusal),
-        Verdict::Stale | Verdict::Fenced { .. } => Outcome::Unavailable(Unavailable::Contended),
-        Verdict::Unavailable(why) => Outcome::Unavailable(why),
-        Verdict::Unknown(doubt) => Outcome::Unknown(doubt),
-    }
 }
 
 #[cfg(test)]

@@ -17,10 +17,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::domain::Outcome;
+use super::{Breaks, Card, Entry, Strategy};
+use crate::arbiter::Lanes;
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -36,15 +38,16 @@ pub(super) const ENTRY: Entry = Entry {
         source: "ours",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(MysqlBatch { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(MysqlBatch { lanes: context.lanes.clone() })),
 };
 
 struct MysqlBatch {
-    gear: Gear,
+    lanes: Lanes,
 }
 
+#[async_trait]
 impl Strategy for MysqlBatch {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async { outcome(self.gear.lanes.decide(request.purchase.clone()).await) })
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        self.lanes.decide(purchase, Some(deadline)).await
     }
 }

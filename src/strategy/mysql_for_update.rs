@@ -17,11 +17,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Write};
-use crate::domain::Outcome;
+use super::{Breaks, Card, Entry, Strategy};
+use crate::arbiter::{Arbiter, OrderWrite, StockWrite, UnguardedWrite};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -37,19 +38,20 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(MysqlForUpdate { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(MysqlForUpdate { arbiter: context.arbiter.clone() })),
 };
 
 struct MysqlForUpdate {
-    gear: Gear,
+    arbiter: Arbiter,
 }
 
+#[async_trait]
 impl Strategy for MysqlForUpdate {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let purchase = &request.purchase;
-            let write = Write { purchase, fence: None, version_seen: None, bare: Bare::LockRow };
-            outcome(self.gear.arbiter.write(&write).await)
-        })
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let guarded = StockWrite::GuardedAfterLock;
+        let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::LockRow);
+        let deadline = Some(deadline);
+        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
+        self.arbiter.write(&write).await
     }
 }

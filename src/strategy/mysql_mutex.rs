@@ -15,12 +15,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::item_mutexes::ItemMutexes;
-use super::shared::textbook;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::item_mutexes::ItemMutexes;
+use super::kit::textbook;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -36,24 +37,23 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| {
-        Some(Arc::new(MysqlMutex { gear: gear.clone(), mutexes: ItemMutexes::default() }))
+    build: |context| {
+        Ok(Arc::new(MysqlMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
     },
 };
 
 struct MysqlMutex {
-    gear: Gear,
+    context: StrategyContext,
     mutexes: ItemMutexes,
 }
 
+#[async_trait]
 impl Strategy for MysqlMutex {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let _held = match self.mutexes.lock(request).await {
-                Ok(guard) => guard,
-                Err(outcome) => return outcome,
-            };
-            textbook::on_ledger(&self.gear, request).await
-        })
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let _held = match self.mutexes.lock(purchase.item.id, deadline).await {
+            Ok(guard) => guard,
+            Err(outcome) => return outcome,
+        };
+        textbook::on_ledger(&self.context, &purchase, deadline).await
     }
 }

@@ -13,15 +13,18 @@
 //! # When to use it
 //! Never. To remember that a guard must outlive the COMMIT.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::shared::item_mutexes::ItemMutexes;
-use super::shared::ledger_view;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::{Bare, Write};
-use crate::domain::{ArbiterMode, Outcome};
+use super::kit::item_mutexes::ItemMutexes;
+use super::kit::ledger_view;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::arbiter::{OrderWrite, StockWrite, UnguardedWrite};
+use crate::domain::{ArbiterMode, Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -37,35 +40,44 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| {
-        Some(Arc::new(MysqlMutexInTx { gear: gear.clone(), mutexes: ItemMutexes::default() }))
+    build: |context| {
+        Ok(Arc::new(MysqlMutexInTx { context: context.clone(), mutexes: ItemMutexes::default() }))
     },
 };
 
 struct MysqlMutexInTx {
-    gear: Gear,
+    context: StrategyContext,
     mutexes: ItemMutexes,
 }
 
+#[async_trait]
 impl Strategy for MysqlMutexInTx {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let purchase = &request.purchase;
-            let mut held = match self.mutexes.lock(request).await {
-                Ok(guard) => Some(guard),
-                Err(outcome) => return outcome,
-            };
-            let seen = match ledger_view::look(&self.gear.pool, purchase).await {
-                Ok(row) => row,
-                Err(outcome) => return outcome,
-            };
-            if purchase.item.arbiter == ArbiterMode::On {
-                held = None;
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let held = match self.mutexes.lock(purchase.item.id, deadline).await {
+            Ok(guard) => guard,
+            Err(outcome) => return outcome,
+        };
+        let seen = match ledger_view::look(&self.context.pool, &purchase).await {
+            Ok(row) => row,
+            Err(outcome) => return outcome,
+        };
+        let written = Notify::new();
+        let available = seen.available - purchase.quantity.signed();
+        let first = UnguardedWrite::SetFirst { available, written: &written };
+        let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, first);
+        if purchase.item.arbiter == ArbiterMode::On {
+            written.notify_one();
+        }
+        let deadline = Some(deadline);
+        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
+        let mut committed = pin!(self.context.arbiter.write(&write));
+        tokio::select! {
+            outcome = &mut committed => outcome,
+            () = written.notified() => {
+                // The mistake that this strategy shows: COMMIT is still to come.
+                drop(held);
+                committed.await
             }
-            let bare = Bare::SetEarly { available: seen.available - purchase.quantity.signed() };
-            let write = Write { purchase, fence: None, version_seen: None, bare };
-            let verdict = self.gear.arbiter.write_split(&write, &mut || drop(held.take())).await;
-            outcome(verdict)
-        })
+        }
     }
 }

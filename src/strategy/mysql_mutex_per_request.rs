@@ -14,13 +14,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-
+use async_trait::async_trait;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::shared::textbook;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::textbook;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -36,19 +36,18 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(MysqlMutexPerRequest { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(MysqlMutexPerRequest { context: context.clone() })),
 };
 
 struct MysqlMutexPerRequest {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for MysqlMutexPerRequest {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let of_this_request = Mutex::new(());
-            let _held = of_this_request.lock().await;
-            textbook::on_ledger(&self.gear, request).await
-        })
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let of_this_request = Mutex::new(());
+        let _held = of_this_request.lock().await;
+        textbook::on_ledger(&self.context, &purchase, deadline).await
     }
 }

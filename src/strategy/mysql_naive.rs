@@ -13,11 +13,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::textbook;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::textbook;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -33,15 +34,16 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(MysqlNaive { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(MysqlNaive { context: context.clone() })),
 };
 
 struct MysqlNaive {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for MysqlNaive {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(textbook::on_ledger(&self.gear, request))
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        textbook::on_ledger(&self.context, &purchase, deadline).await
     }
 }

@@ -15,12 +15,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::compare_and_set::CompareAndSet;
-use super::{Breaks, Card, Entry, Request, Strategy};
-use crate::arbiter::Bare;
-use crate::domain::Outcome;
+use super::kit::compare_and_set::CompareAndSet;
+use super::{Breaks, Card, Entry, Strategy};
+use crate::arbiter::{StockWrite, UnguardedWrite};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -36,12 +37,13 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| {
-        let on_timestamp = CompareAndSet::new(gear, |seen, available| Bare::CompareTimestamp {
-            available,
-            changed_at: seen.changed_at,
+    build: |context| {
+        let on_timestamp = CompareAndSet::new(context, |item, seen, available| {
+            let changed_at = seen.changed_at;
+            let unguarded = UnguardedWrite::CompareTimestamp { available, changed_at };
+            StockWrite::of(item, StockWrite::GuardedByTimestamp(changed_at), unguarded)
         });
-        Some(Arc::new(MysqlTimestamp { on_timestamp }))
+        Ok(Arc::new(MysqlTimestamp { on_timestamp }))
     },
 };
 
@@ -49,8 +51,9 @@ struct MysqlTimestamp {
     on_timestamp: CompareAndSet,
 }
 
+#[async_trait]
 impl Strategy for MysqlTimestamp {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.on_timestamp.purchase(request))
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        self.on_timestamp.purchase(&purchase, deadline).await
     }
 }

@@ -19,12 +19,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::compare_and_set::CompareAndSet;
-use super::{Breaks, Card, Entry, Request, Strategy};
-use crate::arbiter::Bare;
-use crate::domain::Outcome;
+use super::kit::compare_and_set::CompareAndSet;
+use super::{Breaks, Card, Entry, Strategy};
+use crate::arbiter::{StockWrite, UnguardedWrite};
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -40,12 +41,13 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |gear| {
-        let on_version = CompareAndSet::new(gear, |seen, available| Bare::CompareVersion {
-            available,
-            version: seen.version,
+    build: |context| {
+        let on_version = CompareAndSet::new(context, |item, seen, available| {
+            let version = seen.version;
+            let unguarded = UnguardedWrite::CompareVersion { available, version };
+            StockWrite::of(item, StockWrite::GuardedByVersion(version), unguarded)
         });
-        Some(Arc::new(MysqlVersion { on_version }))
+        Ok(Arc::new(MysqlVersion { on_version }))
     },
 };
 
@@ -53,8 +55,9 @@ struct MysqlVersion {
     on_version: CompareAndSet,
 }
 
+#[async_trait]
 impl Strategy for MysqlVersion {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.on_version.purchase(request))
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        self.on_version.purchase(&purchase, deadline).await
     }
 }

@@ -21,12 +21,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::redis_gate;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::Verdict;
-use crate::domain::{Outcome, UserId};
+use super::kit::redis_gate;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::outcome::Dependency;
+use crate::domain::{Outcome, Purchase, UserId};
 use crate::store::redis::Gathered;
 use crate::store::redis::buckets::{BUCKETS, Parts};
 
@@ -39,12 +40,12 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "The counter split over eight keys; the buyer's id picks the first, the others follow.",
         breaks_when: "Redis loses a bucket while purchases are in flight.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "ours",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(RedisBucket { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(RedisBucket { context: context.clone() })),
 };
 
 /// How often in a row the buckets are found too empty before they are loaded again: the units that
@@ -52,42 +53,42 @@ pub(super) const ENTRY: Entry = Entry {
 const EMPTY_MAX: u32 = 2;
 
 struct RedisBucket {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for RedisBucket {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
-            let first = first_bucket(request.purchase.buyer);
-            let mut found_empty = 0;
-            loop {
-                let epoch = match self.gear.buckets.take(item, units, first).await {
-                    Ok(Gathered::All(parts)) => return self.write(request, &parts).await,
-                    Ok(Gathered::TooFew { epoch }) => epoch,
-                    Err(error) => return redis_gate::unavailable(&error),
-                };
-                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
-                    return outcome;
-                }
-                found_empty += 1;
-                if found_empty >= EMPTY_MAX
-                    && let Err(error) = self.gear.buckets.load_again(item, epoch).await
-                {
-                    return redis_gate::unavailable(&error);
-                }
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let first = first_bucket(purchase.buyer);
+        let mut found_empty = 0;
+        loop {
+            let epoch = match self.context.buckets.take(item, units, first).await {
+                Ok(Gathered::All(parts)) => return self.write(purchase, deadline, &parts).await,
+                Ok(Gathered::TooFew { epoch }) => epoch,
+                Err(error) => return redis_gate::unavailable(&error),
+            };
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
             }
-        })
+            found_empty += 1;
+            if found_empty >= EMPTY_MAX
+                && let Err(error) = self.context.buckets.load_again(item, epoch).await
+            {
+                return redis_gate::unavailable(&error);
+            }
+        }
     }
 }
 
 impl RedisBucket {
-    async fn write(&self, request: &Request, parts: &Parts) -> Outcome {
-        let verdict = redis_gate::write_in_lane(&self.gear, request).await;
-        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
-            self.gear.buckets.give_back(parts).await;
+    async fn write(&self, purchase: Purchase, deadline: Instant, parts: &Parts) -> Outcome {
+        let outcome = redis_gate::write_in_lane(&self.context, purchase, deadline).await;
+        if !outcome.may_hold_stock() {
+            self.context.buckets.give_back(parts).await;
         }
-        outcome(verdict)
+        outcome
     }
 }
 

@@ -30,12 +30,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Gear, Request, Strategy, outcome};
-use crate::arbiter::Verdict;
-use crate::domain::{ArbiterMode, Outcome, Refusal};
+use super::kit::{ledger_view, redis_gate};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::outcome::Dependency;
+use crate::domain::{ArbiterMode, Outcome, Purchase, Refusal};
 use crate::store::mysql::buyers;
 use crate::store::redis::Take;
 
@@ -51,53 +52,55 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One script checks the sale's window, the buyer's limit and the stock, and takes.",
         breaks_when: "Redis loses the counter while purchases are in flight.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(RedisLua { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(RedisLua { context: context.clone() })),
 };
 
 struct RedisLua {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for RedisLua {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let mut ledger_before = None;
-            loop {
-                match self.gear.counters.take_once(&request.purchase).await {
-                    Ok(Take::First(taken)) => {
-                        let verdict = redis_gate::write_in_lane(&self.gear, request).await;
-                        if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
-                            self.gear.counters.untake(&taken).await;
-                        }
-                        return outcome(verdict);
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let mut ledger_before = None;
+        loop {
+            match self.context.counters.take_once(&purchase).await {
+                Ok(Take::First(taken)) => {
+                    let written = redis_gate::write_in_lane(&self.context, purchase, deadline);
+                    let outcome = written.await;
+                    if !outcome.may_hold_stock() {
+                        self.context.counters.untake(&taken).await;
                     }
-                    Ok(Take::Again) => {
-                        return outcome(redis_gate::write_in_lane(&self.gear, request).await);
-                    }
-                    Ok(Take::NothingLeft) => {}
-                    Ok(Take::Limit) => {
-                        if let Some(outcome) = self.over_limit(request, &mut ledger_before).await {
-                            return outcome;
-                        }
-                        continue;
-                    }
-                    Ok(Take::NotStarted) => {
-                        let starts_at = request.purchase.item.window.starts_at();
-                        return Outcome::Refused(Refusal::SaleNotStarted { starts_at });
-                    }
-                    Ok(Take::Ended) => return Outcome::Refused(Refusal::SaleEnded),
-                    Err(error) => return redis_gate::unavailable(&error),
-                }
-                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
                     return outcome;
                 }
+                Ok(Take::Again) => {
+                    return redis_gate::write_in_lane(&self.context, purchase, deadline).await;
+                }
+                Ok(Take::NothingLeft) => {}
+                Ok(Take::Limit) => {
+                    let ended = self.over_limit(&purchase, deadline, &mut ledger_before).await;
+                    if let Some(outcome) = ended {
+                        return outcome;
+                    }
+                    continue;
+                }
+                Ok(Take::NotStarted) => {
+                    let starts_at = purchase.item.window.starts_at();
+                    return Outcome::Refused(Refusal::SaleNotStarted { starts_at });
+                }
+                Ok(Take::Ended) => return Outcome::Refused(Refusal::SaleEnded),
+                Err(error) => return redis_gate::unavailable(&error),
             }
-        })
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
     }
 }
 
@@ -105,15 +108,19 @@ impl RedisLua {
     /// The gate counts too many units for this buyer. What it counted may be on its way to the
     /// ledger, or have died there; `None` means ask the gate again. With the arbiter off the gate's
     /// word is final.
-    async fn over_limit(&self, request: &Request, before: &mut Option<i64>) -> Option<Outcome> {
-        let purchase = &request.purchase;
+    async fn over_limit(
+        &self,
+        purchase: &Purchase,
+        deadline: Instant,
+        before: &mut Option<i64>,
+    ) -> Option<Outcome> {
         let (item, buyer, limit) =
             (purchase.item.id, purchase.buyer, purchase.item.per_buyer_limit);
         let refused = Some(Outcome::Refused(Refusal::LimitReached { limit }));
         if purchase.item.arbiter == ArbiterMode::Off {
             return refused;
         }
-        let bought = match buyers::bought(&self.gear.pool, item, buyer).await {
+        let bought = match buyers::bought(&self.context.pool, item, buyer).await {
             Ok(bought) => bought,
             Err(error) => return Some(ledger_view::unavailable(&error)),
         };
@@ -121,10 +128,10 @@ impl RedisLua {
             return refused;
         }
         if before.replace(bought) == Some(bought)
-            && let Err(error) = self.gear.counters.lower_bought(item, buyer, bought).await
+            && let Err(error) = self.context.counters.lower_bought(item, buyer, bought).await
         {
             return Some(redis_gate::unavailable(&error));
         }
-        redis_gate::pause(request, LOOK_AGAIN_MAX).await
+        redis_gate::pause(deadline, LOOK_AGAIN_MAX).await
     }
 }

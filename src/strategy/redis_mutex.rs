@@ -15,12 +15,14 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::item_mutexes::ItemMutexes;
-use super::shared::{redis_gate, textbook};
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::item_mutexes::ItemMutexes;
+use super::kit::{redis_gate, textbook};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::outcome::Dependency;
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -31,40 +33,42 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around GET, check and SET.",
         breaks_when: "A second instance has a mutex of its own.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S4",
         takes_options: false,
     },
-    build: |gear| {
-        Some(Arc::new(RedisMutex { gear: gear.clone(), mutexes: ItemMutexes::default() }))
+    build: |context| {
+        Ok(Arc::new(RedisMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
     },
 };
 
 struct RedisMutex {
-    gear: Gear,
+    context: StrategyContext,
     mutexes: ItemMutexes,
 }
 
+#[async_trait]
 impl Strategy for RedisMutex {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            loop {
-                let held = match self.mutexes.lock(request).await {
-                    Ok(guard) => guard,
-                    Err(outcome) => return outcome,
-                };
-                let taken = textbook::on_counter(&self.gear, request).await;
-                drop(held);
-                match taken {
-                    Ok(Some(epoch)) => return redis_gate::write(&self.gear, request, epoch).await,
-                    Ok(None) => {}
-                    Err(outcome) => return outcome,
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        loop {
+            let held = match self.mutexes.lock(purchase.item.id, deadline).await {
+                Ok(guard) => guard,
+                Err(outcome) => return outcome,
+            };
+            let taken = textbook::on_counter(&self.context, &purchase).await;
+            drop(held);
+            match taken {
+                Ok(Some(epoch)) => {
+                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
                 }
-                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
-                    return outcome;
-                }
+                Ok(None) => {}
+                Err(outcome) => return outcome,
             }
-        })
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
     }
 }

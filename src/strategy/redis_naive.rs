@@ -13,11 +13,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::{redis_gate, textbook};
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::Outcome;
+use super::kit::{redis_gate, textbook};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::outcome::Dependency;
+use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -28,31 +30,33 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Alone,
         summary: "GET the counter, check it in the program, SET it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(RedisNaive { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(RedisNaive { context: context.clone() })),
 };
 
 struct RedisNaive {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for RedisNaive {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            loop {
-                match textbook::on_counter(&self.gear, request).await {
-                    Ok(Some(epoch)) => return redis_gate::write(&self.gear, request, epoch).await,
-                    Ok(None) => {}
-                    Err(outcome) => return outcome,
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        loop {
+            match textbook::on_counter(&self.context, &purchase).await {
+                Ok(Some(epoch)) => {
+                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
                 }
-                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
-                    return outcome;
-                }
+                Ok(None) => {}
+                Err(outcome) => return outcome,
             }
-        })
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
     }
 }

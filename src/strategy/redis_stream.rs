@@ -26,12 +26,15 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::shared::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
+use super::kit::{ledger_view, redis_gate};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
 use crate::domain::outcome::Dependency;
-use crate::domain::{ArbiterMode, Doubt, OrderId, OrderStatus, Outcome, Refusal, Unavailable};
+use crate::domain::{
+    ArbiterMode, Doubt, OrderId, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
+};
 use crate::store::mysql::{buyers, orders};
 use crate::store::redis::CounterError;
 use crate::store::redis::queue::{self, Push};
@@ -48,75 +51,70 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One script takes the units and queues the order, which a consumer makes durable.",
         breaks_when: "Redis loses the queue: every order in it without a log, seconds with everysec.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: false,
         source: "ours",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(RedisStream { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(RedisStream { context: context.clone() })),
 };
 
 struct RedisStream {
-    gear: Gear,
+    context: StrategyContext,
 }
 
+#[async_trait]
 impl Strategy for RedisStream {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            loop {
-                let limit = match self.limit_left(request).await {
-                    Ok(limit) => limit,
-                    Err(outcome) => return outcome,
-                };
-                let purchase = &request.purchase;
-                match self.gear.queue.push(purchase, limit).await {
-                    Ok(Push::Queued) => {
-                        return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
-                    }
-                    Ok(Push::Known(order, units)) => {
-                        return self.known(request, order, units).await;
-                    }
-                    Ok(Push::LimitReached) => {
-                        let limit = purchase.item.per_buyer_limit;
-                        return Outcome::Refused(Refusal::LimitReached { limit });
-                    }
-                    Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
-                    Ok(Push::NothingLeft) => {}
-                    // It may be in the queue; the key tells.
-                    Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
-                        tracing::warn!(%error, order = %purchase.order_id, "it is not known whether an order was queued");
-                        return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
-                    }
-                    Err(error) => return redis_gate::unavailable(&error),
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        loop {
+            let limit = match self.limit_left(&purchase).await {
+                Ok(limit) => limit,
+                Err(outcome) => return outcome,
+            };
+            match self.context.queue.push(&purchase, limit).await {
+                Ok(Push::Queued) => {
+                    return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
                 }
-                if let Some(outcome) = redis_gate::sold_out(&self.gear, request).await {
-                    return outcome;
+                Ok(Push::Known(order, units)) => return self.known(&purchase, order, units).await,
+                Ok(Push::LimitReached) => {
+                    let limit = purchase.item.per_buyer_limit;
+                    return Outcome::Refused(Refusal::LimitReached { limit });
                 }
+                Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
+                Ok(Push::NothingLeft) => {}
+                // It may be in the queue; the key tells.
+                Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
+                    tracing::warn!(%error, order = %purchase.order_id, "it is not known whether an order was queued");
+                    return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
+                }
+                Err(error) => return redis_gate::unavailable(&error),
             }
-        })
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
     }
 }
 
 impl RedisStream {
     /// Units that the buyer may still have, by the ledger; `None` where no limit is kept.
-    async fn limit_left(&self, request: &Request) -> Result<Option<i64>, Outcome> {
-        let purchase = &request.purchase;
+    async fn limit_left(&self, purchase: &Purchase) -> Result<Option<i64>, Outcome> {
         if purchase.item.arbiter == ArbiterMode::Off {
             return Ok(None);
         }
-        match buyers::bought(&self.gear.pool, purchase.item.id, purchase.buyer).await {
+        match buyers::bought(&self.context.pool, purchase.item.id, purchase.buyer).await {
             Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
             Err(error) => Err(ledger_view::unavailable(&error)),
         }
     }
 
     /// An earlier try of the request was queued as `order`.
-    async fn known(&self, request: &Request, order: OrderId, units: u32) -> Outcome {
-        let purchase = &request.purchase;
+    async fn known(&self, purchase: &Purchase, order: OrderId, units: u32) -> Outcome {
         if units != purchase.quantity.units() {
             return Outcome::Refused(Refusal::KeyReused { order_id: order });
         }
-        match self.gear.queue.find_in(purchase.item.id, order).await {
+        match self.context.queue.find_in(purchase.item.id, order).await {
             Ok(Some(queued)) => return Outcome::Replayed(queued),
             Ok(None) => {}
             Err(error) => {
@@ -124,7 +122,7 @@ impl RedisStream {
                 return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
             }
         }
-        match orders::find(&self.gear.pool, order, purchase.buyer).await {
+        match orders::find(&self.context.pool, order, purchase.buyer).await {
             Ok(Some(decided)) => Outcome::Replayed(decided),
             // Redis has lost it, and not the memory of it.
             Ok(None) => Outcome::Unknown(Doubt::BrokenOff),

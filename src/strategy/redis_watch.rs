@@ -19,12 +19,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use redis::RedisResult;
+use tokio::time::Instant;
 
-use super::shared::redis_gate;
-use super::{Breaks, Card, Entry, Gear, Request, Strategy};
-use crate::domain::{ItemId, Outcome, Unavailable};
+use super::kit::redis_gate;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::domain::outcome::Dependency;
+use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
 use crate::store::redis::CounterError;
 
 /// How often one purchase tries.
@@ -41,16 +43,16 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
         breaks_when: "Redis loses the counter; and under a crowd most tries are wasted.",
-        needs: &["redis"],
+        needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S0, S4",
         takes_options: false,
     },
-    build: |gear| Some(Arc::new(RedisWatch { gear: gear.clone() })),
+    build: |context| Ok(Arc::new(RedisWatch { context: context.clone() })),
 };
 
 struct RedisWatch {
-    gear: Gear,
+    context: StrategyContext,
 }
 
 /// How one try at the counter ended.
@@ -60,35 +62,36 @@ enum Try {
     Touched,
 }
 
+#[async_trait]
 impl Strategy for RedisWatch {
-    fn purchase<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
-            for _ in 0..TRIES_MAX {
-                let ended = match self.take(item, units).await {
-                    Ok(Try::Taken { epoch }) => {
-                        return redis_gate::write(&self.gear, request, epoch).await;
-                    }
-                    Ok(Try::NothingLeft) => redis_gate::sold_out(&self.gear, request).await,
-                    Ok(Try::Touched) => redis_gate::pause(request, PAUSE_MAX).await,
-                    // The counter may be lower now, but no order was written.
-                    Err(error) => Some(redis_gate::unavailable(&error)),
-                };
-                if let Some(outcome) = ended {
-                    return outcome;
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        for _ in 0..TRIES_MAX {
+            let ended = match self.take(item, units).await {
+                Ok(Try::Taken { epoch }) => {
+                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
                 }
+                Ok(Try::NothingLeft) => {
+                    redis_gate::sold_out(&self.context, &purchase, deadline).await
+                }
+                Ok(Try::Touched) => redis_gate::pause(deadline, PAUSE_MAX).await,
+                // The counter may be lower now, but no order was written.
+                Err(error) => Some(redis_gate::unavailable(&error)),
+            };
+            if let Some(outcome) = ended {
+                return outcome;
             }
-            Outcome::Unavailable(Unavailable::Contended)
-        })
+        }
+        Outcome::Unavailable(Unavailable::Contended)
     }
 }
 
 impl RedisWatch {
     async fn take(&self, item: ItemId, units: i64) -> Result<Try, CounterError> {
-        let key = self.gear.counters.key(item);
-        let mut own = self.gear.redis.own_connection().await?;
+        let key = self.context.counters.key(item);
+        let mut own = self.context.redis.own_connection().await?;
         redis::cmd("WATCH").arg(&key).exec_async(&mut own.connection).await?;
-        let seen = self.gear.counters.read_on(&mut own.connection, item).await?;
+        let seen = self.context.counters.read_on(&mut own.connection, item).await?;
         if seen.available < units {
             redis::cmd("UNWATCH").exec_async(&mut own.connection).await?;
             own.keep();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hyper::body::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use seckill::domain::outcome::Dependency;
 use seckill::session::Role;
 use seckill::strategy::LIST;
 use serde_json::{Value, json};
@@ -58,14 +59,16 @@ impl Wanted {
         let all: Vec<&'static str> = match self {
             Self::These(names) => return names.to_vec(),
             Self::Safe => safe(|_| true),
-            Self::Needing(server) => safe(|needs| needs.contains(&server)),
+            Self::Needing(server) => {
+                safe(|needs| needs.iter().any(|needed| needed.name() == server))
+            }
         };
         let first = usize::try_from(seed).unwrap_or_default() * AT_ONCE % all.len();
         all.iter().copied().cycle().skip(first).take(AT_ONCE.min(all.len())).collect()
     }
 }
 
-fn safe(wanted: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
+fn safe(wanted: impl Fn(&[Dependency]) -> bool) -> Vec<&'static str> {
     let cards = LIST.iter().map(|entry| entry.card);
     let cards = cards.filter(|card| card.name != WITHOUT_EXPIRY);
     cards.filter(|card| card.safe && wanted(card.needs)).map(|card| card.name).collect()

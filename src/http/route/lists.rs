@@ -32,7 +32,7 @@ pub struct StrategyBody {
     breaks_when: &'static str,
     /// The servers that it needs beside MySQL.
     #[schema(value_type = Vec<String>)]
-    needs: &'static [&'static str],
+    needs: Vec<&'static str>,
     /// Whether they are configured here.
     available: bool,
     /// Whether an accepted answer means a durable order.
@@ -68,7 +68,7 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
         },
         summary: card.summary,
         breaks_when: card.breaks_when,
-        needs: card.needs,
+        needs: card.needs.iter().map(|server| server.name()).collect(),
         available,
         durable_before_reply: card.durable_before_reply,
         promise: (!card.durable_before_reply).then(|| durability.promise()),

@@ -17,7 +17,7 @@ use crate::http::extract::{
     Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
 };
 use crate::http::problem::Problem;
-use crate::purchase::Wish;
+use crate::purchase::PurchaseRequest;
 use crate::strategy::Options;
 
 /// Tells a replayed answer from a first one.
@@ -73,8 +73,9 @@ pub async fn purchase(
         let detail = format!("A quantity is 1 to {}.", Quantity::MAX);
         Problem::new(422, "quantity_out_of_range", "Not a quantity", detail)
     })?;
-    let wish = Wish { buyer: claims.user, item, quantity, strategy, options, key, ticket };
-    answer(web.purchases.buy(wish).await)
+    let buyer = claims.user;
+    let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket };
+    answer(web.purchases.buy(request).await)
 }
 
 fn answer(outcome: Outcome) -> Result<Response, Problem> {

@@ -2,7 +2,7 @@
 
 use super::Fault;
 use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
-use crate::store::breaker::{Breaker, Call};
+use crate::store::breaker::{Breaker, BreakerPermit};
 
 /// Asks for something. May be the probe that finds out whether the ledger answers again, so it should
 /// change nothing.
@@ -35,7 +35,7 @@ pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
 }
 
-fn judge<T>(call: Call, answer: sqlx::Result<T>) -> sqlx::Result<T> {
+fn judge<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
     match &answer {
         Ok(_) => call.answered(),
         Err(error) if Fault::of(error) == Fault::Connection => call.failed(),

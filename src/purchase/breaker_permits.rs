@@ -1,29 +1,28 @@
-//! A purchase as calls of the servers that its strategy needs, for their breakers.
+//! Circuit-breaker permits held by one purchase, one for each server that its strategy needs.
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{Doubt, Outcome, Unavailable};
-use crate::store::breaker::{Breakers, Call};
+use crate::store::breaker::{BreakerPermit, Breakers};
 use crate::strategy::Card;
 
-/// The calls that one purchase stands for.
-pub struct Calls {
-    /// The ledger's is not probed by purchases: reading an item does that.
-    mysql: Call,
+/// The permits of one purchase.
+pub struct BreakerPermits {
+    /// The ledger's. Purchases are no probes of it: reading an item is.
+    mysql: BreakerPermit,
     /// That of the server that the gate needs beside the ledger.
-    gate: Option<Call>,
+    gate: Option<BreakerPermit>,
 }
 
-impl Calls {
-    /// Begins the calls of a strategy.
+impl BreakerPermits {
+    /// Asks the breakers of the servers that a strategy needs.
     ///
     /// # Errors
-    /// The outcome when a server that it needs is known not to answer.
-    pub fn begin(breakers: &Breakers, card: &Card) -> Result<Self, Outcome> {
+    /// The outcome when one of the servers is known not to answer.
+    pub fn acquire(breakers: &Breakers, card: &Card) -> Result<Self, Outcome> {
         let refused = |dependency| Outcome::Unavailable(Unavailable::Dependency(dependency));
         let mysql = breakers.mysql.enter_closed().ok_or_else(|| refused(Dependency::Mysql))?;
-        let needed = |dependency: &Dependency| card.needs.contains(&dependency.name());
-        let gate = match Dependency::ALL.into_iter().find(needed) {
-            Some(needed) => Some(breakers.of(needed).enter().ok_or_else(|| refused(needed))?),
+        let gate = match card.needs.first() {
+            Some(&needed) => Some(breakers.of(needed).enter().ok_or_else(|| refused(needed))?),
             None => None,
         };
         Ok(Self { mysql, gate })
@@ -38,13 +37,13 @@ impl Calls {
             | Outcome::Unknown(Doubt::Unanswered(dependency)) => self.failed(*dependency),
             Outcome::Sold(_) | Outcome::Replayed(_) => {
                 self.mysql.answered();
-                self.gate.into_iter().for_each(Call::answered);
+                self.gate.into_iter().for_each(BreakerPermit::answered);
             }
             // The ledger has not been asked yet.
-            Outcome::Queued(_) => self.gate.into_iter().for_each(Call::answered),
+            Outcome::Queued(_) => self.gate.into_iter().for_each(BreakerPermit::answered),
             Outcome::Refused(refusal) if refusal.is_by_the_ledger() => {
                 self.mysql.answered();
-                self.gate.into_iter().for_each(Call::answered);
+                self.gate.into_iter().for_each(BreakerPermit::answered);
             }
             Outcome::Refused(_) | Outcome::Unavailable(_) | Outcome::Unknown(_) => {}
         }
@@ -56,8 +55,8 @@ impl Calls {
             other => self
                 .gate
                 .into_iter()
-                .filter(|call| call.dependency() == other)
-                .for_each(Call::failed),
+                .filter(|permit| permit.dependency() == other)
+                .for_each(BreakerPermit::failed),
         }
     }
 }
@@ -75,8 +74,8 @@ mod tests {
         let breakers = Breakers::new(&Metrics::new());
         let entry = LIST.iter().find(|entry| entry.card.name == "redis-lua").expect("a strategy");
         for _ in 0..CALLS_MIN {
-            let calls = Calls::begin(&breakers, entry.card);
-            calls.unwrap_or_else(|refused| panic!("it opened early: {refused:?}")).ended(outcome);
+            let permits = BreakerPermits::acquire(&breakers, entry.card);
+            permits.unwrap_or_else(|refused| panic!("it opened early: {refused:?}")).ended(outcome);
         }
         Dependency::ALL.into_iter().filter(|&server| breakers.of(server).is_open()).collect()
     }

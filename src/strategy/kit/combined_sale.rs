@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use moka::sync::Cache;
 use tokio::sync::{Mutex, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::ledger_view;
-use crate::arbiter::{BATCH_MAX, Batches, Fence, Verdict};
-use crate::domain::{Doubt, ItemId, Purchase, Refusal, Unavailable};
+use super::{ledger_view, sale_locks};
+use crate::arbiter::{Answer, BATCH_MAX, Batches, Conflict, Fence};
+use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 use crate::lock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
-use crate::lock::{self, Fence as Token, LockName};
-use crate::strategy::{Gear, Request};
+use crate::lock::{self, LockName};
+use crate::strategy::StrategyContext;
 
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
 const QUEUED_MAX: usize = 16_384;
@@ -31,7 +32,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The combined work on each item. Clones share it.
 #[derive(Clone)]
-pub struct Combined {
+pub struct CombinedSale {
     shared: Arc<Shared>,
     combiners: Cache<ItemId, Combiner<Wanted, ()>>,
     tasks: TaskTracker,
@@ -41,51 +42,58 @@ pub struct Combined {
 struct Wanted {
     purchase: Purchase,
     /// Told when the batch has ended, also to a request whose time is over: it runs until then.
-    verdict: oneshot::Sender<Verdict>,
+    answer: oneshot::Sender<Outcome>,
 }
 
 struct Shared {
-    gear: Gear,
+    context: StrategyContext,
     mutex: Arc<dyn lock::Mutex>,
     /// The counter that the fences of an item's lock come from, as the ledger names it.
     fences: &'static str,
 }
 
-impl Combined {
+impl CombinedSale {
     /// Under `mutex`, whose fences come from the counter that the ledger calls `fences`.
     #[must_use]
-    pub fn new(gear: &Gear, mutex: &Arc<dyn lock::Mutex>, fences: &'static str) -> Self {
-        let shared = Shared { gear: gear.clone(), mutex: Arc::clone(mutex), fences };
+    pub fn new(
+        context: &StrategyContext,
+        mutex: &Arc<dyn lock::Mutex>,
+        fences: &'static str,
+    ) -> Self {
+        let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences };
         let combiners = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
         // Its tasks end with the items that they are for; a stop waits for the purchases instead.
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
     }
 
     /// Has the purchase done under the item's lock, which is called `name`. Once its batch has begun
-    /// the verdict is waited for, however long it takes: a request that may become an order runs.
+    /// the answer is waited for, however long it takes: a request that may become an order runs.
     ///
     /// # Errors
-    /// When there was no lock in time, or the batch broke off.
-    pub async fn write(&self, request: &Request, name: LockName) -> Result<Verdict, SubmitError> {
-        let item = request.purchase.item.id;
-        let combiner = self.combiners.get_with(item, || self.start(name));
-        let (verdict, judged) = oneshot::channel();
-        let wanted = Wanted { purchase: request.purchase.clone(), verdict };
-        match combiner.submit(wanted, request.deadline).await {
-            Ok(()) | Err(SubmitError::Unknown) => judged.await.map_err(|_| SubmitError::Unknown),
+    /// When there was no lock before the deadline, or the batch broke off.
+    pub async fn write(
+        &self,
+        purchase: Purchase,
+        name: LockName,
+        deadline: Instant,
+    ) -> Result<Outcome, SubmitError> {
+        let combiner = self.combiners.get_with(purchase.item.id, || self.start(name));
+        let (answer, answered) = oneshot::channel();
+        match combiner.submit(Wanted { purchase, answer }, deadline).await {
+            Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
     }
 
     fn start(&self, name: LockName) -> Combiner<Wanted, ()> {
         let options = CombineOptions {
-            lease: self.shared.gear.lease,
+            lease: self.shared.context.lease,
             batch_max: BATCH_MAX,
             queued_max: QUEUED_MAX,
         };
         let shared = Arc::clone(&self.shared);
         let mutex = Arc::clone(&shared.mutex);
-        let batches = Arc::new(Mutex::new(shared.gear.lanes.batches()));
+        let batches = Arc::new(Mutex::new(shared.context.lanes.batches()));
         let lock_name = name.clone();
         let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
             let (shared, name) = (Arc::clone(&shared), lock_name.clone());
@@ -109,14 +117,14 @@ impl Shared {
         mut operations: Vec<Operation<Wanted, ()>>,
     ) {
         let wanted = operations.iter_mut().filter_map(Operation::take_input);
-        let (purchases, answers): (Vec<Purchase>, Vec<oneshot::Sender<Verdict>>) =
-            wanted.map(|one| (one.purchase, one.verdict)).unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) =
+            wanted.map(|one| (one.purchase, one.answer)).unzip();
         let Some(first) = purchases.first() else { return };
         let mut left = match batches.available(first.item.id).await {
             Ok(left) => left,
             Err(error) => {
-                let verdict = Verdict::Unavailable(ledger_view::unreadable(&error));
-                return answer(answers, std::iter::repeat(verdict));
+                let outcome = ledger_view::unavailable(&error);
+                return answer(waiting, std::iter::repeat(outcome));
             }
         };
         let check = |purchase: &Purchase| {
@@ -130,20 +138,20 @@ impl Shared {
         let (fitting, others): (Vec<Purchase>, Vec<Purchase>) =
             purchases.into_iter().partition(|_| kept.next() == Some(&true));
         let written = self.write(batches, name, held, &fitting).await;
-        // Who fitted may have taken nothing: a replay, a buyer at the limit. Then a unit is left, and
-        // "sold out" would be a lie to the others; the arbiter judges them one by one.
-        let all_taken = written.iter().all(|verdict| matches!(verdict, Verdict::Sold(_)));
+        // A purchase that fits may have taken nothing: a replay, a buyer at the limit. Then a unit is
+        // left, and "sold out" would be a lie to the others; the arbiter decides about them one by one.
+        let all_taken = written.iter().all(|outcome| matches!(outcome, Outcome::Sold(_)));
         let turned_away = match all_taken {
-            true => vec![Verdict::Refused(Refusal::SoldOut); others.len()],
+            true => vec![Outcome::Refused(Refusal::SoldOut); others.len()],
             false if others.is_empty() => Vec::new(),
             false => self.write(batches, name, held, &others).await,
         };
         let (mut written, mut turned_away) = (written.into_iter(), turned_away.into_iter());
-        let verdicts = fits.into_iter().map(|fits| {
-            let verdict = if fits { written.next() } else { turned_away.next() };
-            verdict.unwrap_or(Verdict::Unknown(Doubt::BrokenOff))
+        let outcomes = fits.into_iter().map(|fits| {
+            let outcome = if fits { written.next() } else { turned_away.next() };
+            outcome.unwrap_or(Outcome::Unknown(Doubt::BrokenOff))
         });
-        answer(answers, verdicts);
+        answer(waiting, outcomes);
     }
 
     async fn write(
@@ -152,40 +160,37 @@ impl Shared {
         name: &LockName,
         held: &HeldFor,
         purchases: &[Purchase],
-    ) -> Vec<Verdict> {
+    ) -> Vec<Outcome> {
         if held.is_lost() {
-            return vec![Verdict::Unavailable(Unavailable::Contended); purchases.len()];
+            return vec![Outcome::Unavailable(Unavailable::Contended); purchases.len()];
         }
-        let fence = held.fence.map(|fence| Fence { backend: self.fences, token: fence.get() });
-        let verdicts = batches.write(purchases, fence).await;
-        let accepted = verdicts.iter().find_map(|verdict| match verdict {
-            Verdict::Fenced { accepted } => Some(*accepted),
+        let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
+        let answers = batches.write(purchases, fence, None).await;
+        assert_eq!(answers.len(), purchases.len(), "each order of a batch has one answer");
+        let accepted = answers.iter().find_map(|answer| match answer {
+            Err(Conflict::Fenced { accepted }) => Some(*accepted),
             _ => None,
         });
         if let Some(accepted) = accepted {
-            self.mutex.stats().count_fenced();
-            // Either we are late, or the lock lost its counter and its clock is behind: raising the
-            // counter is right in both cases.
-            if let Err(error) = self.mutex.raise_fence(name, Token(accepted)).await {
-                tracing::warn!(%error, "the fence counter was not raised");
-            }
+            sale_locks::catch_up(&*self.mutex, name, accepted).await;
         }
-        let count = |(verdict, purchase): (Verdict, &Purchase)| {
-            self.gear.arbiter.count(purchase.strategy, verdict)
+        let count = |(answer, purchase): (Answer, &Purchase)| {
+            self.context.arbiter.count(purchase.strategy, &answer);
+            answer.unwrap_or_else(Outcome::from)
         };
-        verdicts.into_iter().zip(purchases).map(count).collect()
+        answers.into_iter().zip(purchases).map(count).collect()
     }
 }
 
-fn answer(answers: Vec<oneshot::Sender<Verdict>>, verdicts: impl IntoIterator<Item = Verdict>) {
-    for (answer, verdict) in answers.into_iter().zip(verdicts) {
+fn answer(waiting: Vec<oneshot::Sender<Outcome>>, outcomes: impl IntoIterator<Item = Outcome>) {
+    for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
         // A request that broke off is not told.
-        let _ = answer.send(verdict);
+        let _ = waiting.send(outcome);
     }
 }
 
-impl fmt::Debug for Combined {
+impl fmt::Debug for CombinedSale {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Combined({} items)", self.combiners.entry_count())
+        write!(formatter, "CombinedSale({} items)", self.combiners.entry_count())
     }
 }

@@ -1,6 +1,7 @@
 //! What is said about a strategy: one line of the list, as data.
 
 use super::options::{Options, Scope};
+use crate::domain::outcome::Dependency;
 
 /// What is said about a strategy, as data that pages, documents and tests read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Card {
     /// What breaks it, in one sentence.
     pub breaks_when: &'static str,
     /// The servers that it needs beside MySQL.
-    pub needs: &'static [&'static str],
+    pub needs: &'static [Dependency],
     /// Whether an accepted answer means a durable order.
     pub durable_before_reply: bool,
     /// Where it comes from: `S0` to `S4`, or `ours`.
@@ -30,8 +31,8 @@ pub struct Card {
 }
 
 impl Card {
-    /// The same as `breaks_with`, for the strategy with these options: a lock on the buyer alone
-    /// leaves the stock to the arbiter.
+    /// How many instances it takes to break the gate of the strategy with these options: a lock on
+    /// the buyer alone leaves the stock to the arbiter.
     #[must_use]
     pub fn breaks_with_options(&self, options: &Options) -> Breaks {
         if options.scope == Some(Scope::User) { Breaks::Alone } else { self.breaks_with }

@@ -2,14 +2,14 @@
 
 pub mod built;
 pub mod card;
-pub mod combined;
+pub mod combined_sale;
 pub mod compare_and_set;
+pub mod guarded_sale;
 pub mod item_mutexes;
 pub mod ledger_view;
-pub mod lock_body;
 pub mod locks;
 pub mod memory_gate;
 pub mod options;
 pub mod redis_gate;
-mod taking;
+pub mod sale_locks;
 pub mod textbook;

@@ -1,22 +1,28 @@
 //! What gates that count in this process's memory have in common.
 
+use tokio::time::Instant;
+
 use super::item_mutexes::ItemMutexes;
 use super::{ledger_view, redis_gate};
-use crate::arbiter::{Bare, Verdict, Write};
-use crate::domain::{Outcome, Refusal};
+use crate::domain::{ItemId, Outcome, Purchase, Refusal};
 use crate::store::memory::MemoryCounter;
-use crate::strategy::{Gear, Request, outcome};
+use crate::strategy::StrategyContext;
 
 /// One purchase: read, check and write the counter, under a mutex if there is one; then the order.
-pub async fn purchase(gear: &Gear, request: &Request, mutexes: Option<&ItemMutexes>) -> Outcome {
-    let (item, units) = (request.purchase.item.id, request.purchase.quantity.signed());
+pub async fn purchase(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    deadline: Instant,
+    mutexes: Option<&ItemMutexes>,
+) -> Outcome {
+    let (item, units) = (purchase.item.id, purchase.quantity.signed());
     loop {
-        let counter = match find(gear, request).await {
+        let counter = match find(context, item).await {
             Ok(counter) => counter,
             Err(outcome) => return outcome,
         };
         let held = match mutexes {
-            Some(mutexes) => match mutexes.lock(request).await {
+            Some(mutexes) => match mutexes.lock(item, deadline).await {
                 Ok(guard) => Some(guard),
                 Err(outcome) => return outcome,
             },
@@ -25,19 +31,24 @@ pub async fn purchase(gear: &Gear, request: &Request, mutexes: Option<&ItemMutex
         let taken = take(&counter, units).await;
         drop(held);
         if taken {
-            return write(gear, request, &counter).await;
+            let write = redis_gate::record(purchase, deadline);
+            let outcome = context.arbiter.write(&write).await;
+            if !outcome.may_hold_stock() {
+                counter.give_back(units);
+            }
+            return outcome;
         }
-        if let Some(outcome) = redis_gate::sold_out(gear, request).await {
+        if let Some(outcome) = redis_gate::sold_out(context, purchase, deadline).await {
             return outcome;
         }
         // The ledger has more: units came back, or were loaded while others were in flight. Only
         // an item with an arbiter gets here, so counting some twice does no harm.
-        gear.memory.forget(item).await;
+        context.memory.forget(item).await;
     }
 }
 
-async fn find(gear: &Gear, request: &Request) -> Result<MemoryCounter, Outcome> {
-    match gear.memory.find(request.purchase.item.id).await {
+async fn find(context: &StrategyContext, item: ItemId) -> Result<MemoryCounter, Outcome> {
+    match context.memory.find(item).await {
         Ok(counter) => counter.ok_or(Outcome::Refused(Refusal::ItemNotFound)),
         Err(error) => Err(ledger_view::unavailable(&error)),
     }
@@ -53,14 +64,4 @@ async fn take(counter: &MemoryCounter, units: i64) -> bool {
     tokio::task::yield_now().await;
     counter.overwrite(seen - units);
     true
-}
-
-async fn write(gear: &Gear, request: &Request, counter: &MemoryCounter) -> Outcome {
-    let purchase = &request.purchase;
-    let write = Write { purchase, fence: None, version_seen: None, bare: Bare::Record };
-    let verdict = gear.arbiter.write(&write).await;
-    if !matches!(verdict, Verdict::Sold(_) | Verdict::Unknown(_)) {
-        counter.give_back(purchase.quantity.signed());
-    }
-    outcome(verdict)
 }

@@ -26,17 +26,11 @@ pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
 /// What it means when the ledger cannot be read or takes no writes, when nothing was written yet.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {
-    Outcome::Unavailable(unreadable(error))
-}
-
-/// The same, not yet as an outcome.
-#[must_use]
-pub fn unreadable(error: &sqlx::Error) -> Unavailable {
     tracing::warn!(%error, "the ledger could not be read");
-    match Fault::of(error) {
+    Outcome::Unavailable(match Fault::of(error) {
         Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
         Fault::Transient => Unavailable::Contended,
         _ => Unavailable::Faulty(Dependency::Mysql),
-    }
+    })
 }

@@ -1,0 +1,111 @@
+//! The stock statements of the textbooks, for lab items whose arbiter is off.
+//!
+//! Nothing here checks that enough is left unless the textbook's own statement does: the gate has
+//! to carry correctness alone, and a broken gate shows up as oversold units.
+
+use sqlx::mysql::MySqlArguments;
+use sqlx::query::Query;
+use sqlx::{MySql, MySqlConnection};
+use time::OffsetDateTime;
+use tokio::sync::Notify;
+
+use super::stock::lock_row;
+use super::{Answer, Conflict};
+use crate::domain::{Outcome, Purchase, Refusal};
+
+/// The stock statement of a textbook.
+#[derive(Clone, Copy, Debug)]
+pub enum UnguardedWrite<'a> {
+    /// Writes back the number that the program computed.
+    Set {
+        /// What the program read, minus the quantity.
+        available: i64,
+    },
+    /// As `Set`, but as the first statement of the transaction: the order and its COMMIT follow.
+    SetFirst {
+        /// What the program read, minus the quantity.
+        available: i64,
+        /// Notified as soon as the stock is written, before the order is.
+        written: &'a Notify,
+    },
+    /// Writes back the number if the row still has the version that was read.
+    CompareVersion {
+        /// What the program read, minus the quantity.
+        available: i64,
+        /// The version that the program read.
+        version: u64,
+    },
+    /// Writes back the number if the row still has the timestamp that was read.
+    CompareTimestamp {
+        /// What the program read, minus the quantity.
+        available: i64,
+        /// The second of the last change that the program read.
+        changed_at: OffsetDateTime,
+    },
+    /// Locks the row, reads it under the lock, checks in the program, writes the computed number.
+    LockRow,
+    /// The gate's own counter has decided: only keeps the ledger in step.
+    Record,
+}
+
+/// Writes the stock. `Some` ends the purchase, and the transaction must be rolled back.
+pub(super) async fn write(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    write: UnguardedWrite<'_>,
+) -> sqlx::Result<Option<Answer>> {
+    let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
+    let not_found = Ok(Outcome::Refused(Refusal::ItemNotFound));
+    let (query, otherwise) = match write {
+        UnguardedWrite::Set { available } | UnguardedWrite::SetFirst { available, .. } => {
+            (set(item, available), not_found)
+        }
+        UnguardedWrite::LockRow => match lock_row(connection, purchase).await? {
+            Ok(available) => (set(item, available - units), not_found),
+            Err(refusal) => return Ok(Some(Ok(Outcome::Refused(refusal)))),
+        },
+        UnguardedWrite::CompareVersion { available, version } => (
+            sqlx::query(
+                "UPDATE stock SET available = ?, version = version + 1 \
+                 WHERE item_id = ? AND version = ?",
+            )
+            .bind(available)
+            .bind(item)
+            .bind(version),
+            Err(Conflict::Stale),
+        ),
+        UnguardedWrite::CompareTimestamp { available, changed_at } => (
+            sqlx::query(
+                "UPDATE stock SET available = ?, version = version + 1 \
+                 WHERE item_id = ? AND changed_at = ?",
+            )
+            .bind(available)
+            .bind(item)
+            .bind(changed_at),
+            Err(Conflict::Stale),
+        ),
+        UnguardedWrite::Record => (
+            sqlx::query(
+                "UPDATE stock SET available = available - ?, version = version + 1 \
+                 WHERE item_id = ?",
+            )
+            .bind(units)
+            .bind(item),
+            not_found,
+        ),
+    };
+    let done = query.execute(connection).await?;
+    if done.rows_affected() != 1 {
+        return Ok(Some(otherwise));
+    }
+    if let UnguardedWrite::SetFirst { written, .. } = write {
+        written.notify_one();
+    }
+    Ok(None)
+}
+
+fn set(item: i64, available: i64) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query("UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ?")
+        .bind(available)
+        .bind(item)
+}

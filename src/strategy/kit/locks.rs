@@ -1,0 +1,67 @@
+//! Where the lock strategies get their locks from.
+
+use std::sync::Arc;
+
+use sqlx::MySqlPool;
+use tokio_util::task::TaskTracker;
+
+use crate::lock;
+use crate::lock::redis::getset::ClockMs;
+use crate::lock::redis::subscriber::Subscriber;
+use crate::store::redis::SharedConnection;
+use crate::strategy::BuildError;
+
+/// The servers on which locks are kept. Each lock strategy makes its lock from them. Nothing
+/// connects before a lock is used.
+#[derive(Clone)]
+pub struct LockSources {
+    /// The main lock, which several strategies share: a token in Redis, with notified waiters.
+    pub token: Arc<dyn lock::Mutex>,
+    /// The connection to Redis.
+    pub redis: SharedConnection,
+    /// The connection on which locks in Redis are told that they are free.
+    pub subscriber: Subscriber,
+    /// What every key begins with.
+    pub prefix: Arc<str>,
+    /// Connections to the database apart from the ledger's: a renewal must not wait behind writes
+    /// that wait for the lock.
+    pub mysql: MySqlPool,
+    /// The independent servers of Redlock; empty where they are not configured.
+    pub redlock: Vec<SharedConnection>,
+    /// `None` where etcd is not configured.
+    pub etcd: Option<lock::etcd::Client>,
+    /// `None` where ZooKeeper is not configured.
+    pub zookeeper: Option<Arc<lock::zookeeper::Ensemble>>,
+    /// The wall clock, for the lock that compares timestamps.
+    pub now_ms: ClockMs,
+    /// The tasks of the locks, which give back what was dropped. They end with the last guard, not
+    /// with the service.
+    pub tasks: TaskTracker,
+}
+
+impl LockSources {
+    /// The client of etcd.
+    ///
+    /// # Errors
+    /// When it is not configured.
+    pub fn etcd(&self) -> Result<lock::etcd::Client, BuildError> {
+        self.etcd.clone().ok_or(BuildError::NotConfigured)
+    }
+
+    /// The sessions with ZooKeeper.
+    ///
+    /// # Errors
+    /// When it is not configured.
+    pub fn zookeeper(&self) -> Result<&Arc<lock::zookeeper::Ensemble>, BuildError> {
+        self.zookeeper.as_ref().ok_or(BuildError::NotConfigured)
+    }
+
+    /// The servers of Redlock.
+    ///
+    /// # Errors
+    /// When they are not configured.
+    pub fn redlock(&self) -> Result<Vec<SharedConnection>, BuildError> {
+        let is_configured = !self.redlock.is_empty();
+        is_configured.then(|| self.redlock.clone()).ok_or(BuildError::NotConfigured)
+    }
+}
