@@ -28,10 +28,10 @@ use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::room::Rules;
 use crate::purchase::{self, Admission, Items, Keys, Purchases, Requests, Room, SoldOut};
-use crate::queue::{self, Consumers};
-use crate::session::{Revocations, Tokens};
+use crate::consumer::{self, Consumers};
+use crate::account::{Revocations, Tokens};
 use crate::store::breaker::Breakers;
-use crate::store::catalogue::Catalogue;
+use crate::catalog::Catalogue;
 use crate::store::memory::MemoryCounters;
 use crate::store::mysql;
 use crate::store::redis::queue::Reader;
@@ -94,7 +94,7 @@ impl App {
         let lane_connections = LaneConnections::new(lane_pool.clone(), lane_connections);
         let purchase_tasks = lifecycle.purchases().clone();
         let lanes = Lanes::new(arbiter.clone(), lane_connections, purchase_tasks);
-        let consumers = Consumers::new(queue::Parts {
+        let consumers = Consumers::new(consumer::Parts {
             reader: Reader::new(queue.clone()),
             lanes: lanes.clone(),
             arbiter: arbiter.clone(),

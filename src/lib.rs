@@ -20,16 +20,19 @@
 //! * No money or quantity is a bare number once it is past the request's body.
 //!
 //! # Modules, in reading order
-//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`queue`], [`order`], [`job`],
-//! [`live`], [`lab`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
+//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`consumer`], [`order`], [`job`],
+//! [`live`], [`lab`], [`account`], [`http`], then what holds it together: [`config`], [`lifecycle`],
 //! [`open_files`], [`metrics`], [`app`], [`dev`], and [`failpoint`] for tests.
 
 #[macro_use]
 pub mod failpoint;
 
+pub mod account;
 pub mod app;
 pub mod arbiter;
+pub mod catalog;
 pub mod config;
+pub mod consumer;
 pub mod dev;
 pub mod domain;
 pub mod http;
@@ -42,7 +45,5 @@ pub mod metrics;
 pub mod open_files;
 pub mod order;
 pub mod purchase;
-pub mod queue;
-pub mod session;
 pub mod store;
 pub mod strategy;

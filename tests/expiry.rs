@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use seckill::config::Secret;
 use seckill::dev::{MysqlOptions, MysqlServer};
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

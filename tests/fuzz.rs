@@ -24,7 +24,7 @@ use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::users::CredentialsBody;
 use seckill::purchase::Room;
 use seckill::purchase::room::{Rules, Standing};
-use seckill::session::{Role, Tokens};
+use seckill::account::{Role, Tokens};
 use seckill::strategy::Options;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seckill::domain::UserId;
-use seckill::session::{Role, Tokens};
+use seckill::account::{Role, Tokens};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use seckill::domain::UserId;
-use seckill::session::{Role, Tokens};
+use seckill::account::{Role, Tokens};
 use time::{Duration, OffsetDateTime};
 
 use super::Ended;

@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use sqlx::MySqlPool;
 
 use super::problem::Problem;
-use crate::session::Hashing;
-use crate::session::hashing::{Busy, Place};
+use crate::account::Hashing;
+use crate::account::hashing::{Busy, Place};
 use crate::store::breaker::Breaker;
 use crate::store::mysql::failures::{self, Failures};
 use crate::store::mysql::{self, Fault};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use moka::future::Cache;
 
 use crate::domain::{Item, ItemId};
-use crate::store::catalogue::{Catalogue, Seen, Unreachable};
+use crate::catalog::{Catalogue, Seen, Unreachable};
 
 /// Items that are remembered at once.
 const REMEMBERED_MAX: u64 = 100_000;

@@ -8,7 +8,7 @@ use super::room::{Standing, Turned};
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{ItemId, Refusal, Unavailable, UserId};
-use crate::store::catalogue::Unreachable;
+use crate::catalog::Unreachable;
 
 impl Purchases {
     /// Takes a place in the line of an item, looks how far it has come, or exchanges it for a ticket.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hyper::body::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use seckill::session::Role;
+use seckill::account::Role;
 use seckill::strategy::LIST;
 use serde_json::{Value, json};
 use time::OffsetDateTime;

@@ -10,7 +10,7 @@ use seckill::dev::{
     StartError, ZookeeperOptions, ZookeeperServer,
 };
 use seckill::domain::UserId;
-use seckill::session::{Role, Tokens};
+use seckill::account::{Role, Tokens};
 use seckill::store::mysql;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::Value;
 
 use crate::Run;

@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use seckill::config::Secret;
 use seckill::domain::UserId;
-use seckill::session::{Role, Tokens};
+use seckill::account::{Role, Tokens};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 

@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use seckill::config::Secret;
 use seckill::lifecycle::Ended;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, when};

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use rand::RngExt;
 use seckill::config::Secret;
 use seckill::dev::{AppendFsync, RedisOptions, RedisServer};
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::{STREAM, hold_up, in_ledger, order, queue, redis, shop};

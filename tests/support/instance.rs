@@ -8,7 +8,7 @@ use seckill::config::{Config, Secret};
 use seckill::dev::RedisServer;
 use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
-use seckill::session::{Role, Tokens};
+use seckill::account::{Role, Tokens};
 use seckill::store::mysql;
 use serde_json::{Value, json};
 use sqlx::MySqlPool;

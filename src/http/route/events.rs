@@ -21,7 +21,7 @@ use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, rfc3339};
 use crate::live::{self, NoPlace, StockSeen, Watcher};
-use crate::session::Claims;
+use crate::account::Claims;
 use crate::store::mysql::items;
 
 /// A comment is sent when nothing else was for so long, so that dead connections are noticed.

@@ -15,7 +15,7 @@ use crate::domain::{Item, Refusal};
 use crate::http::Web;
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::catalogue::{Seen, Unreachable};
+use crate::catalog::{Seen, Unreachable};
 use crate::store::mysql::items::StockedItem;
 
 /// An item as everyone sees it.

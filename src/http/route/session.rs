@@ -19,7 +19,7 @@ use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::Costly;
-use crate::session::{Role, password};
+use crate::account::{Role, password};
 use crate::store::mysql::users;
 
 /// A session.

@@ -13,8 +13,8 @@ use crate::http::body::JsonBody;
 use crate::http::extract::SameSite;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::Costly;
-use crate::session::Role;
-use crate::session::password::{self, PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
+use crate::account::Role;
+use crate::account::password::{self, PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
 use crate::store::mysql::users;
 
 /// A name and a password.

@@ -2,7 +2,7 @@
 
 use seckill::app::App;
 use seckill::config::{Config, Secret};
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 use time::Duration;
 

@@ -12,9 +12,9 @@ use sqlx::MySqlPool;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::breaker::Breaker;
-use super::mysql;
-use super::mysql::items::{self, StockedItem};
+use crate::store::breaker::Breaker;
+use crate::store::mysql;
+use crate::store::mysql::items::{self, StockedItem};
 use crate::domain::{Clock, ItemId};
 
 /// Items whose last state is remembered.
