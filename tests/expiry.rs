@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::future::join_all;
+use seckill::account::Role;
 use seckill::config::Secret;
 use seckill::dev::{MysqlOptions, MysqlServer};
-use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -7,12 +7,13 @@ use futures::FutureExt;
 use futures::future::join_all;
 use tokio_util::task::TaskTracker;
 
+use super::shared::Shared;
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::domain::outcome::Dependency;
-use crate::http::SignOfLife;
 use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;
+use crate::readiness::Probe;
 use crate::store::mysql;
 use crate::store::redis::{RedisClient, SharedConnection, connect_when_used};
 use crate::strategy::Locks;
@@ -20,14 +21,58 @@ use crate::strategy::Locks;
 /// Connections of the lock table to the database.
 const LOCK_CONNECTIONS_MAX: u32 = 4;
 
+/// The locks that the service uses, and where they come from.
+pub(super) struct ServiceLocks {
+    /// The main one.
+    pub main: Arc<dyn lock::Mutex>,
+    pub others: Locks,
+    pub servers: LockServers,
+}
+
+impl ServiceLocks {
+    pub(super) fn build(config: &Config, shared: &Shared) -> Result<Self, String> {
+        let redis = &shared.redis;
+        let subscriber = lock_subscriber(config, redis)?;
+        let servers = LockServers::new(config)?;
+        Ok(Self {
+            main: lock_redis(config, redis, &subscriber)?,
+            others: locks(config, redis, &subscriber, &servers, &shared.clock)?,
+            servers,
+        })
+    }
+
+    /// Every lock, for the metrics.
+    pub(super) fn all(self) -> Vec<Arc<dyn lock::Mutex>> {
+        let locks = self.others;
+        [
+            self.main,
+            locks.reentrant,
+            locks.fair,
+            locks.plain,
+            locks.setnx_expire,
+            locks.setnx,
+            locks.getset,
+            locks.table,
+            locks.named,
+            locks.local,
+        ]
+        .into_iter()
+        .chain(locks.redlock)
+        .chain(locks.etcd)
+        .chain(locks.zookeeper)
+        .chain(locks.zookeeper_spin)
+        .collect()
+    }
+}
+
 /// The connection on which all locks on Redis are told that it is their turn.
-pub(super) fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
+fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
     Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
 
 /// The main lock.
-pub(super) fn lock_redis(
+fn lock_redis(
     config: &Config,
     redis: &RedisClient,
     subscriber: &Subscriber,
@@ -41,7 +86,7 @@ pub(super) fn lock_redis(
 }
 
 /// Every other kind of lock. Nothing connects before one of them is used.
-pub(super) fn locks(
+fn locks(
     config: &Config,
     redis: &RedisClient,
     subscriber: &Subscriber,
@@ -108,30 +153,30 @@ impl LockServers {
         Ok(Self { redlock, etcd, zookeeper: zookeeper(config)?, lease })
     }
 
-    /// How to ask each of them for a sign of life.
-    pub(super) fn signs_of_life(&self) -> Vec<(Dependency, SignOfLife)> {
-        let mut signs: Vec<(Dependency, SignOfLife)> = Vec::new();
+    /// A probe for each of them.
+    pub(super) fn probes(&self) -> Vec<(Dependency, Probe)> {
+        let mut probes: Vec<(Dependency, Probe)> = Vec::new();
         let redlock = self.redlock.clone();
         if !redlock.is_empty() {
-            let look = move || majority_answers(redlock.clone()).boxed();
-            signs.push((Dependency::Redlock, Box::new(look)));
+            let probe = move || majority_answers(redlock.clone()).boxed();
+            probes.push((Dependency::Redlock, Box::new(probe)));
         }
         if let Some(etcd) = self.etcd.clone() {
-            let look = move || {
+            let probe = move || {
                 let etcd = etcd.clone();
                 async move { etcd.ping().await }.boxed()
             };
-            signs.push((Dependency::Etcd, Box::new(look)));
+            probes.push((Dependency::Etcd, Box::new(probe)));
         }
         if let Some(ensemble) = self.zookeeper.clone() {
             let lease = self.lease;
-            let look = move || {
+            let probe = move || {
                 let ensemble = Arc::clone(&ensemble);
                 async move { ensemble.ping(lease).await }.boxed()
             };
-            signs.push((Dependency::Zookeeper, Box::new(look)));
+            probes.push((Dependency::Zookeeper, Box::new(probe)));
         }
-        signs
+        probes
     }
 }
 

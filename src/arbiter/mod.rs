@@ -19,6 +19,7 @@ pub mod checks;
 mod lane;
 mod places;
 mod reject;
+pub mod restock;
 mod transaction;
 mod turns;
 

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use seckill::account::{Role, password};
 use seckill::app::App;
 use seckill::config::{Config, SECRET_LENGTH_MIN, Secret};
 use seckill::dev::Servers;
 use seckill::domain::Username;
-use seckill::account::{Role, password};
 use seckill::store::mysql::{self, users};
 use seckill::store::redis::RedisClient;
 use time::OffsetDateTime;

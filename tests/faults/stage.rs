@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use seckill::account::{Role, Tokens};
 use seckill::config::{Config, Secret};
 use seckill::dev::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
     StartError, ZookeeperOptions, ZookeeperServer,
 };
 use seckill::domain::UserId;
-use seckill::account::{Role, Tokens};
 use seckill::store::mysql;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use rand::RngExt;
+use seckill::account::Role;
 use seckill::config::Secret;
 use seckill::dev::{AppendFsync, RedisOptions, RedisServer};
-use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::{STREAM, hold_up, in_ledger, order, queue, redis, shop};

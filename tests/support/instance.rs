@@ -3,12 +3,12 @@
 
 use std::net::SocketAddr;
 
+use seckill::account::{Role, Tokens};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
 use seckill::dev::RedisServer;
 use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
-use seckill::account::{Role, Tokens};
 use seckill::store::mysql;
 use serde_json::{Value, json};
 use sqlx::MySqlPool;

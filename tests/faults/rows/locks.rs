@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::dev::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use seckill::account::Role;
+use seckill::dev::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
