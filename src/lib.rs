@@ -13,23 +13,27 @@
 //! ```
 //!
 //! # Invariants, as absences
-//! * Nothing but `arbiter` (and `order`, which gives back) writes an order or takes stock.
-//! * Nothing but `http` knows a status code.
+//! * Nothing but `arbiter` and `order` writes an order or changes what is left of an item.
+//! * Nothing but `http` knows a status code, and `http` never reaches into `store`.
 //! * `domain` does no I/O; `lock` knows nothing of items or orders.
 //! * No state of the process is needed by another process, and none is global.
 //! * No money or quantity is a bare number once it is past the request's body.
 //!
 //! # Modules, in reading order
-//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`queue`], [`order`], [`job`],
-//! [`live`], [`lab`], [`session`], [`http`], then what holds it together: [`config`], [`lifecycle`],
+//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`consumer`], [`order`], [`job`],
+//! [`live`], [`lab`], [`catalog`], [`account`], [`audit`], [`readiness`], [`http`], then what holds it together: [`config`], [`lifecycle`],
 //! [`open_files`], [`metrics`], [`app`], [`dev`], and [`failpoint`] for tests.
 
 #[macro_use]
 pub mod failpoint;
 
+pub mod account;
 pub mod app;
 pub mod arbiter;
+pub mod audit;
+pub mod catalog;
 pub mod config;
+pub mod consumer;
 pub mod domain;
 pub mod http;
 pub mod job;
@@ -41,7 +45,6 @@ pub mod metrics;
 pub mod open_files;
 pub mod order;
 pub mod purchase;
-pub mod queue;
-pub mod session;
+pub mod readiness;
 pub mod store;
 pub mod strategy;

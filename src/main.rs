@@ -36,8 +36,9 @@ enum Command {
     Token(command::token::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(command::audit::Arguments),
-    /// Queued orders that were put aside: list them, try one again, or drop it.
-    Parked(command::parked::Arguments),
+    /// Queued orders that could not be decided: list them, try one again, or drop it.
+    #[command(alias = "parked")]
+    DeadLetter(command::dead_letter::Arguments),
 }
 
 #[tokio::main]
@@ -52,7 +53,7 @@ async fn main() -> ExitCode {
         Command::Seed => command::seed::run(file).await,
         Command::Token(arguments) => command::token::run(file, &arguments),
         Command::Audit(arguments) => command::audit::run(file, &arguments).await,
-        Command::Parked(arguments) => command::parked::run(file, &arguments).await,
+        Command::DeadLetter(arguments) => command::dead_letter::run(file, &arguments).await,
     };
     ended.unwrap_or_else(|sentence| {
         eprintln!("seckill: {sentence}");

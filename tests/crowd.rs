@@ -77,7 +77,7 @@ async fn a_crowd_watches_one_item() {
     let addr = free_addr();
     let service = serve(&shop, &addr, &[]).await;
     let pid = service.id().expect("it runs");
-    let token = instance.token(1, seckill::session::Role::Buyer);
+    let token = instance.token(1, seckill::account::Role::Buyer);
     let buyer = Client::new(addr.parse().expect("an address"), Some(token));
     buyer.get(&format!("/api/items/{item}")).await;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
+use seckill::account::Role;
 use seckill::config::Secret;
-use seckill::session::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

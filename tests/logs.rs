@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use reqwest::Method;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use crate::process::{free_addr, program, signal};

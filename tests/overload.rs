@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use seckill::account::{Role, Tokens};
 use seckill::domain::UserId;
-use seckill::session::{Role, Tokens};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -41,13 +41,13 @@ impl Desk {
     async fn put_aside(&self) {
         let entries = self.reader.read(self.item, 10).await.expect("read");
         assert_eq!(entries.len(), 1, "{entries:?}");
-        let parked = self.reader.park(self.item, &entries[0], "for a test").await;
+        let parked = self.reader.move_to_dead_letters(self.item, &entries[0], "for a test").await;
         assert!(parked.expect("put aside"));
     }
 
     /// The entries that the command lists.
     async fn listed(&self) -> Vec<String> {
-        let (code, text) = self.run(&["parked"]).await;
+        let (code, text) = self.run(&["dead-letter"]).await;
         assert_eq!(code, Some(0), "{text}");
         let lines = text.lines().filter(|line| line.contains("for a test"));
         lines

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 use tokio::process::{Child, Command};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use reqwest::Method;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use crate::process::{free_addr, program, serve, signal};

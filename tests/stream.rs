@@ -444,7 +444,7 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     let [entry] = entries.as_slice() else { panic!("{entries:?}") };
     let intention = entry.order.as_ref().expect("an order");
     for was_queued in [true, false] {
-        let settled = reader.settle(id, &entry.id, intention, true).await.expect("asked");
+        let settled = reader.ack(id, &entry.id, intention, true).await.expect("asked");
         assert_eq!((settled, counted(&shop, item).await), (was_queued, 5));
     }
     let lengths = reader.lengths(&[id]).await.expect("asked");
@@ -468,7 +468,7 @@ async fn an_entry_that_cannot_be_decided_is_tried_again_before_it_is_put_aside()
         (reader.deliveries(id, &entry).await.expect("asked") >= 3).then_some(())
     })
     .await;
-    assert_eq!(reader.queue().parked(id).await.expect("asked"), []);
+    assert_eq!(reader.queue().dead_letters(id).await.expect("asked"), []);
 }
 
 /// Queues an order each for so many buyers while nothing can be decided.

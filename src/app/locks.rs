@@ -7,12 +7,13 @@ use futures::FutureExt;
 use futures::future::join_all;
 use tokio_util::task::TaskTracker;
 
+use super::shared::Shared;
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::domain::outcome::Dependency;
-use crate::http::SignOfLife;
 use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;
+use crate::readiness::Probe;
 use crate::store::mysql;
 use crate::store::redis::{RedisClient, SharedConnection, connect_when_used};
 use crate::strategy::LockSources;
@@ -21,7 +22,7 @@ use crate::strategy::LockSources;
 const LOCK_CONNECTIONS_MAX: u32 = 4;
 
 /// The connection on which all locks on Redis are told that it is their turn.
-pub(super) fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
+fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
     Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
@@ -30,15 +31,15 @@ pub(super) fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Su
 /// is used.
 pub(super) fn lock_sources(
     config: &Config,
-    redis: &RedisClient,
-    subscriber: Subscriber,
+    shared: &Shared,
     servers: &LockServers,
-    clock: &Clock,
 ) -> Result<LockSources, String> {
+    let redis = &shared.redis;
+    let subscriber = lock_subscriber(config, redis)?;
     let (tasks, prefix) = (TaskTracker::new(), &config.redis.prefix);
     let token = lock::redis::token::notified(redis.shared(), &subscriber, prefix, &tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
-    let clock = clock.clone();
+    let clock = shared.clock.clone();
     let now_ms = Arc::new(move || {
         u64::try_from(clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
     });
@@ -73,30 +74,30 @@ impl LockServers {
         Ok(Self { redlock, etcd, zookeeper: zookeeper(config)?, lease })
     }
 
-    /// How to ask each of them for a sign of life.
-    pub(super) fn signs_of_life(&self) -> Vec<(Dependency, SignOfLife)> {
-        let mut signs: Vec<(Dependency, SignOfLife)> = Vec::new();
+    /// A probe for each of them.
+    pub(super) fn probes(&self) -> Vec<(Dependency, Probe)> {
+        let mut probes: Vec<(Dependency, Probe)> = Vec::new();
         let redlock = self.redlock.clone();
         if !redlock.is_empty() {
-            let look = move || majority_answers(redlock.clone()).boxed();
-            signs.push((Dependency::Redlock, Box::new(look)));
+            let probe = move || majority_answers(redlock.clone()).boxed();
+            probes.push((Dependency::Redlock, Box::new(probe)));
         }
         if let Some(etcd) = self.etcd.clone() {
-            let look = move || {
+            let probe = move || {
                 let etcd = etcd.clone();
                 async move { etcd.ping().await }.boxed()
             };
-            signs.push((Dependency::Etcd, Box::new(look)));
+            probes.push((Dependency::Etcd, Box::new(probe)));
         }
         if let Some(ensemble) = self.zookeeper.clone() {
             let lease = self.lease;
-            let look = move || {
+            let probe = move || {
                 let ensemble = Arc::clone(&ensemble);
                 async move { ensemble.ping(lease).await }.boxed()
             };
-            signs.push((Dependency::Zookeeper, Box::new(look)));
+            probes.push((Dependency::Zookeeper, Box::new(probe)));
         }
-        signs
+        probes
     }
 }
 

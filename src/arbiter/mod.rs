@@ -20,6 +20,7 @@ mod fence;
 mod lane;
 mod places;
 mod reject;
+pub mod restock;
 mod stock;
 mod transaction;
 mod turns;

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use seckill::audit::audit;
 use seckill::domain::ItemId;
-use seckill::domain::audit::{Report, judge};
+use seckill::domain::audit::Report;
 use seckill::metrics::Metrics;
-use seckill::store::mysql::{self, audit};
-use seckill::store::redis::{Buckets, Counters, RedisClient};
+use seckill::store::mysql;
+use seckill::store::redis::{Counters, RedisClient};
 
 use super::Ended;
 
@@ -27,7 +28,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let unreadable = |error: sqlx::Error| format!("the ledger could not be read: {error}");
     let items = match arguments.item {
         Some(item) => vec![item],
-        None => audit::item_ids(&pool).await.map_err(unreadable)?,
+        None => mysql::audit::item_ids(&pool).await.map_err(unreadable)?,
     };
     // Redis only adds I7, and the audit must not need it. But one that answers and refuses us is no
     // reason to leave I7 out.
@@ -39,18 +40,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let mut broken = 0;
     let mut read = 0;
     for item in items {
-        let Some(mut facts) = audit::facts(&pool, item).await.map_err(unreadable)? else {
-            return Err(format!("there is no item {item}"));
-        };
-        if let Some(counters) = &counters {
-            let seen = counters.peek_with_queue(item).await.ok().flatten();
-            facts.redis_available = seen.map(|seen| seen.counter.available);
-            facts.redis_queued = seen.map_or(0, |seen| seen.queued);
-            let buckets = Buckets::beside(counters).peek(item).await.ok().flatten();
-            facts.redis_buckets =
-                buckets.map(|parts| parts.iter().map(|part| part.available).sum());
-        }
-        let report = judge(facts);
+        let audited = audit(&pool, counters.as_ref(), item).await.map_err(unreadable)?;
+        let report = audited.ok_or_else(|| format!("there is no item {item}"))?;
         print(&report);
         read += 1;
         broken += usize::from(!report.is_clean());

@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use dev_servers::Servers;
+use seckill::account::{Role, password};
 use seckill::app::App;
 use seckill::config::{Config, SECRET_LENGTH_MIN, Secret};
 use seckill::domain::Username;
-use seckill::session::{Role, password};
 use seckill::store::mysql::{self, users};
 use seckill::store::redis::RedisClient;
 use time::OffsetDateTime;

@@ -1,10 +1,10 @@
 //! The subcommands. Each answers an exit code, or a sentence that is printed before exit 2.
 
 pub mod audit;
+pub mod dead_letter;
 pub mod dev;
 pub mod guard;
 pub mod migrate;
-pub mod parked;
 pub mod seed;
 pub mod serve;
 pub mod token;

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use seckill::catalog::{self, StockedItem};
 use seckill::config::Config;
-use seckill::domain::{ArbiterMode, Cents, ItemKind, SaleWindow};
+use seckill::domain::{ArbiterMode, Cents, ItemKind, NewItem, SaleWindow};
 use seckill::store::mysql::{self, items};
 use sqlx::MySqlPool;
 use time::{Duration, OffsetDateTime};
@@ -31,7 +32,7 @@ pub async fn seed(config: &Config) -> Result<bool, String> {
 async fn make_sales(pool: &MySqlPool) -> sqlx::Result<bool> {
     let now = OffsetDateTime::now_utc();
     let listed = items::list_shop(pool, now).await?;
-    let open = |stocked: &items::StockedItem| {
+    let open = |stocked: &StockedItem| {
         let left = stocked.item.window.ends_at() - now;
         stocked.available > 0 && stocked.item.window.starts_at() <= now && left > Duration::HOUR
     };
@@ -40,7 +41,7 @@ async fn make_sales(pool: &MySqlPool) -> sqlx::Result<bool> {
     }
     for demo in demos() {
         if let Some(new) = demo.item(now) {
-            items::create(pool, &new, now).await?;
+            catalog::create(pool, &new, now).await?;
         }
     }
     Ok(true)
@@ -58,9 +59,9 @@ struct Demo {
 }
 
 impl Demo {
-    fn item(&self, now: OffsetDateTime) -> Option<items::NewItem> {
+    fn item(&self, now: OffsetDateTime) -> Option<NewItem> {
         let starts_at = now + self.starts_in;
-        Some(items::NewItem {
+        Some(NewItem {
             name: self.name.to_owned(),
             description: self.description.to_owned(),
             image_url: Some(self.picture.to_owned()),

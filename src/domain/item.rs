@@ -65,6 +65,44 @@ impl Item {
     }
 }
 
+/// What an item is created from; the ledger adds the id and the revision.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of Item")]
+pub struct NewItem {
+    pub name: String,
+    pub description: String,
+    pub image_url: Option<String>,
+    pub price: Cents,
+    /// Units at the start.
+    pub stock: i64,
+    pub window: SaleWindow,
+    pub per_buyer_limit: u32,
+    pub hold_seconds: u32,
+    pub strategy: String,
+    pub kind: ItemKind,
+    pub arbiter: ArbiterMode,
+    pub waiting_room: bool,
+}
+
+/// What an operator changes of an item; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct ItemEdit {
+    /// New start.
+    pub starts_at: Option<OffsetDateTime>,
+    /// New end.
+    pub ends_at: Option<OffsetDateTime>,
+    /// Pause the sale, or let it go on.
+    pub paused: Option<bool>,
+    /// Open or close the waiting room.
+    pub waiting_room: Option<bool>,
+    /// New meaning of `default`.
+    pub strategy: Option<String>,
+    /// Units to add to the sale; below zero, units to take out of it.
+    pub stock_delta: Option<i64>,
+    /// The revision that the operator saw; the edit is refused when the item has another one now.
+    pub revision_seen: Option<u64>,
+}
+
 /// An enum that is stored and sent as a lower-case word.
 macro_rules! word_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {

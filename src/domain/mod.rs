@@ -18,10 +18,10 @@ pub mod window;
 
 pub use clock::Clock;
 pub use id::{ItemId, OrderId, RequestKey, UserId};
-pub use item::{ArbiterMode, Item, ItemKind, ItemState};
+pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, NewItem};
 pub use money::Cents;
 pub use order::{Order, OrderStatus};
-pub use outcome::{Doubt, Outcome, Refusal, Unavailable};
+pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
 pub use purchase::Purchase;
 pub use quantity::Quantity;
 pub use username::Username;

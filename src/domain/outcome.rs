@@ -190,6 +190,20 @@ impl Unavailable {
     }
 }
 
+/// Why the ledger did not do what it was asked, for everything but a purchase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LedgerError {
+    /// It does not answer; nothing changed.
+    #[error("the ledger does not answer")]
+    Unavailable,
+    /// It answers, but takes no writes; nothing changed.
+    #[error("the ledger is read-only")]
+    ReadOnly,
+    /// It was asked for a change and did not answer: the change may have been made.
+    #[error("the ledger did not answer; the change may have been made")]
+    OutcomeUnknown,
+}
+
 /// A server that the service leans on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency {

@@ -3,9 +3,12 @@
 use time::OffsetDateTime;
 
 use super::problem::{Problem, rfc3339};
-use crate::domain::{Refusal, Unavailable};
+use crate::account::hashing::HashingError;
+use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
+use crate::account::{SignInError, SignUpError};
+use crate::catalog::{CreateError, EditError, StrategyError};
+use crate::domain::{LedgerError, Refusal, Unavailable, Username};
 use crate::order::{FindError, StepError};
-use crate::store::mysql::items::EditError;
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
@@ -124,7 +127,7 @@ pub fn outcome_unknown() -> Problem {
 impl From<FindError> for Problem {
     fn from(error: FindError) -> Self {
         match error {
-            FindError::Ledger(error) => Problem::database(&error),
+            FindError::Ledger(error) => error.into(),
             FindError::Queue(error) => {
                 tracing::warn!(%error, "the queues could not be looked at");
                 Problem::dependency("redis")
@@ -170,7 +173,99 @@ impl From<EditError> for Problem {
                 let detail = "That many units are sold or held, or the stock would be too large.";
                 Problem::new(422, "stock_below_sold", "Not enough units left", detail)
             }
-            EditError::Database(error) => Problem::database_change(&error),
+            EditError::Strategy(error) => error.into(),
+            EditError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<CreateError> for Problem {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::ArbiterRequired => {
+                let detail =
+                    "A real sale always has its arbiter on; only lab items may turn it off.";
+                Problem::new(422, "arbiter_required", "Arbiter needed", detail)
+            }
+            CreateError::Strategy(error) => error.into(),
+            CreateError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<StrategyError> for Problem {
+    fn from(error: StrategyError) -> Self {
+        match error {
+            StrategyError::Unknown => {
+                let detail = "There is no such strategy; see /api/strategies.";
+                Problem::new(422, "unknown_strategy", "No such strategy", detail)
+            }
+            StrategyError::Unsafe => Refusal::UnsafeStrategy.into(),
+        }
+    }
+}
+
+impl From<LedgerError> for Problem {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::Unavailable => Problem::dependency("mysql"),
+            LedgerError::ReadOnly => Problem::read_only(),
+            LedgerError::OutcomeUnknown => Problem::dependency_lost("mysql"),
+        }
+    }
+}
+
+impl From<HashingError> for Problem {
+    fn from(error: HashingError) -> Self {
+        match error {
+            HashingError::Busy => {
+                let detail = "Too many sign-ins at once; try again in a moment.";
+                Problem::new(503, "overloaded", "Busy", detail).retry_after(1)
+            }
+            HashingError::Failed => Problem::internal(),
+        }
+    }
+}
+
+impl From<SignUpError> for Problem {
+    fn from(error: SignUpError) -> Self {
+        match error {
+            SignUpError::InvalidUsername => {
+                let detail = format!(
+                    "A name is 1 to {} letters, digits, '.', '_' and '-' of one script.",
+                    Username::LENGTH_MAX
+                );
+                Problem::new(422, "invalid_username", "Not a name", detail)
+            }
+            SignUpError::InvalidPassword => {
+                let detail = format!(
+                    "A password has at least {PASSWORD_LENGTH_MIN} characters and at most {PASSWORD_BYTES_MAX} bytes."
+                );
+                Problem::new(422, "invalid_password", "Not a password", detail)
+            }
+            SignUpError::UsernameTaken => {
+                Problem::new(409, "username_taken", "Name taken", "Somebody has that name.")
+            }
+            SignUpError::Hashing(error) => error.into(),
+            SignUpError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<SignInError> for Problem {
+    fn from(error: SignInError) -> Self {
+        match error {
+            SignInError::WrongCredentials => {
+                let detail = "The name or the password is wrong.";
+                Problem::new(401, "invalid_credentials", "Not signed in", detail)
+            }
+            SignInError::TooManyAttempts { retry_after_seconds } => {
+                let detail = "Too many failed sign-ins with this name; wait a minute.";
+                let problem = Problem::new(429, "too_many_attempts", "Too many attempts", detail);
+                problem.retry_after(retry_after_seconds)
+            }
+            SignInError::Hashing(error) => error.into(),
+            SignInError::Ledger(error) => error.into(),
         }
     }
 }

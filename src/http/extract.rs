@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::Web;
 use super::problem::Problem;
+use crate::account::{Claims, Role, TokenError};
 use crate::domain::{ItemId, OrderId, RequestKey};
-use crate::session::{Claims, Role, TokenError};
 
 /// Somebody with a valid token.
 #[derive(Clone, Debug)]

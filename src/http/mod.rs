@@ -1,14 +1,13 @@
 //! The only folder that knows axum, status codes and problem details.
 //!
 //! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
-//! requests; `address`, `rates`, `crowd` and `door` keep anybody from asking too much; `route/` has
-//! one file a resource; `problem` is the shape of an error, and `error` the one table from outcomes
+//! requests; `address`, `rates` and `crowd` keep anybody from asking too much; `route/` has one file
+//! a resource; `problem` is the shape of an error, and `error` the one table from outcomes
 //! to answers.
 
 pub mod address;
 pub mod body;
 pub mod crowd;
-pub mod door;
 mod error;
 pub mod extract;
 pub mod hosts;
@@ -21,13 +20,10 @@ pub mod server;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::any;
-use futures::future::BoxFuture;
-use sqlx::MySqlPool;
 use tower_http::compression::CompressionLayer;
 use tower_http::services::{ServeDir, ServeFile};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -37,29 +33,23 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
+use crate::account::{Accounts, Claims, OperatorLog, Revocations, Tokens};
+use crate::audit::Auditor;
+use crate::catalog::Catalog;
 use crate::domain::Clock;
-use crate::domain::outcome::Dependency;
-use crate::job::Board;
+use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::purchase::Purchases;
-use crate::session::{Claims, Revocations, Tokens};
-use crate::store::breaker::Breakers;
-use crate::store::catalogue::Catalogue;
-use crate::store::mysql;
-use crate::store::redis::{Counters, RedisClient};
+use crate::readiness::Readiness;
 use address::Proxies;
 use body::BodyLimits;
-use door::Door;
 use hosts::Hosts;
 use problem::Problem;
 use rates::Rates;
-
-/// Asks a server for a sign of life; the error says what is wrong.
-pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// What handlers work with. Clones share it.
 #[derive(Clone)]
@@ -70,30 +60,26 @@ pub struct Web(Arc<Parts>);
 pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,
-    pub pool: MySqlPool,
-    pub breakers: Breakers,
-    pub lock_servers: Vec<(Dependency, SignOfLife)>,
-    pub catalogue: Catalogue,
-    pub redis: RedisClient,
-    pub counters: Counters,
+    pub catalog: Catalog,
+    pub accounts: Accounts,
+    pub operator_log: OperatorLog,
+    pub auditor: Auditor,
+    pub readiness: Readiness,
     pub hub: Hub,
     pub lab: Lab,
     pub watch: Watch,
     pub tokens: Tokens,
     pub revocations: Revocations,
-    pub door: Door,
     pub rates: Rates,
     pub proxies: Proxies,
     pub hosts: Hosts,
-    pub board: Board,
+    pub job_status: JobStatus,
     pub lock_stats: Vec<Arc<dyn crate::lock::Mutex>>,
     pub metrics: Metrics,
     pub clock: Clock,
     pub lifecycle: Lifecycle,
     pub body_limits: BodyLimits,
-    pub token_life: Duration,
     pub cookie_secure: bool,
-    pub demo_accounts: bool,
     pub static_dir: PathBuf,
     pub instance: String,
 }
@@ -113,30 +99,6 @@ impl FromRef<Web> for BodyLimits {
 }
 
 impl Web {
-    /// Asks the ledger for something, by way of its breaker.
-    ///
-    /// # Errors
-    /// 503 when it does not answer.
-    pub async fn ask<T>(
-        &self,
-        question: impl Future<Output = sqlx::Result<T>>,
-    ) -> Result<T, Problem> {
-        let answer = mysql::ask(&self.breakers.mysql, question).await;
-        answer.map_err(|error| Problem::database(&error))
-    }
-
-    /// Changes something in the ledger, by way of its breaker.
-    ///
-    /// # Errors
-    /// 503 when it does not answer; whether the change was made is unknown if it was sent.
-    pub async fn change<T>(
-        &self,
-        work: impl Future<Output = sqlx::Result<T>>,
-    ) -> Result<T, Problem> {
-        let answer = mysql::change(&self.breakers.mysql, work).await;
-        answer.map_err(|error| Problem::database_change(&error))
-    }
-
     /// Wraps the parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {

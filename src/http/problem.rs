@@ -15,8 +15,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-use crate::store::mysql::{Fault, nothing_was_sent};
-
 /// An error on its way to the client.
 #[derive(Clone, Debug)]
 pub struct Problem {
@@ -178,25 +176,6 @@ impl Problem {
     pub fn read_only() -> Self {
         let detail = "mysql answers, but it is read-only; nothing changed.";
         Self { detail: detail.into(), ..Self::dependency("mysql") }
-    }
-
-    /// The database failed in a read: log it once, here, and answer.
-    #[must_use]
-    pub fn database(error: &sqlx::Error) -> Self {
-        tracing::warn!(%error, "the ledger could not be read");
-        Self::dependency("mysql")
-    }
-
-    /// The database failed in a change, which may have been made unless nothing was sent or the
-    /// server takes no writes. Logged as [`Problem::database`] is.
-    #[must_use]
-    pub fn database_change(error: &sqlx::Error) -> Self {
-        tracing::warn!(%error, "the ledger could not be changed");
-        match Fault::of(error) {
-            Fault::ReadOnly => Self::read_only(),
-            _ if nothing_was_sent(error) => Self::dependency("mysql"),
-            _ => Self::dependency_lost("mysql"),
-        }
     }
 
     /// There is nothing there.

@@ -45,11 +45,11 @@ pub struct LastRun {
 
 /// The last runs of all jobs. Clones share them.
 #[derive(Clone, Default)]
-pub struct Board {
+pub struct JobStatus {
     runs: Arc<Mutex<BTreeMap<&'static str, LastRun>>>,
 }
 
-impl Board {
+impl JobStatus {
     /// The last run of each job that has run.
     #[must_use]
     pub fn read(&self) -> BTreeMap<&'static str, LastRun> {
@@ -63,7 +63,7 @@ impl Board {
 }
 
 /// Runs a job until `stop` fires. A panic counts as a failed run.
-pub async fn run(job: Arc<dyn Job>, board: Board, metrics: Metrics, stop: CancellationToken) {
+pub async fn run(job: Arc<dyn Job>, status: JobStatus, metrics: Metrics, stop: CancellationToken) {
     let name = job.name();
     loop {
         tokio::select! {
@@ -85,6 +85,6 @@ pub async fn run(job: Arc<dyn Job>, board: Board, metrics: Metrics, stop: Cancel
                 metrics.job_ran(name, "failed");
             }
         }
-        board.write(name, result);
+        status.write(name, result);
     }
 }

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::Job;
-use crate::session::Revocations;
+use crate::account::Revocations;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::ask;
 

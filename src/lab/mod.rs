@@ -23,6 +23,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::catalog::Catalog;
 use crate::domain::{Clock, OrderId, UserId};
 use crate::metrics::Metrics;
 use crate::purchase::Purchases;
@@ -40,6 +41,8 @@ const EVENTS_MAX: usize = 256;
 
 /// What the lab works with.
 pub struct Parts {
+    /// Where its items are made and ended.
+    pub catalog: Catalog,
     /// Where its crowds buy.
     pub purchases: Purchases,
     /// The ledger.

@@ -10,13 +10,14 @@ use super::judge::{self, Evidence, note};
 use super::plan::Chosen;
 use super::report::{Event, Lane, LaneState, Latency, Progress, RunState};
 use super::{Parts, Running};
+use crate::catalog;
 use crate::domain::{
-    ArbiterMode, Cents, Item, ItemId, ItemKind, OrderStatus, Quantity, SaleWindow, UserId, audit,
+    ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, Quantity,
+    SaleWindow, UserId, audit,
 };
 use crate::store::mysql::actions::Actor;
-use crate::store::mysql::items::{ItemEdit, NewItem};
 use crate::store::mysql::orders::Recorded;
-use crate::store::mysql::{self, items, orders, stock};
+use crate::store::mysql::{self, orders, stock};
 
 /// How often the lane that runs tells its figures.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
@@ -148,7 +149,7 @@ impl Work<'_> {
             arbiter: ArbiterMode::parse(lane.arbiter).unwrap_or(ArbiterMode::On),
             waiting_room: false,
         };
-        Ok(items::create(&self.parts.pool, &new, now).await?.item.id)
+        Ok(catalog::create(&self.parts.pool, &new, now).await?.item.id)
     }
 
     /// Sends the crowd and tells how it gets on.
@@ -260,7 +261,7 @@ async fn end(parts: &Parts, operator: UserId, item: ItemId) {
     let now = parts.clock.now();
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
     let actor = Actor { user: operator, address: None, now };
-    match items::edit(&parts.pool, item, &edit, &actor).await {
+    match parts.catalog.edit(item, &edit, &actor).await {
         Ok(_) => parts.purchases.item_changed(item).await,
         Err(error) => tracing::warn!(%error, %item, "a lab item was not ended"),
     }

@@ -24,7 +24,7 @@ pub use channel::{receive, send};
 pub use places::{NoPlace, StreamLimits, Watcher};
 use places::{Place, Places};
 pub use tally::Tally;
-pub use watch::{StockSeen, Watch};
+pub use watch::Watch;
 
 /// Order events that wait for one slow stream; older ones are dropped then.
 const ORDER_EVENTS_MAX: usize = 64;

@@ -4,43 +4,31 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sqlx::MySqlPool;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Item, ItemId};
-use crate::store::mysql::items;
+use crate::catalog::{Catalog, Seen, StockedItem};
+use crate::domain::ItemId;
 
-/// A watched item as it was last seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StockSeen {
-    /// The item.
-    pub item: Arc<Item>,
-    /// Units at the start and by restocks.
-    pub total: i64,
-    /// Units left.
-    pub available: i64,
-}
-
-type Senders = HashMap<ItemId, watch::Sender<Option<StockSeen>>>;
+type Senders = HashMap<ItemId, watch::Sender<Option<StockedItem>>>;
 
 /// The watched items. Clones share them.
 #[derive(Clone)]
 pub struct Watch {
-    pool: MySqlPool,
+    catalog: Catalog,
     senders: Arc<Mutex<Senders>>,
 }
 
 impl Watch {
     /// Nothing is watched yet.
     #[must_use]
-    pub fn new(pool: MySqlPool) -> Self {
-        Self { pool, senders: Arc::default() }
+    pub fn new(catalog: Catalog) -> Self {
+        Self { catalog, senders: Arc::default() }
     }
 
     /// Watches an item from now on; the value is `None` until it was read the first time.
     #[must_use]
-    pub fn item(&self, id: ItemId) -> watch::Receiver<Option<StockSeen>> {
+    pub fn item(&self, id: ItemId) -> watch::Receiver<Option<StockedItem>> {
         self.senders().entry(id).or_insert_with(|| watch::channel(None).0).subscribe()
     }
 
@@ -54,22 +42,17 @@ impl Watch {
                 () = stop.cancelled() => return,
             }
             for id in self.watched() {
-                match items::find(&self.pool, id).await {
-                    Ok(Some(stocked)) => {
-                        let items::StockedItem { item, total, available } = stocked;
-                        self.tell(id, StockSeen { item, total, available });
-                    }
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::debug!(%error, "watched items are not read");
-                        break;
-                    }
+                match self.catalog.find(id).await {
+                    Ok(Seen { value: Some(stocked), age: None }) => self.tell(id, stocked),
+                    Ok(Seen { value: None, .. }) => {}
+                    // The ledger does not answer, so it would not answer for the others either.
+                    Ok(Seen { age: Some(_), .. }) | Err(_) => break,
                 }
             }
         }
     }
 
-    fn tell(&self, id: ItemId, seen: StockSeen) {
+    fn tell(&self, id: ItemId, seen: StockedItem) {
         if let Some(sender) = self.senders().get(&id) {
             sender.send_if_modified(|last| {
                 let changed = last.as_ref() != Some(&seen);

@@ -3,7 +3,7 @@
 //! The database's clock judges: it is compared with `expires_at` in the statement itself, so that no
 //! instance whose own clock is wrong ends a hold.
 
-use sqlx::{MySqlConnection, MySqlPool, Row};
+use sqlx::{MySqlConnection, MySqlPool};
 
 use super::transaction::{count_back, return_stock};
 use crate::domain::order::{Step, Transition};
@@ -50,12 +50,12 @@ pub(super) async fn expire(
 /// nobody else would tell their owners. The read waits for a COMMIT that is only slow.
 async fn came_through(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
-    let row = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE")
+    let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
         .bind(first.id.to_string())
         .fetch_optional(pool);
-    let status: String = answered(row).await.ok().flatten()?.try_get("status").ok()?;
+    let status: OrderStatus = answered(status).await.ok().flatten()?;
     // All of them or none: it was one transaction.
-    (status == OrderStatus::Expired.word()).then_some(batch)
+    (status == OrderStatus::Expired).then_some(batch)
 }
 
 async fn expire_batch(
@@ -99,12 +99,11 @@ async fn read_overdue(
          ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
         orders::COLUMNS
     );
-    let mut query = sqlx::query(&statement).bind(item.get());
+    let mut query = sqlx::query_as(&statement).bind(item.get());
     if let Some(id) = only {
         query = query.bind(id.to_string());
     }
-    let rows = query.bind(limit).fetch_all(connection).await?;
-    let mut overdue: Vec<Order> = rows.iter().map(orders::read).collect::<sqlx::Result<_>>()?;
+    let mut overdue: Vec<Order> = query.bind(limit).fetch_all(connection).await?;
     overdue.sort_unstable_by_key(|order| (order.user_id, order.id));
     Ok(overdue)
 }
@@ -133,9 +132,7 @@ pub(super) async fn overdue_orders(
     let statement = format!(
         "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} ORDER BY expires_at LIMIT ?"
     );
-    let rows = sqlx::query(&statement).bind(item.get()).bind(limit).fetch_all(pool).await?;
-    let id = |text| OrderId::parse(text).ok_or(sqlx::Error::RowNotFound);
-    rows.iter().map(|row| id(row.try_get("id")?)).collect()
+    sqlx::query_scalar(&statement).bind(item.get()).bind(limit).fetch_all(pool).await
 }
 
 /// The items that have overdue orders.
@@ -144,6 +141,5 @@ pub(super) async fn overdue_items(pool: &MySqlPool) -> sqlx::Result<Vec<ItemId>>
         "SELECT id FROM items WHERE EXISTS \
          (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE})"
     );
-    let rows = sqlx::query(&statement).fetch_all(pool).await?;
-    rows.iter().map(|row| ItemId::new(row.try_get("id")?).ok_or(sqlx::Error::RowNotFound)).collect()
+    sqlx::query_scalar(&statement).fetch_all(pool).await
 }

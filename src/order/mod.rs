@@ -14,12 +14,12 @@ use std::time::Duration;
 use sqlx::MySqlPool;
 
 use crate::domain::order::Step;
-use crate::domain::{ItemId, Order, OrderId, UserId};
+use crate::domain::{ItemId, LedgerError, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
-use crate::store::mysql::{self, Fault, orders, within};
+use crate::store::mysql::{self, Fault, failed_read, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
 use transaction::Stepped;
@@ -60,7 +60,7 @@ pub enum StepError {
 pub enum FindError {
     /// The ledger did not answer.
     #[error("mysql: {0}")]
-    Ledger(#[from] sqlx::Error),
+    Ledger(#[from] LedgerError),
     /// The ledger has no such order, and the queues could not be looked at.
     #[error("queue: {0}")]
     Queue(CounterError),
@@ -137,28 +137,34 @@ impl Orders {
         Ok(self.find_in_ledger(id, owner).await?)
     }
 
-    async fn find_in_ledger(&self, id: OrderId, owner: UserId) -> sqlx::Result<Option<Order>> {
-        mysql::ask(&self.breaker, orders::find(&self.pool, id, owner)).await
+    async fn find_in_ledger(
+        &self,
+        id: OrderId,
+        owner: UserId,
+    ) -> Result<Option<Order>, LedgerError> {
+        let found = mysql::ask(&self.breaker, orders::find(&self.pool, id, owner)).await;
+        found.map_err(|error| failed_read(&error))
     }
 
     /// An owner's orders, newest first, with those on their way to the ledger. Without Redis those
     /// of the ledger alone.
     ///
     /// # Errors
-    /// The database's.
+    /// When the ledger does not answer.
     pub async fn list(
         &self,
         owner: UserId,
         before: Option<OrderId>,
         limit: u32,
-    ) -> sqlx::Result<Vec<Order>> {
+    ) -> Result<Vec<Order>, LedgerError> {
         // First the queue: what gets to the ledger meanwhile is seen in both, never in neither.
         let queued = self.queue.list(owner).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "queued orders are not listed");
             Vec::new()
         });
         let listed = orders::list(&self.pool, owner, before, limit);
-        let mut orders = mysql::ask(&self.breaker, listed).await?;
+        let listed = mysql::ask(&self.breaker, listed).await;
+        let mut orders = listed.map_err(|error| failed_read(&error))?;
         for order in queued {
             let on_this_page = before.is_none_or(|before| order.id < before);
             if on_this_page && orders.iter().all(|listed| listed.id != order.id) {

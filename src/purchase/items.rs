@@ -1,18 +1,13 @@
-//! Items as purchases are judged by them: at most half a second old, read once for all who ask.
+//! Items as purchases are judged by them: read through the catalog's cache.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use moka::future::Cache;
-
+use crate::catalog::{Catalog, Seen, Unreachable};
 use crate::domain::{Item, ItemId};
-use crate::store::catalogue::{Catalogue, Seen, Unreachable};
 
-/// Items that are remembered at once.
-const REMEMBERED_MAX: u64 = 100_000;
-
-/// How old a figure of what is left may be.
-const LEFT_AGE_MAX: Duration = Duration::from_millis(250);
+/// How old the number of units left may be, for the waiting room.
+const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
 
 /// An item as a purchase finds it.
 #[derive(Clone, Debug)]
@@ -30,56 +25,46 @@ pub enum Found {
     Nothing,
 }
 
-/// The items. Clones share what is remembered.
+/// The catalog, with the age that an item may have.
 #[derive(Clone)]
 pub struct Items {
-    catalogue: Catalogue,
-    known: Cache<ItemId, Found>,
-    left: Cache<ItemId, i64>,
+    catalog: Catalog,
+    age_max: Duration,
 }
 
 impl Items {
-    /// Remembers each item for `age_max`. An item that does not exist is remembered too, so that
-    /// asking for it over and over costs nothing.
+    /// Items that are at most `age_max` old.
     #[must_use]
-    pub fn new(catalogue: Catalogue, age_max: Duration) -> Self {
-        let known = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(age_max).build();
-        let left = Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(LEFT_AGE_MAX).build();
-        Self { catalogue, known, left }
+    pub fn new(catalog: Catalog, age_max: Duration) -> Self {
+        Self { catalog, age_max }
     }
 
-    /// Units left, as far as the ledger knew a moment ago; 0 of an item that does not exist.
+    /// Units left, at most a quarter of a second ago; 0 of an item that does not exist.
     ///
     /// # Errors
-    /// When the ledger does not answer and the item was not seen lately.
+    /// When the ledger does not answer and the item was not read lately.
     pub async fn available(&self, id: ItemId) -> Result<i64, Unreachable> {
-        let read = async {
-            let seen = self.catalogue.find(id).await?;
-            Ok(seen.value.map_or(0, |stocked| stocked.available))
-        };
-        self.left.try_get_with(id, read).await.map_err(|error: Arc<Unreachable>| *error)
+        let seen = self.catalog.find_recent(id, AVAILABLE_AGE_MAX).await?;
+        Ok(seen.value.map_or(0, |stocked| stocked.available))
     }
 
     /// Finds an item.
     ///
     /// # Errors
-    /// When the ledger does not answer and the item was not seen lately.
+    /// When the ledger does not answer and the item was not read lately.
     pub async fn find(&self, id: ItemId) -> Result<Found, Unreachable> {
-        let read = async {
-            let Seen { value, age } = self.catalogue.find(id).await?;
-            Ok(match (value, age) {
-                (None, _) => Found::Nothing,
-                (Some(stocked), None) => Found::Fresh(stocked.item),
-                (Some(stocked), Some(_)) => {
-                    Found::Earlier { sold_out: stocked.available <= 0, item: stocked.item }
-                }
-            })
-        };
-        self.known.try_get_with(id, read).await.map_err(|error: Arc<Unreachable>| *error)
+        let Seen { value, age } = self.catalog.find_recent(id, self.age_max).await?;
+        Ok(match (value, age) {
+            (None, _) => Found::Nothing,
+            (Some(stocked), None) => Found::Fresh(stocked.item),
+            (Some(stocked), Some(_)) => {
+                Found::Earlier { sold_out: stocked.available <= 0, item: stocked.item }
+            }
+        })
     }
 
     /// Reads the item afresh next time.
     pub async fn forget(&self, id: ItemId) {
-        self.known.invalidate(&id).await;
+        self.catalog.forget(id).await;
     }
 }

@@ -5,10 +5,10 @@ use time::OffsetDateTime;
 use super::Purchases;
 use super::items::Found;
 use super::room::{Standing, Turned};
+use crate::catalog::Unreachable;
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{ItemId, Refusal, Unavailable, UserId};
-use crate::store::catalogue::Unreachable;
 
 impl Purchases {
     /// Takes a place in the line of an item, looks how far it has come, or exchanges it for a ticket.

@@ -4,7 +4,6 @@
 //! The ledger in MySQL is the truth; what Redis holds is loaded from it, never the other way.
 
 pub mod breaker;
-pub mod catalogue;
 pub mod memory;
 pub mod mysql;
 pub mod redis;

@@ -4,7 +4,7 @@
 //! # How it works
 //! The script of `redis-lua`, and in the same step an entry in the item's stream: either both or
 //! neither. The buyer is answered 202 with an order in state `queued`, whose id is final. A
-//! consumer group (`src/queue`) hands the orders to the arbiter and takes each out of the stream
+//! consumer group (`src/consumer`) hands the orders to the arbiter and takes each out of the stream
 //! after its COMMIT. The buyer learns the result from the order's address and its events: `pending`,
 //! or `rejected` when the ledger refuses it; then its units go back to the counter.
 //!

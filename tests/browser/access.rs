@@ -1,7 +1,7 @@
 //! Everyone can use it: by keyboard, on a phone, in the dark, in Chinese, with a screen reader, on
 //! a slow line.
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 use thirtyfour::Key;
 

@@ -1,6 +1,6 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::driver::{DESKTOP, Page};

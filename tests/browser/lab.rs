@@ -1,6 +1,6 @@
 //! The lab: a run is set up, watched, read and taken along.
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::driver::{DESKTOP, Page};

@@ -1,6 +1,6 @@
 //! What a buyer is told when it does not go smoothly.
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::driver::{DESKTOP, Page};

@@ -1,6 +1,6 @@
 //! A buyer's way through the shop.
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::driver::{DESKTOP, PHONE, Page};

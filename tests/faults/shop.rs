@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use seckill::domain::outcome::Dependency;
-use seckill::session::Role;
+use seckill::account::Role;
 use seckill::strategy::LIST;
 use serde_json::{Value, json};
 use time::OffsetDateTime;

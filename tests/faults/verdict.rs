@@ -8,7 +8,7 @@ use ledger_audit::{
     Answer, EXAMPLES_MAX, Evidence, Judgement, Ledger, Outcome, Reader, judge as judge_item,
     purchases,
 };
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::Value;
 
 use crate::Run;

@@ -1,7 +1,7 @@
 //! Who may do what: every operation of the document by every kind of caller.
 
 use reqwest::{Method, RequestBuilder};
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::ledger::Ledger;

@@ -1,7 +1,7 @@
 //! The log of what operators did: complete, in order, and only for them.
 
 use reqwest::Method;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::{assert_clean, assert_problem};

@@ -1,9 +1,9 @@
 //! Requests that are refused for their path, their query, their headers, or who sends them.
 
 use reqwest::{Method, RequestBuilder};
+use seckill::account::{Role, Tokens};
 use seckill::config::Secret;
 use seckill::domain::UserId;
-use seckill::session::{Role, Tokens};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 

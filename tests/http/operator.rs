@@ -1,6 +1,6 @@
 //! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::{BOUND, assert_problem, eventually, when};

@@ -3,7 +3,7 @@
 use axum::http::request::Builder;
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::assert_problem;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::assert_clean;

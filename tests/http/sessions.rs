@@ -1,9 +1,9 @@
 //! Sessions: the cookie, other sites' pages, signing out, and the change of secrets.
 
 use reqwest::{Method, RequestBuilder};
+use seckill::account::Role;
 use seckill::config::Secret;
 use seckill::lifecycle::Ended;
-use seckill::session::Role;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, when};

@@ -1,7 +1,7 @@
 //! Accounts: signing up, signing in, and what guards the door.
 
+use seckill::account::{Role, password};
 use seckill::domain::Username;
-use seckill::session::{Role, password};
 use seckill::store::mysql::users::{self, NewAccount};
 use serde_json::{Value, json};
 use time::OffsetDateTime;

@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::h2::{Carried, Http2};

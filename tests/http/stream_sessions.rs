@@ -1,7 +1,7 @@
 //! An event stream lives no longer than the session that opened it.
 
 use reqwest::Method;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::json;
 
 use super::BOUND;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use proptest::test_runner::TestCaseError;
 use reqwest::Method;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use dev_servers::{AppendFsync, RedisOptions, RedisServer};
 use futures::future::join_all;
 use rand::RngExt;
+use seckill::account::Role;
 use seckill::config::Secret;
-use seckill::session::Role;
 use serde_json::{Value, json};
 
 use super::{STREAM, hold_up, in_ledger, order, queue, redis, shop};

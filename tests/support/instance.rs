@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use dev_servers::RedisServer;
+use seckill::account::{Role, Tokens};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
 use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
-use seckill::session::{Role, Tokens};
 use seckill::store::mysql;
 use serde_json::{Value, json};
 use sqlx::MySqlPool;

@@ -8,10 +8,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::orders::page;
+use crate::account::Action;
 use crate::http::Web;
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::mysql::actions::{self, Action};
 
 /// Something that an operator did.
 #[derive(Serialize, ToSchema)]
@@ -78,7 +78,7 @@ pub async fn list(
 ) -> Result<Json<ActionsBody>, Problem> {
     let (limit, before) = page(&pairs)?;
     // One more than asked for tells whether there is a next page.
-    let mut actions = web.ask(actions::list(&web.pool, before, limit + 1)).await?;
+    let mut actions = web.operator_log.list(before, limit + 1).await?;
     let more = actions.len() > limit as usize;
     actions.truncate(limit as usize);
     let next = actions.last().filter(|_| more).map(|action| action.id.to_string());

@@ -11,16 +11,14 @@ use utoipa::ToSchema;
 
 use super::items::{ItemBody, answer};
 use super::texts;
-use crate::domain::{ArbiterMode, Cents, Item, ItemKind, Refusal, SaleWindow};
+use crate::account::Actor;
+use crate::domain::{ArbiterMode, Cents, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::error::invalid_schedule;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::mysql::actions::Actor;
-use crate::store::mysql::items::{self, ItemEdit, NewItem};
-use crate::strategy;
 
 /// Units that one buyer may have, unless the operator says otherwise.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
@@ -119,7 +117,7 @@ pub async fn create(
     let new = new_item(body)?;
     let now = web.clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let created = web.change(items::create_by(&web.pool, &new, &actor)).await?;
+    let created = web.catalog.create(&new, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, now)).into_response())
 }
@@ -149,11 +147,6 @@ pub async fn edit(
     headers: HeaderMap,
     JsonBody(body): JsonBody<EditItemBody>,
 ) -> Result<Response, Problem> {
-    let found = web.ask(items::find(&web.pool, id)).await?;
-    let kind = found.ok_or(Refusal::ItemNotFound)?.item.kind;
-    if let Some(name) = &body.strategy {
-        check_strategy(name, kind)?;
-    }
     let stock_delta = body.stock_delta.or(
         Some(0),
         in_range(-Item::STOCK_MAX, Item::STOCK_MAX),
@@ -170,24 +163,15 @@ pub async fn edit(
     };
     let now = web.clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let edited = items::edit(&web.pool, id, &edit, &actor).await?;
+    let edited = web.catalog.edit(id, &edit, &actor).await?;
     web.purchases.item_changed(id).await;
-    if let Some(version) = edited.restocked {
-        web.counters.follow_restock(id, version, stock_delta).await;
-    }
     tracing::info!(item = %id, operator = %claims.user, "item edited");
-    Ok(answer(&edited.item, now))
+    Ok(answer(&edited, now))
 }
 
 fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     let kind = word(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = word(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
-    if kind == ItemKind::Shop && arbiter == ArbiterMode::Off {
-        let detail = "A real sale always has its arbiter on; only lab items may turn it off.";
-        return Err(Problem::new(422, "arbiter_required", "Arbiter needed", detail));
-    }
-    let strategy = body.strategy.unwrap_or_else(|| STRATEGY_DEFAULT.to_owned());
-    check_strategy(&strategy, kind)?;
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
     let price_out_of_range = || {
@@ -221,7 +205,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
             in_range(1, Item::HOLD_SECONDS_MAX),
             hold_out_of_range,
         )?,
-        strategy,
+        strategy: body.strategy.unwrap_or_else(|| STRATEGY_DEFAULT.to_owned()),
         kind,
         arbiter,
         waiting_room: body.waiting_room.unwrap_or(false),
@@ -241,17 +225,6 @@ fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
 fn stock_out_of_range() -> Problem {
     let detail = format!("A stock is 0 to {} units.", Item::STOCK_MAX);
     Problem::new(422, "stock_out_of_range", "Not a stock", detail)
-}
-
-fn check_strategy(name: &str, kind: ItemKind) -> Result<(), Problem> {
-    let Some(card) = strategy::card(name) else {
-        let detail = "There is no such strategy; see /api/strategies.";
-        return Err(Problem::new(422, "unknown_strategy", "No such strategy", detail));
-    };
-    if kind == ItemKind::Shop && !card.safe {
-        return Err(Refusal::UnsafeStrategy.into());
-    }
-    Ok(())
 }
 
 fn word<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {

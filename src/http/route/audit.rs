@@ -6,12 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::Refusal;
-use crate::domain::audit::{self, Report};
+use crate::domain::audit::Report;
 use crate::http::Web;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::mysql::audit as ledger;
-use crate::store::redis::Buckets;
 
 /// The audit of one item.
 #[derive(Serialize, ToSchema)]
@@ -91,12 +89,6 @@ pub async fn find(
     Admin(_operator): Admin,
     ItemPath(id): ItemPath,
 ) -> Result<Json<AuditBody>, Problem> {
-    let facts = web.ask(ledger::facts(&web.pool, id)).await?;
-    let mut facts = facts.ok_or(Refusal::ItemNotFound)?;
-    let seen = web.counters.peek_with_queue(id).await.ok().flatten();
-    facts.redis_available = seen.map(|seen| seen.counter.available);
-    facts.redis_queued = seen.map_or(0, |seen| seen.queued);
-    let buckets = Buckets::beside(&web.counters).peek(id).await.ok().flatten();
-    facts.redis_buckets = buckets.map(|parts| parts.iter().map(|part| part.available).sum());
-    Ok(Json(audit::judge(facts).into()))
+    let report = web.auditor.audit(id).await?.ok_or(Refusal::ItemNotFound)?;
+    Ok(Json(report.into()))
 }

@@ -14,15 +14,15 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::orders::OrderBody;
+use crate::account::Claims;
+use crate::catalog::StockedItem;
 use crate::domain::window::Phase;
 use crate::domain::{Item, Refusal};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, rfc3339};
-use crate::live::{self, NoPlace, StockSeen, Watcher};
-use crate::session::Claims;
-use crate::store::mysql::items;
+use crate::live::{self, NoPlace, Watcher};
 
 /// A comment is sent when nothing else was for so long, so that dead connections are noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -54,14 +54,12 @@ pub async fn stock(
     ClientAddress(address): ClientAddress,
     ItemPath(id): ItemPath,
 ) -> Result<Events, Problem> {
-    let found = web.catalogue.find(id).await?.value;
-    let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
+    let first = web.catalog.find(id).await?.value.ok_or(Refusal::ItemNotFound)?;
     let watcher = match buyer {
         Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.counted(address)),
         None => Watcher::Stranger(web.rates.counted(address)),
     };
     let stream = open(&web, watcher)?;
-    let first = StockSeen { item, total, available };
     let mut watched = web.watch.item(id);
     // Whoever signs out may still see what everybody may see.
     Ok(events(web, stream, None, move |web, out| async move {
@@ -197,7 +195,7 @@ struct Told {
 }
 
 impl Told {
-    fn of(seen: &StockSeen) -> Self {
+    fn of(seen: &StockedItem) -> Self {
         let window = &seen.item.window;
         Self {
             stock: (seen.available, seen.total),
@@ -206,7 +204,7 @@ impl Told {
     }
 }
 
-fn stock_event(seen: &StockSeen, now: time::OffsetDateTime) -> Event {
+fn stock_event(seen: &StockedItem, now: time::OffsetDateTime) -> Event {
     let body = json!({
         "item_id": seen.item.id.get(),
         "available": seen.available,
@@ -216,7 +214,7 @@ fn stock_event(seen: &StockSeen, now: time::OffsetDateTime) -> Event {
     Event::default().event("stock").data(body.to_string())
 }
 
-fn state_event(seen: &StockSeen, state: &str, now: time::OffsetDateTime) -> Event {
+fn state_event(seen: &StockedItem, state: &str, now: time::OffsetDateTime) -> Event {
     let body = json!({
         "item_id": seen.item.id.get(),
         "state": state,

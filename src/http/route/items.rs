@@ -11,12 +11,11 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use crate::catalog::{Seen, StockedItem, Unreachable};
 use crate::domain::{Item, Refusal};
 use crate::http::Web;
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::catalogue::{Seen, Unreachable};
-use crate::store::mysql::items::StockedItem;
 
 /// An item as everyone sees it.
 #[derive(Serialize, ToSchema)]
@@ -112,7 +111,7 @@ pub struct ItemsBody {
 )]
 pub async fn list(State(web): State<Web>) -> Result<Response, Problem> {
     let now = web.clock.now();
-    let Seen { value, age } = web.catalogue.list_shop(now).await?;
+    let Seen { value, age } = web.catalog.list_shop(now).await?;
     let stale = age.is_some();
     let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
     let items = value.iter().map(body).collect();
@@ -132,7 +131,7 @@ pub async fn list(State(web): State<Web>) -> Result<Response, Problem> {
     ),
 )]
 pub async fn find(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Response, Problem> {
-    let Seen { value, age } = web.catalogue.find(id).await?;
+    let Seen { value, age } = web.catalog.find(id).await?;
     let stocked = value.ok_or(Refusal::ItemNotFound)?;
     let now = web.clock.now();
     if age.is_none() {

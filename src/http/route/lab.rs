@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
 use super::events::{self, Events};
+use crate::account::Actor;
 use crate::domain::UserId;
 use crate::http::Web;
 use crate::http::address::ClientAddress;
@@ -21,7 +22,6 @@ use crate::http::extract::Admin;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
 use crate::live::Watcher;
-use crate::store::mysql::actions::{self, Actor};
 
 /// A comparison to run.
 #[derive(Deserialize, ToSchema)]
@@ -162,11 +162,8 @@ pub async fn cancel(
 /// own orders, and the ledger that does not answer will end it.
 async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static str, run: &str) {
     let actor = Actor { user, address: Some(address), now: web.clock.now() };
-    let written = async {
-        let mut connection = web.pool.acquire().await?;
-        actions::record(&mut connection, &actor, action, None, &json!({ "run": run })).await
-    };
-    if let Err(error) = written.await {
+    let written = web.operator_log.record(&actor, action, None, &json!({ "run": run })).await;
+    if let Err(error) = written {
         tracing::error!(%error, action, run, operator = %user, "an act was not written down");
     }
 }

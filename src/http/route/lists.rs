@@ -1,7 +1,5 @@
 //! `GET /api/strategies`, `GET /api/locks`: the lists, as data.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -9,10 +7,6 @@ use utoipa::ToSchema;
 
 use crate::http::Web;
 use crate::lock;
-use crate::store::redis::Durability;
-
-/// How long Redis may take to tell how it writes to disk.
-const ASK_TIMEOUT: Duration = Duration::from_millis(300);
 use crate::strategy::Breaks;
 
 /// A strategy's card.
@@ -53,8 +47,7 @@ pub struct StrategyBody {
 )]
 pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
     // An answer that is a moment old would do, but the list is seldom asked for.
-    let asked = tokio::time::timeout(ASK_TIMEOUT, Durability::ask(&web.redis)).await;
-    let durability = asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown);
+    let promise = web.readiness.redis_promise().await;
     let cards = web.purchases.strategies().cards();
     let bodies = cards.map(|(card, available)| StrategyBody {
         name: card.name,
@@ -71,7 +64,7 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
         needs: card.needs.iter().map(|server| server.name()).collect(),
         available,
         durable_before_reply: card.durable_before_reply,
-        promise: (!card.durable_before_reply).then(|| durability.promise()),
+        promise: (!card.durable_before_reply).then_some(promise),
         source: card.source,
     });
     Json(bodies.collect())

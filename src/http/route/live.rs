@@ -9,11 +9,11 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use crate::catalog::{SaleFigures, StockedItem};
 use crate::domain::Refusal;
 use crate::http::Web;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
-use crate::store::mysql::{items, orders};
 use crate::strategy;
 
 /// A sale at this moment.
@@ -67,11 +67,10 @@ pub async fn find(
     Admin(_operator): Admin,
     ItemPath(id): ItemPath,
 ) -> Result<Json<LiveBody>, Problem> {
-    let found = web.ask(items::find(&web.pool, id)).await?;
-    let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
-    let counted = web.ask(orders::count_by_status(&web.pool, id)).await?;
-    let counter = web.counters.peek(id).await.ok().flatten().map(|counter| counter.available);
-    let orders = counted.into_iter().map(|(status, count)| {
+    let figures = web.catalog.figures(id).await?.ok_or(Refusal::ItemNotFound)?;
+    let SaleFigures { stocked, orders, counter_available } = figures;
+    let StockedItem { item, total, available } = stocked;
+    let orders = orders.into_iter().map(|(status, count)| {
         (status.word(), OrderCountBody { orders: count.orders, units: count.units })
     });
     let refused =
@@ -82,8 +81,8 @@ pub async fn find(
         server_time: web.clock.now(),
         total,
         available,
-        counter_available: counter,
-        drift: counter.map(|counter| counter - available),
+        counter_available,
+        drift: counter_available.map(|counter| counter - available),
         orders: orders.collect(),
         purchases: web.purchases.tally().read(id),
         arbiter_refusals: refused,

@@ -1,24 +1,18 @@
 //! `/healthz`, `/readyz`, `/metrics`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures::future::join_all;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Web;
 use crate::http::problem::rfc3339;
 use crate::metrics::LockTime;
-use crate::store::mysql::{self, Condition};
-
-/// How long a dependency may take to answer.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A sign of life.
 #[derive(Serialize, ToSchema)]
@@ -69,56 +63,21 @@ pub async fn alive() -> Json<AliveBody> {
     ),
 )]
 pub async fn ready(State(web): State<Web>) -> Response {
-    let lock_servers = web
-        .lock_servers
-        .iter()
-        .map(async |(dependency, sign_of_life)| (dependency.name(), look(sign_of_life()).await.0));
-    let ((mysql, current), (redis, _), lock_servers) = tokio::join!(
-        look(mysql::condition(&web.pool)),
-        look(web.redis.ping()),
-        join_all(lock_servers),
-    );
-    let mysql = match current {
-        Some(Condition { writable: false, .. }) => "read-only".to_owned(),
-        _ => mysql,
-    };
-    let current = current.map(|condition| condition.schema_is_current);
-    let jobs = web.board.read().into_iter().map(|(name, run)| {
+    let probed = web.readiness.probe().await;
+    let jobs = web.job_status.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));
         (name, JobBody { ok, said, ended_at })
     });
-    let status = match (web.lifecycle.is_stopping(), current) {
+    let status = match (web.lifecycle.is_stopping(), probed.schema_is_current) {
         (true, _) => "stopping",
         (false, Some(false)) => "schema is old",
         (false, _) => "ready",
     };
-    let body = ReadyBody {
-        status,
-        dependencies: [("mysql", mysql), ("redis", redis)]
-            .into_iter()
-            .chain(lock_servers)
-            .collect(),
-        jobs: jobs.collect(),
-    };
+    let body = ReadyBody { status, dependencies: probed.dependencies, jobs: jobs.collect() };
     let ready = status == "ready";
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(body)).into_response()
-}
-
-/// What to say of a dependency, and what it answered. Errors of clients can name addresses: they
-/// go to the log, not to the page.
-async fn look<T, E: std::fmt::Display>(
-    sign_of_life: impl Future<Output = Result<T, E>>,
-) -> (String, Option<T>) {
-    match tokio::time::timeout(LOOK_TIMEOUT, sign_of_life).await {
-        Ok(Ok(answer)) => ("ok".to_owned(), Some(answer)),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a dependency is not well");
-            ("does not answer".to_owned(), None)
-        }
-        Err(_) => ("too slow".to_owned(), None),
-    }
 }
 
 /// Metrics for Prometheus.

@@ -99,8 +99,7 @@ pub async fn list(
 ) -> Result<Json<OrdersBody>, Problem> {
     let (limit, before) = page(&pairs)?;
     // One more than asked for tells whether there is a next page.
-    let listed = web.orders.list(claims.user, before, limit + 1).await;
-    let mut orders = listed.map_err(|error| Problem::database(&error))?;
+    let mut orders = web.orders.list(claims.user, before, limit + 1).await?;
     let more = orders.len() > limit as usize;
     orders.truncate(limit as usize);
     let next = orders.last().filter(|_| more).map(|order| order.id.to_string());

@@ -12,15 +12,13 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::users::CredentialsBody;
-use crate::domain::username;
+use crate::account::Session;
 use crate::http::Web;
 use crate::http::address::{ClientAddress, household};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::Costly;
-use crate::session::{Role, password};
-use crate::store::mysql::users;
 
 /// A session.
 #[derive(Serialize, ToSchema)]
@@ -53,36 +51,11 @@ pub async fn create(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<Response, Problem> {
-    let wrong = || {
-        let detail = "The name or the password is wrong.";
-        Problem::new(401, "invalid_credentials", "Not signed in", detail)
-    };
-    let folded = username::fold(&body.username).ok_or_else(wrong)?;
-    if body.password.len() > password::PASSWORD_BYTES_MAX {
-        return Err(wrong());
-    }
-    let address = household(address);
-    // The ledger is asked by those alone who have a place: a crowd of guesses does not reach it.
-    let place = web.door.enter(address).await?;
-    let account = web.ask(users::find(&web.pool, &folded)).await?;
-    let tried = web.door.count(&folded, address).await?;
-    let hash = account.as_ref().map(|account| account.password_hash.clone());
-    // The same cost whether anybody has that name.
-    let verified = place.compute(move || password::verify(&body.password, hash.as_deref())).await;
-    let right = verified.ok_or_else(Problem::internal)?;
-    let user = account.as_ref().map(|account| account.id.get());
-    let allowed = |account: &users::Account| right && (!account.demo || web.demo_accounts);
-    let Some(account) = account.filter(allowed) else {
-        tried.log_failure(user);
-        return Err(wrong());
-    };
-    web.door.forgive(&tried).await;
-    let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
-    let expires_at = web.clock.now() + web.token_life;
-    let token = web.tokens.sign(account.id, role, expires_at);
-    let cookie = set_cookie(&web, &token, web.token_life);
-    let user_id = account.id.get();
-    let body = SessionBody { token, user_id, role: role.word(), expires_at };
+    let signed_in = web.accounts.sign_in(&body.username, body.password, household(address)).await;
+    let Session { token, user, role, expires_at } = signed_in?;
+    let life = (expires_at - web.clock.now()).try_into().unwrap_or_default();
+    let cookie = set_cookie(&web, &token, life);
+    let body = SessionBody { token, user_id: user.get(), role: role.word(), expires_at };
     Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
 
@@ -99,7 +72,7 @@ pub async fn create(
     security(("bearer" = [])),
 )]
 pub async fn end(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Response, Problem> {
-    web.change(web.revocations.revoke(&claims.token_id, claims.expires_at)).await?;
+    web.accounts.sign_out(&claims).await?;
     let cookie = set_cookie(&web, "", Duration::ZERO);
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }

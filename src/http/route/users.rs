@@ -6,16 +6,12 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::Username;
 use crate::http::Web;
 use crate::http::address::{ClientAddress, household};
 use crate::http::body::JsonBody;
 use crate::http::extract::SameSite;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::Costly;
-use crate::session::Role;
-use crate::session::password::{self, PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
-use crate::store::mysql::users;
 
 /// A name and a password.
 #[derive(Deserialize, ToSchema)]
@@ -54,31 +50,7 @@ pub async fn create(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
-    let username = Username::parse(&body.username).ok_or_else(|| {
-        let detail = format!(
-            "A name is 1 to {} letters, digits, '.', '_' and '-' of one script.",
-            Username::LENGTH_MAX
-        );
-        Problem::new(422, "invalid_username", "Not a name", detail)
-    })?;
-    if !password::is_acceptable(&body.password) {
-        let detail = format!(
-            "A password has at least {PASSWORD_LENGTH_MIN} characters and at most {PASSWORD_BYTES_MAX} bytes."
-        );
-        return Err(Problem::new(422, "invalid_password", "Not a password", detail));
-    }
-    let place = web.door.enter(household(address)).await?;
-    let hash = place.compute(move || password::hash(&body.password)).await;
-    let hash = hash.flatten().ok_or_else(Problem::internal)?;
-    let now = web.clock.now();
-    let new = users::NewAccount {
-        username: &username,
-        password_hash: &hash,
-        role: Role::Buyer.word(),
-        demo: false,
-    };
-    match web.change(users::create(&web.pool, &new, now)).await? {
-        Some(user) => Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() }))),
-        None => Err(Problem::new(409, "username_taken", "Name taken", "Somebody has that name.")),
-    }
+    let signed_up = web.accounts.sign_up(&body.username, body.password, household(address)).await;
+    let user = signed_up?;
+    Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() })))
 }

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlPool, Row};
+use sqlx::MySqlPool;
 
 use crate::domain::{ArbiterMode, ItemId};
 use crate::store::mysql::answered;
@@ -124,15 +123,11 @@ impl Walk {
              JOIN items ON items.id = {table}.item_id \
              WHERE {table}.item_id > ? AND {condition} ORDER BY {table}.item_id LIMIT ?"
         );
-        let rows = sqlx::query(&statement).bind(self.after).bind(size).fetch_all(pool);
-        let rows = answered(rows).await?;
+        let rows = sqlx::query_as(&statement).bind(self.after).bind(size).fetch_all(pool);
+        let rows: Vec<Row> = answered(rows).await?;
         let is_last = rows.len() < size as usize;
-        let last: i64 = match rows.last() {
-            Some(row) if !is_last => row.try_get("item_id")?,
-            _ => i64::MAX,
-        };
-        let counted: sqlx::Result<Vec<Option<Counted>>> = rows.iter().map(counted).collect();
-        let counted = counted?.into_iter().flatten().collect();
+        let last = rows.last().filter(|_| !is_last).map_or(i64::MAX, |(id, ..)| *id);
+        let counted = rows.into_iter().filter_map(counted).collect();
         let mut before = self.drifted.split_off(&self.after.saturating_add(1));
         self.drifted.append(&mut before.split_off(&last.saturating_add(1)));
         self.after = if is_last { 0 } else { last };
@@ -152,17 +147,11 @@ impl Walk {
     }
 }
 
-/// `None` for a row that this program does not understand.
-fn counted(row: &MySqlRow) -> sqlx::Result<Option<Counted>> {
-    let (id, arbiter): (i64, String) = (row.try_get("item_id")?, row.try_get("arbiter")?);
-    let (Some(item), Some(arbiter)) = (ItemId::new(id), ArbiterMode::parse(&arbiter)) else {
-        return Ok(None);
-    };
-    Ok(Some(Counted {
-        item,
-        available: row.try_get("available")?,
-        version: row.try_get("version")?,
-        arbiter,
-        epoch: row.try_get("epoch")?,
-    }))
+/// Id, units available, version of the stock, arbiter, epoch.
+type Row = (i64, i64, u64, String, u64);
+
+/// `None` for a row that this program does not understand: a newer one may have written it.
+fn counted((id, available, version, arbiter, epoch): Row) -> Option<Counted> {
+    let (item, arbiter) = (ItemId::new(id)?, ArbiterMode::parse(&arbiter)?);
+    Some(Counted { item, available, version, arbiter, epoch })
 }

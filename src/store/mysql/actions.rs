@@ -4,10 +4,9 @@
 use std::net::IpAddr;
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlConnection, MySqlPool, Row};
+use sqlx::{FromRow, MySqlConnection, MySqlPool, Row};
 use time::OffsetDateTime;
 
-use super::items::parsed;
 use crate::domain::{ItemId, OrderId, UserId};
 
 /// Who does something, from where, and when.
@@ -76,7 +75,7 @@ pub async fn list(
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<Action>> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         "SELECT id, user_id, action, item_id, detail, address, created_at FROM admin_actions \
          WHERE id < ? ORDER BY id DESC LIMIT ?",
     )
@@ -84,19 +83,19 @@ pub async fn list(
     .bind(before.map_or_else(|| "g".to_owned(), |before| before.to_string()))
     .bind(limit)
     .fetch_all(pool)
-    .await?;
-    rows.iter().map(read).collect()
+    .await
 }
 
-fn read(row: &MySqlRow) -> sqlx::Result<Action> {
-    let item: Option<i64> = row.try_get("item_id")?;
-    Ok(Action {
-        id: parsed("id", OrderId::parse(row.try_get("id")?))?,
-        user: parsed("user_id", UserId::new(row.try_get("user_id")?))?,
-        action: row.try_get("action")?,
-        item: item.and_then(ItemId::new),
-        detail: row.try_get("detail")?,
-        address: row.try_get("address")?,
-        created_at: row.try_get("created_at")?,
-    })
+impl FromRow<'_, MySqlRow> for Action {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            user: row.try_get("user_id")?,
+            action: row.try_get("action")?,
+            item: row.try_get("item_id")?,
+            detail: row.try_get("detail")?,
+            address: row.try_get("address")?,
+            created_at: row.try_get("created_at")?,
+        })
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Fault;
 use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
+use crate::domain::LedgerError;
 use crate::store::breaker::{Breaker, BreakerPermit};
 
 /// Asks for something. May be the probe that finds out whether the ledger answers again, so it should
@@ -33,6 +34,25 @@ pub async fn change<T>(
 #[must_use]
 pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+}
+
+/// Logs a failed read, once, and says what it means to the caller.
+#[must_use]
+pub fn failed_read(error: &sqlx::Error) -> LedgerError {
+    tracing::warn!(%error, "the ledger could not be read");
+    LedgerError::Unavailable
+}
+
+/// Logs a failed change, once, and says whether the change may have been made: not if nothing was
+/// sent, nor if the server takes no writes.
+#[must_use]
+pub fn failed_change(error: &sqlx::Error) -> LedgerError {
+    tracing::warn!(%error, "the ledger could not be changed");
+    match Fault::of(error) {
+        Fault::ReadOnly => LedgerError::ReadOnly,
+        _ if nothing_was_sent(error) => LedgerError::Unavailable,
+        _ => LedgerError::OutcomeUnknown,
+    }
 }
 
 fn judge<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {

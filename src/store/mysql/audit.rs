@@ -1,10 +1,9 @@
 //! Reads what the audit judges, in one consistent snapshot.
 
-use sqlx::{Connection, Executor, MySqlConnection, MySqlPool, Row};
+use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
 
-use super::items::parsed;
+use crate::domain::ItemId;
 use crate::domain::audit::Facts;
-use crate::domain::{ArbiterMode, ItemId};
 
 /// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
 ///
@@ -25,23 +24,21 @@ pub async fn facts(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<Facts>> 
 /// # Errors
 /// The database's.
 pub async fn item_ids(pool: &MySqlPool) -> sqlx::Result<Vec<ItemId>> {
-    let rows = sqlx::query("SELECT id FROM items ORDER BY id").fetch_all(pool).await?;
-    rows.iter().map(|row| parsed("id", ItemId::new(row.try_get("id")?))).collect()
+    sqlx::query_scalar("SELECT id FROM items ORDER BY id").fetch_all(pool).await
 }
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
-    let row = sqlx::query(
+    let row = sqlx::query_as(
         "SELECT total, available, arbiter, per_buyer_limit FROM stock \
          JOIN items ON items.id = item_id WHERE item_id = ?",
     )
     .bind(id.get())
     .fetch_optional(&mut *connection)
     .await?;
-    let Some(row) = row else { return Ok(None) };
-    let arbiter = parsed("arbiter", ArbiterMode::parse(row.try_get("arbiter")?))?;
-    let limit: u32 = row.try_get("per_buyer_limit")?;
+    let Some((total, available, arbiter, limit)) = row else { return Ok(None) };
+    let limit: u32 = limit;
 
-    let units = sqlx::query(
+    let (orders, units_sold, units_held) = sqlx::query_as(
         "SELECT COUNT(*) AS orders, \
          CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
          CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
@@ -54,11 +51,11 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
     Ok(Some(Facts {
         item_id: id,
         arbiter,
-        total: row.try_get("total")?,
-        available: row.try_get("available")?,
-        units_sold: units.try_get("sold")?,
-        units_held: units.try_get("held")?,
-        orders: units.try_get("orders")?,
+        total,
+        available,
+        units_sold,
+        units_held,
+        orders,
         buyers_over_limit: count(connection, BUYERS_OVER_LIMIT, &[id.get(), limit.into()]).await?,
         buyers_miscounted: count(connection, BUYERS_MISCOUNTED, &[id.get(), id.get()]).await?,
         movements_sum: count(connection, MOVEMENTS_SUM, &[id.get()]).await?,
@@ -80,11 +77,11 @@ async fn count(
     statement: &str,
     binds: &[i64],
 ) -> sqlx::Result<i64> {
-    let mut query = sqlx::query(statement);
+    let mut query = sqlx::query_scalar(statement);
     for bind in binds {
         query = query.bind(*bind);
     }
-    query.fetch_one(connection).await?.try_get(0)
+    query.fetch_one(connection).await
 }
 
 const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \

@@ -1,7 +1,6 @@
 //! How much buyers have of an item, read only: counting is the arbiter's.
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlExecutor, Row};
+use sqlx::MySqlExecutor;
 
 use super::link::{LONG_READ_MAX, answered, within};
 use crate::domain::{ItemId, UserId};
@@ -15,11 +14,13 @@ pub async fn bought(
     item: ItemId,
     buyer: UserId,
 ) -> sqlx::Result<i64> {
-    let row = sqlx::query("SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?")
-        .bind(item.get())
-        .bind(buyer.get())
-        .fetch_optional(executor);
-    answered(row).await?.map_or(Ok(0), |row| row.try_get::<i32, _>("bought").map(i64::from))
+    let bought =
+        sqlx::query_scalar("SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?")
+            .bind(item.get())
+            .bind(buyer.get())
+            .fetch_optional(executor);
+    let bought: Option<i32> = answered(bought).await?;
+    Ok(bought.map_or(0, i64::from))
 }
 
 /// An item's stock and who has units of it, at one moment.
@@ -43,7 +44,7 @@ pub async fn holdings(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Option<Holdings>> {
-    let rows = sqlx::query(
+    let rows = sqlx::query_as(
         "SELECT stock.available, stock.version, held.user_id, held.units FROM stock LEFT JOIN \
          (SELECT item_id, user_id, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
           WHERE item_id = ? AND status IN ('pending', 'paid') GROUP BY item_id, user_id) AS held \
@@ -52,11 +53,8 @@ pub async fn holdings(
     .bind(item.get())
     .bind(item.get())
     .fetch_all(executor);
-    let rows = within(LONG_READ_MAX, rows).await?;
-    let Some(first) = rows.first() else { return Ok(None) };
-    let (available, version) = (first.try_get("available")?, first.try_get("version")?);
-    let read = |row: &MySqlRow| Ok((row.try_get("user_id")?, row.try_get("units")?));
-    let all: sqlx::Result<Vec<(Option<i64>, Option<i64>)>> = rows.iter().map(read).collect();
-    let buyers = all?.into_iter().filter_map(|(id, units)| Some((UserId::new(id?)?, units?)));
+    let rows: Vec<(i64, u64, Option<UserId>, Option<i64>)> = within(LONG_READ_MAX, rows).await?;
+    let Some(&(available, version, ..)) = rows.first() else { return Ok(None) };
+    let buyers = rows.into_iter().filter_map(|(_, _, buyer, units)| Some((buyer?, units?)));
     Ok(Some(Holdings { available, version, buyers: buyers.collect() }))
 }

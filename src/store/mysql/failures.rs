@@ -4,7 +4,7 @@
 //! The table stays small: only a try that has a place to be hashed is counted, and what is older than
 //! the window is deleted again.
 
-use sqlx::{MySqlConnection, MySqlPool, Row};
+use sqlx::{MySqlConnection, MySqlPool};
 
 use super::Fault;
 use super::link::{TRANSACTION_MAX, answered, roll_back, within};
@@ -84,7 +84,7 @@ async fn raise(
     .bind(window_seconds)
     .execute(&mut *connection)
     .await?;
-    let rows = sqlx::query(
+    let rows: Vec<(i64, u32)> = sqlx::query_as(
         "SELECT address = ? AS everywhere, failures FROM sign_in_failures \
          WHERE account = ? AND address IN (?, ?)",
     )
@@ -95,12 +95,10 @@ async fn raise(
     .fetch_all(&mut *connection)
     .await?;
     let mut failures = Failures { of_address: 0, of_account: 0 };
-    for row in &rows {
-        let count = row.try_get("failures")?;
-        if row.try_get::<i64, _>("everywhere")? == 1 {
-            failures.of_account = count;
-        } else {
-            failures.of_address = count;
+    for (everywhere, count) in rows {
+        match everywhere {
+            1 => failures.of_account = count,
+            _ => failures.of_address = count,
         }
     }
     Ok(failures)

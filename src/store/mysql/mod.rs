@@ -5,6 +5,7 @@ pub mod actions;
 pub mod ask;
 pub mod audit;
 pub mod buyers;
+mod columns;
 pub mod error;
 pub mod failures;
 pub mod items;
@@ -26,7 +27,7 @@ use crate::config::Config;
 use link::{ANSWER_MAX, Link};
 use migrations::MIGRATIONS;
 
-pub use ask::{ask, change, nothing_was_sent};
+pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use error::Fault;
 pub use link::{answered, within};
 

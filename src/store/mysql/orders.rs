@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlConnection, MySqlExecutor, Row};
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 
-use super::items::parsed;
+use super::columns::Text;
 use super::link::{LONG_READ_MAX, answered, within};
-use crate::domain::{Cents, ItemId, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
+use super::running::request_of;
+use crate::domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
 pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
@@ -23,10 +24,9 @@ pub async fn find(
     owner: UserId,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
-    let row =
-        sqlx::query(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor);
-    let row = answered(row).await?;
-    row.as_ref().map(read).transpose()
+    let found =
+        sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor);
+    answered(found).await
 }
 
 /// Finds the order that a request became.
@@ -42,13 +42,12 @@ pub async fn find_by_key(
     let statement = format!(
         "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?"
     );
-    let row = sqlx::query(&statement)
+    let found = sqlx::query_as(&statement)
         .bind(buyer.get())
         .bind(item.get())
         .bind(key.as_str())
         .fetch_optional(executor);
-    let row = answered(row).await?;
-    row.as_ref().map(read).transpose()
+    answered(found).await
 }
 
 /// A request: who, what, and its key.
@@ -65,8 +64,7 @@ pub async fn find_by_keys(
     let columns = format!("{COLUMNS}, request_key");
     let mut found = HashMap::new();
     for row in with_keys(connection, &columns, requests).await? {
-        let key: String = row.try_get_unchecked("request_key")?;
-        let order = read(&row)?;
+        let (Text(key), order) = (row.try_get("request_key")?, read(&row)?);
         found.insert((order.user_id, order.item_id, key), order);
     }
     Ok(found)
@@ -81,7 +79,7 @@ pub async fn written(
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<HashSet<RequestOf>> {
     let rows = with_keys(connection, "user_id, item_id, request_key", requests).await?;
-    rows.iter().map(super::running::read).collect()
+    rows.iter().map(|row| FromRow::from_row(row).map(request_of)).collect()
 }
 
 async fn with_keys(
@@ -118,10 +116,9 @@ pub async fn list(
         "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
-    let rows =
-        sqlx::query(&statement).bind(owner.get()).bind(before).bind(limit).fetch_all(executor);
-    let rows = answered(rows).await?;
-    rows.iter().map(read).collect()
+    let listed =
+        sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).fetch_all(executor);
+    answered(listed).await
 }
 
 /// What an audit needs of an order.
@@ -143,19 +140,17 @@ pub async fn of_item(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Vec<Recorded>> {
-    let rows = sqlx::query("SELECT id, request_key, status FROM orders WHERE item_id = ?")
+    let orders = sqlx::query_as("SELECT id, request_key, status FROM orders WHERE item_id = ?")
         .bind(item.get())
         .fetch_all(executor);
-    let rows = within(LONG_READ_MAX, rows).await?;
-    let record = |row: &MySqlRow| {
-        Ok(Recorded {
-            id: parsed("id", OrderId::parse(row.try_get("id")?))?,
-            // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
-            request_key: row.try_get_unchecked("request_key")?,
-            status: parsed("status", OrderStatus::parse(row.try_get("status")?))?,
-        })
-    };
-    rows.iter().map(record).collect()
+    within(LONG_READ_MAX, orders).await
+}
+
+impl FromRow<'_, MySqlRow> for Recorded {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let Text(request_key) = row.try_get("request_key")?;
+        Ok(Self { id: row.try_get("id")?, request_key, status: row.try_get("status")? })
+    }
 }
 
 /// The orders of one status.
@@ -175,38 +170,39 @@ pub async fn count_by_status(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Vec<(OrderStatus, OrderCount)>> {
-    let rows = sqlx::query(
+    let rows = sqlx::query_as(
         "SELECT status, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units \
          FROM orders WHERE item_id = ? GROUP BY status",
     )
     .bind(item.get())
     .fetch_all(executor);
     let rows = within(LONG_READ_MAX, rows).await?;
-    let count = |row: &MySqlRow| {
-        let status = parsed("status", OrderStatus::parse(row.try_get("status")?))?;
-        let count = OrderCount { orders: row.try_get("orders")?, units: row.try_get("units")? };
-        Ok((status, count))
-    };
-    rows.iter().map(count).collect()
+    let count = |(status, orders, units)| (status, OrderCount { orders, units });
+    Ok(rows.into_iter().map(count).collect())
 }
 
-/// Reads a row that has [`COLUMNS`].
+/// Reads a row that has [`COLUMNS`], and others.
 ///
 /// # Errors
 /// When a value is out of its range: a damaged row.
 pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
-    let quantity: u32 = row.try_get("quantity")?;
-    Ok(Order {
-        id: parsed("id", OrderId::parse(row.try_get("id")?))?,
-        item_id: parsed("item_id", ItemId::new(row.try_get("item_id")?))?,
-        user_id: parsed("user_id", UserId::new(row.try_get("user_id")?))?,
-        quantity: parsed("quantity", Quantity::new(quantity.into()))?,
-        amount: parsed("amount_cents", Cents::new(row.try_get("amount_cents")?))?,
-        status: parsed("status", OrderStatus::parse(row.try_get("status")?))?,
-        strategy: row.try_get("strategy")?,
-        fence: row.try_get("fence")?,
-        created_at: row.try_get("created_at")?,
-        expires_at: row.try_get("expires_at")?,
-        paid_at: row.try_get("paid_at")?,
-    })
+    Order::from_row(row)
+}
+
+impl FromRow<'_, MySqlRow> for Order {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            item_id: row.try_get("item_id")?,
+            user_id: row.try_get("user_id")?,
+            quantity: row.try_get("quantity")?,
+            amount: row.try_get("amount_cents")?,
+            status: row.try_get("status")?,
+            strategy: row.try_get("strategy")?,
+            fence: row.try_get("fence")?,
+            created_at: row.try_get("created_at")?,
+            expires_at: row.try_get("expires_at")?,
+            paid_at: row.try_get("paid_at")?,
+        })
+    }
 }

@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, MySqlPool, Row};
+use sqlx::{MySqlConnection, MySqlPool};
 
-use super::items::parsed;
+use super::columns::Text;
 use super::link::answered;
 use crate::domain::{ItemId, UserId};
 
@@ -102,24 +102,17 @@ pub async fn elsewhere(
              AND (user_id, item_id, request_key) IN ({})",
             vec!["(?, ?, ?)"; chunk.len()].join(", ")
         );
-        let mut query = sqlx::query(&statement).persistent(false).bind(instance);
+        let mut query = sqlx::query_as(&statement).persistent(false).bind(instance);
         for (buyer, item, key) in chunk {
             query = query.bind(buyer.get()).bind(item.get()).bind(*key);
         }
-        for row in answered(query.fetch_all(&mut *connection)).await? {
-            running.insert(read(&row)?);
-        }
+        let rows = answered(query.fetch_all(&mut *connection)).await?;
+        running.extend(rows.into_iter().map(request_of));
     }
     Ok(running)
 }
 
-/// Reads a row that has the columns `user_id`, `item_id` and `request_key`.
-///
-/// # Errors
-/// When a value is out of its range: a damaged row.
-pub fn read(row: &sqlx::mysql::MySqlRow) -> sqlx::Result<RequestOf> {
-    let buyer = parsed("user_id", UserId::new(row.try_get("user_id")?))?;
-    let item = parsed("item_id", ItemId::new(row.try_get("item_id")?))?;
-    // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
-    Ok((buyer, item, row.try_get_unchecked("request_key")?))
+/// Takes a row of the columns `user_id`, `item_id` and `request_key`.
+pub(super) fn request_of((buyer, item, Text(key)): (UserId, ItemId, Text)) -> RequestOf {
+    (buyer, item, key)
 }

@@ -1,8 +1,9 @@
 //! Tokens that were signed out before they expired.
 
-use sqlx::{MySqlPool, Row};
+use sqlx::MySqlPool;
 use time::OffsetDateTime;
 
+use super::columns::Text;
 use super::link::answered;
 
 /// Writes a revoked token down; doing so twice is fine.
@@ -30,15 +31,12 @@ pub async fn revoke(
 /// # Errors
 /// The database's.
 pub async fn list(pool: &MySqlPool) -> sqlx::Result<Vec<(String, OffsetDateTime)>> {
-    let rows = sqlx::query(
+    let rows = sqlx::query_as(
         "SELECT token_id, expires_at FROM revoked_sessions WHERE expires_at > UTC_TIMESTAMP(6)",
     )
     .fetch_all(pool);
-    let rows = answered(rows).await?;
-    // A byte-wise collation makes sqlx take the column for bytes; it is text all the same.
-    rows.iter()
-        .map(|row| Ok((row.try_get_unchecked("token_id")?, row.try_get("expires_at")?)))
-        .collect()
+    let rows: Vec<(Text, OffsetDateTime)> = answered(rows).await?;
+    Ok(rows.into_iter().map(|(Text(token_id), expires_at)| (token_id, expires_at)).collect())
 }
 
 /// Forgets at most `limit` tokens that have expired anyway.

@@ -1,6 +1,7 @@
 //! The stock row, read only: taking stock is the arbiter's alone.
 
-use sqlx::{MySqlExecutor, Row};
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlExecutor, Row};
 use time::OffsetDateTime;
 
 use super::link::answered;
@@ -22,16 +23,18 @@ pub struct StockRow {
 /// # Errors
 /// The database's.
 pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Option<StockRow>> {
-    let row = sqlx::query("SELECT available, version, changed_at FROM stock WHERE item_id = ?")
+    let row = sqlx::query_as("SELECT available, version, changed_at FROM stock WHERE item_id = ?")
         .bind(id.get())
         .fetch_optional(from);
-    let row = answered(row).await?;
-    row.map(|row| {
-        Ok(StockRow {
+    answered(row).await
+}
+
+impl FromRow<'_, MySqlRow> for StockRow {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
             available: row.try_get("available")?,
             version: row.try_get("version")?,
             changed_at: row.try_get("changed_at")?,
         })
-    })
-    .transpose()
+    }
 }

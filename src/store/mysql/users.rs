@@ -1,9 +1,10 @@
 //! Accounts. Nothing on the purchase path comes here: a token is all it takes to buy.
 
-use sqlx::{MySqlPool, Row};
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlPool, Row};
 use time::OffsetDateTime;
 
-use super::items::parsed;
+use super::items::out_of_range;
 use super::link::answered;
 use crate::domain::{UserId, Username, username};
 
@@ -61,7 +62,7 @@ pub async fn create(
     match inserted {
         Ok(done) => {
             let id = i64::try_from(done.last_insert_id()).ok().and_then(UserId::new);
-            parsed("id", id).map(Some)
+            id.map(Some).ok_or_else(|| out_of_range("id"))
         }
         Err(error) if super::Fault::of(&error) == super::Fault::Duplicate => Ok(None),
         Err(error) => Err(error),
@@ -74,19 +75,21 @@ pub async fn create(
 /// The database's.
 pub async fn find(pool: &MySqlPool, username_folded: &str) -> sqlx::Result<Option<Account>> {
     let row =
-        sqlx::query("SELECT id, password_hash, role, demo FROM users WHERE username_folded = ?")
+        sqlx::query_as("SELECT id, password_hash, role, demo FROM users WHERE username_folded = ?")
             .bind(username_folded)
             .fetch_optional(pool);
-    let row = answered(row).await?;
-    row.map(|row| {
-        Ok(Account {
-            id: parsed("id", UserId::new(row.try_get("id")?))?,
+    answered(row).await
+}
+
+impl FromRow<'_, MySqlRow> for Account {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
             password_hash: row.try_get("password_hash")?,
             role: row.try_get("role")?,
             demo: row.try_get("demo")?,
         })
-    })
-    .transpose()
+    }
 }
 
 /// Gives accounts from before skeletons theirs. Where two of them look alike, the older one gets it;
@@ -97,21 +100,20 @@ pub async fn find(pool: &MySqlPool, username_folded: &str) -> sqlx::Result<Optio
 pub async fn fill_skeletons(pool: &MySqlPool) -> sqlx::Result<()> {
     let mut after = 0_i64;
     loop {
-        let rows = sqlx::query(
+        let rows = sqlx::query_as(
             "SELECT id, username FROM users \
              WHERE id > ? AND username_skeleton IS NULL ORDER BY id LIMIT ?",
         )
         .bind(after)
         .bind(FILL_MAX)
         .fetch_all(pool);
-        let rows = answered(rows).await?;
+        let rows: Vec<(i64, String)> = answered(rows).await?;
         if rows.is_empty() {
             return Ok(());
         }
-        for row in &rows {
-            after = row.try_get("id")?;
-            let typed: String = row.try_get("username")?;
-            fill_skeleton(pool, after, &username::skeleton(&typed)).await?;
+        for (id, username) in rows {
+            fill_skeleton(pool, id, &username::skeleton(&username)).await?;
+            after = id;
         }
     }
 }

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,8 +1,8 @@
 //! The service's injected clock jumps; the machine's clock is never touched.
 
+use seckill::account::Role;
 use seckill::app::App;
 use seckill::config::{Config, Secret};
-use seckill::session::Role;
 use serde_json::{Value, json};
 use time::Duration;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dev_servers::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

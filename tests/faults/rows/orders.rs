@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use hyper::body::Bytes;
 use rand::RngExt;
-use seckill::session::Role;
+use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::{FAULT, bit};

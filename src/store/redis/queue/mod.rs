@@ -7,8 +7,8 @@
 //! item's counter: ledger = counter + queue. Which items have a queue stands in the ledger
 //! (`redis_queues`), since an emptied Redis could not tell.
 
+mod dead_letters;
 mod intention;
-mod parked;
 mod reader;
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use moka::future::Cache;
 use redis::{ErrorKind, RedisError, Script};
-use sqlx::{MySqlPool, Row};
+use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
 use super::RedisClient;
@@ -25,8 +25,8 @@ use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 use crate::store::mysql::answered;
 
+pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
-pub use parked::{Parked, Unpark};
 pub use reader::{Entry, Reader};
 
 /// Queues that one statement or one exchange with Redis is about; all of them are looked through,
@@ -260,17 +260,16 @@ impl Queue {
         let mut items = BTreeSet::new();
         loop {
             let last = items.last().map_or(0, |item: &ItemId| item.get());
-            let page = sqlx::query(
+            let page = sqlx::query_scalar(
                 "SELECT item_id FROM redis_queues WHERE item_id > ? ORDER BY item_id LIMIT ?",
             )
             .bind(last)
             .bind(u64::try_from(QUEUES_TOGETHER_MAX).unwrap_or(u64::MAX))
             .fetch_all(&self.pool);
-            let rows = answered(page).await?;
-            for row in &rows {
-                items.insert(ItemId::new(row.try_get("item_id")?).ok_or(sqlx::Error::RowNotFound)?);
-            }
-            if rows.len() < QUEUES_TOGETHER_MAX {
+            let page: Vec<ItemId> = answered(page).await?;
+            let is_last = page.len() < QUEUES_TOGETHER_MAX;
+            items.extend(page);
+            if is_last {
                 break;
             }
         }

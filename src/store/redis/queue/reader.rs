@@ -1,4 +1,4 @@
-//! The consumers' side of the queues: read, take over, settle, put aside.
+//! The consumers' side of the queues: read, take over, acknowledge, move to the dead letters.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,15 +13,16 @@ use crate::store::mysql::answered;
 
 /// The consumer group, of which every instance is a member.
 const GROUP: &str = "arbiter";
-/// Entries that are put aside per item; one more stays in the queue.
-pub(super) const PARKED_MAX: usize = 1_000;
+/// Dead letters per item; one more entry stays in the queue.
+pub(super) const DEAD_LETTERS_MAX: usize = 1_000;
 /// The id of no entry: those of Redis begin with the time.
 const NO_ENTRY: &str = "0-1";
 /// How long a sale must be over before its empty queue is taken off the list.
 const SWEEP_AFTER_SECONDS: u32 = 60;
 
-static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("settle.lua")));
-static PARK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("park.lua")));
+static ACK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ack.lua")));
+static MOVE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("move_to_dead_letters.lua")));
 
 /// One consumer: a process, for as long as it lives.
 #[derive(Clone)]
@@ -30,12 +31,12 @@ pub struct Reader {
     name: String,
 }
 
-/// What was read from a queue.
+/// An entry of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its id in the stream.
     pub id: String,
-    /// The order, or the text that is none.
+    /// The order, or the text that cannot be read as one.
     pub order: Result<Intention, String>,
 }
 
@@ -113,19 +114,19 @@ impl Reader {
         Ok(rows.first().map_or(0, |row| row.3))
     }
 
-    /// Takes an order out of the queue, since the ledger has decided; gives its units back to the
-    /// counter if `refused`. Whether it was in the queue until now.
+    /// Acknowledges an order that the ledger has decided: takes it out of the queue, and gives its units
+    /// back to the counter if `refused`. Whether it was in the queue until now.
     ///
     /// # Errors
     /// Redis'; the entry then comes again.
-    pub async fn settle(
+    pub async fn ack(
         &self,
         item: ItemId,
         entry: &str,
         order: &Intention,
         refused: bool,
     ) -> RedisResult<bool> {
-        let mut call = SETTLE.key(self.queue.counters.key(item));
+        let mut call = ACK.key(self.queue.counters.key(item));
         call.key(self.queue.key(item, "queue")).key(self.queue.key(item, "queued"));
         call.arg(GROUP).arg(entry).arg(order.order.to_string()).arg(order.buyer.get());
         call.arg(order.quantity.units()).arg(u8::from(refused));
@@ -134,37 +135,42 @@ impl Reader {
         Ok(was_queued == 1)
     }
 
-    /// The same for an order that was put aside and so is in the queue no more.
+    /// Acknowledges the order of a dead letter, whose entry is not in the queue any more.
     ///
     /// # Errors
     /// Redis'; doing it again is fine.
-    pub async fn settle_parked(
+    pub async fn ack_dead_letter(
         &self,
         item: ItemId,
         order: &Intention,
         refused: bool,
     ) -> RedisResult<bool> {
-        self.settle(item, NO_ENTRY, order, refused).await
+        self.ack(item, NO_ENTRY, order, refused).await
     }
 
-    /// Puts an entry aside; whether there was room.
+    /// Moves an entry to the dead letters; `false` when the item has [`DEAD_LETTERS_MAX`] already.
     ///
     /// # Errors
     /// Redis'.
-    pub async fn park(&self, item: ItemId, entry: &Entry, why: &str) -> RedisResult<bool> {
+    pub async fn move_to_dead_letters(
+        &self,
+        item: ItemId,
+        entry: &Entry,
+        why: &str,
+    ) -> RedisResult<bool> {
         let text = match &entry.order {
             Ok(order) => order.write(),
             Err(text) => text.clone(),
         };
-        let mut call = PARK.key(self.queue.key(item, "queue"));
+        let mut call = MOVE.key(self.queue.key(item, "queue"));
         call.key(self.queue.key(item, "parked"));
-        call.arg(GROUP).arg(&entry.id).arg(PARKED_MAX).arg(text).arg(why);
-        let parked: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
-        Ok(parked == 1)
+        call.arg(GROUP).arg(&entry.id).arg(DEAD_LETTERS_MAX).arg(text).arg(why);
+        let moved: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
+        Ok(moved == 1)
     }
 
     /// How many entries each of these queues has, waiting or being worked on; and how many fields
-    /// stand beside it, which are none when no order is queued, put aside or not.
+    /// the hash beside it has: 0 when no order is queued, dead letters included.
     ///
     /// # Errors
     /// Redis'.

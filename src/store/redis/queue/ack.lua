@@ -1,4 +1,4 @@
--- Takes an order out of the queue once the ledger has decided about it. Doing so twice is fine.
+-- Acknowledges an order that the ledger has decided: takes it out of the queue. Doing so twice is fine.
 -- KEYS[1]  the item's counter, a hash
 -- KEYS[2]  the queue, a stream
 -- KEYS[3]  what is queued, a hash (see push.lua)

@@ -1,4 +1,5 @@
-//! `seckill parked`: queued orders that could not be decided, for somebody to look at.
+//! `seckill dead-letter` (also `seckill parked`): queued orders that could not be decided, for an
+//! operator to resolve.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use seckill::domain::{Clock, ItemId, OrderStatus, UserId};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::actions::{self, Actor};
 use seckill::store::mysql::{self, items};
-use seckill::store::redis::queue::{Intention, Parked, Reader, Unpark};
+use seckill::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
 use seckill::store::redis::{Counters, Queue, RedisClient};
 use seckill::strategy::redis_stream;
 use serde_json::json;
@@ -36,7 +37,7 @@ pub struct Arguments {
     operator: Option<UserId>,
 }
 
-/// Lists what was put aside, or does something with one entry. Exit 1 when it is not there.
+/// Lists the dead letters, or resolves one of them. Exit 1 when it is not there.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     let pool = mysql::pool(&config)?;
@@ -73,9 +74,9 @@ impl Desk {
         };
         let mut count = 0;
         for item in items {
-            for parked in self.parked(item).await? {
+            for letter in self.dead_letters(item).await? {
                 count += 1;
-                println!("item {item} entry {}: {}; {}", parked.id, said(&parked), parked.why);
+                println!("item {item} entry {}: {}; {}", letter.id, described(&letter), letter.why);
             }
         }
         println!("{count} orders were put aside");
@@ -83,7 +84,7 @@ impl Desk {
     }
 
     async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> Ended {
-        let there = self.queue.unpark(item, entry, Unpark::Retry).await;
+        let there = self.queue.resolve_dead_letter(item, entry, Resolution::Retry).await;
         if !there.map_err(|error| no_redis(&error))? {
             return not_there(item, entry);
         }
@@ -92,28 +93,29 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// In an order that can be gone through again after any of its steps failed.
+    /// Rejects the order, then deletes the dead letter: after a failure of any step, all of it can be
+    /// done again.
     async fn reject(&self, item: ItemId, entry: &str, operator: UserId, reason: &str) -> Ended {
-        let parked = self.parked(item).await?;
-        let Some(parked) = parked.into_iter().find(|parked| parked.id == entry) else {
+        let letters = self.dead_letters(item).await?;
+        let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {
             return not_there(item, entry);
         };
-        let said = said(&parked);
-        let status = match &parked.order {
-            Ok(order) => self.settle(item, order).await?,
+        let described = described(&letter);
+        let status = match &letter.order {
+            Ok(order) => self.reject_order(item, order).await?,
             // Nobody was told of an order that nobody can read.
             Err(_) => OrderStatus::Rejected,
         };
-        let detail = json!({ "entry": entry, "order": said, "reason": reason });
+        let detail = json!({ "entry": entry, "order": described, "reason": reason });
         self.record(operator, "parked_dropped", item, &detail).await?;
-        let gone = self.queue.unpark(item, entry, Unpark::Forget).await;
+        let gone = self.queue.resolve_dead_letter(item, entry, Resolution::Delete).await;
         gone.map_err(|error| no_redis(&error))?;
-        println!("item {item} entry {entry}: {said}; now {}", status.word());
+        println!("item {item} entry {entry}: {described}; now {}", status.word());
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Has the order rejected, unless the ledger has it already; how it stands.
-    async fn settle(&self, item: ItemId, order: &Intention) -> Result<OrderStatus, String> {
+    /// Rejects the order unless the ledger has it already, and answers its status.
+    async fn reject_order(&self, item: ItemId, order: &Intention) -> Result<OrderStatus, String> {
         let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;
         let found = found.ok_or_else(|| format!("there is no item {item}"))?;
         let purchase = order.clone().purchase(found.item, redis_stream::NAME);
@@ -121,13 +123,13 @@ impl Desk {
         let decided = arbiter.reject(&purchase).await.map_err(|error| no_ledger(&error))?;
         let refused = decided.status == OrderStatus::Rejected;
         let reader = Reader::new(self.queue.clone());
-        let settled = reader.settle_parked(item, order, refused).await;
-        settled.map_err(|error| no_redis(&error))?;
+        let acked = reader.ack_dead_letter(item, order, refused).await;
+        acked.map_err(|error| no_redis(&error))?;
         Ok(decided.status)
     }
 
-    async fn parked(&self, item: ItemId) -> Result<Vec<Parked>, String> {
-        self.queue.parked(item).await.map_err(|error| no_redis(&error))
+    async fn dead_letters(&self, item: ItemId) -> Result<Vec<DeadLetter>, String> {
+        self.queue.dead_letters(item).await.map_err(|error| no_redis(&error))
     }
 
     async fn record(
@@ -146,8 +148,8 @@ impl Desk {
     }
 }
 
-fn said(parked: &Parked) -> String {
-    match &parked.order {
+fn described(letter: &DeadLetter) -> String {
+    match &letter.order {
         Ok(order) => format!(
             "order {} of buyer {}, {} units",
             order.order,

@@ -1,6 +1,6 @@
--- Takes an entry out of those that were put aside; back into the queue, if it is to be tried again.
+-- Takes an entry out of the dead letters; back into the queue, if it is to be tried again.
 -- KEYS[1]  the queue, a stream
--- KEYS[2]  the entries that were put aside, a stream
+-- KEYS[2]  the dead letters, a stream
 -- ARGV[1]  the entry
 -- ARGV[2]  1 when it is to be tried again
 -- Answers 1 when it was there.

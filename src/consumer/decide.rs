@@ -1,4 +1,4 @@
-//! A batch of queued orders before the arbiter, and what becomes of each.
+//! Decides a batch of queued orders: hands each to the arbiter, and acknowledges it afterwards.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::store::redis::queue::{Entry, Intention};
 /// Orders of a lab item without an arbiter that are written at once.
 const BARE_WRITES_MAX: usize = 8;
 
-/// How the ledger decided about an order.
+/// What the ledger decided about an order.
 enum Decision {
     /// It is an order, as it stands there now; `rejected` when it was refused.
     Decided(Order),
-    /// The ledger is busy or away: the order comes again.
+    /// The ledger is busy or does not answer: the order is delivered again.
     Later,
-    /// The order cannot be decided, for what may be its own fault.
+    /// The order cannot be decided, perhaps by its own fault.
     Stuck(&'static str),
 }
 
 impl Consumers {
-    /// Decides about entries of one item; whether each was decided or put aside.
+    /// Decides about entries of one item; whether each was decided or became a dead letter.
     pub(super) async fn decide(&self, item: ItemId, entries: Vec<Entry>) -> bool {
         let found = match items::find(&self.parts.pool, item).await {
             Ok(found) => found.map(|stocked| stocked.item),
@@ -37,10 +37,10 @@ impl Consumers {
                 return false;
             }
         };
-        let mut judged = Vec::with_capacity(entries.len());
+        let mut decisions = Vec::with_capacity(entries.len());
         if let Some(item) = &found {
             for entry in &entries {
-                judged.push(self.decide_one(item, entry));
+                decisions.push(self.decide_one(item, entry));
             }
         }
         // Into the lane all at once, which makes batches of them. With the arbiter off a few by
@@ -48,7 +48,7 @@ impl Consumers {
         let guarded = found.as_ref().is_none_or(|item| item.arbiter == ArbiterMode::On);
         let at_once = if guarded { entries.len() } else { BARE_WRITES_MAX };
         let decisions: Vec<Decision> =
-            futures::stream::iter(judged).buffered(at_once.max(1)).collect().await;
+            futures::stream::iter(decisions).buffered(at_once.max(1)).collect().await;
         let mut decisions = decisions.into_iter();
         let mut ended = Vec::with_capacity(entries.len());
         for entry in &entries {
@@ -58,13 +58,14 @@ impl Consumers {
         join_all(ended).await.into_iter().all(|ended| ended)
     }
 
-    /// Takes a decided entry out, or puts one aside that cannot be decided; whether it is gone.
+    /// Acknowledges a decided entry, or makes a dead letter of one that cannot be decided; whether it
+    /// is out of the queue.
     async fn end(&self, item: ItemId, entry: &Entry, decision: Decision) -> bool {
         match (decision, &entry.order) {
             (Decision::Decided(order), Ok(intention)) => {
-                self.settle(item, entry, intention, &order).await
+                self.ack(item, entry, intention, &order).await
             }
-            (Decision::Stuck(why), _) => self.put_aside(item, entry, why).await,
+            (Decision::Stuck(why), _) => self.dead_letter(item, entry, why).await,
             (Decision::Decided(_) | Decision::Later, _) => false,
         }
     }
@@ -73,11 +74,11 @@ impl Consumers {
         let Ok(intention) = &entry.order else { return Decision::Stuck("it cannot be read") };
         let purchase = intention.clone().purchase(Arc::clone(item), self.parts.strategy);
         // A panic spoils its own order, not its neighbours.
-        let judged = AssertUnwindSafe(self.judge(&purchase)).catch_unwind().await;
-        judged.unwrap_or(Decision::Stuck("judging it panicked"))
+        let written = AssertUnwindSafe(self.write(&purchase)).catch_unwind().await;
+        written.unwrap_or(Decision::Stuck("writing it panicked"))
     }
 
-    async fn judge(&self, purchase: &Purchase) -> Decision {
+    async fn write(&self, purchase: &Purchase) -> Decision {
         let outcome = match purchase.item.arbiter {
             ArbiterMode::On => self.parts.lanes.write(purchase.clone(), None).await,
             ArbiterMode::Off => {
@@ -105,17 +106,11 @@ impl Consumers {
         }
     }
 
-    /// Takes a decided order out of the queue and tells its owner.
-    async fn settle(
-        &self,
-        item: ItemId,
-        entry: &Entry,
-        intention: &Intention,
-        order: &Order,
-    ) -> bool {
+    /// Acknowledges a decided order and tells its owner.
+    async fn ack(&self, item: ItemId, entry: &Entry, intention: &Intention, order: &Order) -> bool {
         let refused = order.status == OrderStatus::Rejected;
         failpoint!("decided");
-        match self.parts.reader.settle(item, &entry.id, intention, refused).await {
+        match self.parts.reader.ack(item, &entry.id, intention, refused).await {
             Ok(was_queued) => {
                 failpoint!("settled");
                 if was_queued {
@@ -125,27 +120,27 @@ impl Consumers {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, order = %order.id, "a decided order is still in the queue; it comes again");
+                tracing::warn!(%error, order = %order.id, "a decided order was not acknowledged; it is delivered again");
                 false
             }
         }
     }
 
-    /// Puts an entry aside if it has come too often while the ledger answers.
-    async fn put_aside(&self, item: ItemId, entry: &Entry, why: &'static str) -> bool {
+    /// Makes a dead letter of an entry that was delivered too often while the ledger answers.
+    async fn dead_letter(&self, item: ItemId, entry: &Entry, why: &'static str) -> bool {
         let reader = &self.parts.reader;
-        let often = match reader.deliveries(item, &entry.id).await {
+        let too_often = match reader.deliveries(item, &entry.id).await {
             Ok(deliveries) => deliveries >= self.parts.deliveries_max,
             Err(_) => false,
         };
         // Whatever fails while the ledger is away is not the order's fault.
-        if !often || items::find(&self.parts.pool, item).await.is_err() {
+        if !too_often || items::find(&self.parts.pool, item).await.is_err() {
             return false;
         }
-        match reader.park(item, entry, why).await {
+        match reader.move_to_dead_letters(item, entry, why).await {
             Ok(true) => {
                 self.parts.metrics.queue_parked.inc();
-                tracing::error!(%item, entry = entry.id, why, "a queued order was put aside; somebody has to look at it");
+                tracing::error!(%item, entry = entry.id, why, "a queued order is a dead letter now: see `seckill dead-letter`");
                 true
             }
             Ok(false) | Err(_) => false,

@@ -1,12 +1,13 @@
--- Puts an entry aside that cannot be decided, so that it holds nobody up. Its order stays queued.
+-- Moves an entry that cannot be decided to the dead letters, so that it holds nobody up. Its order
+-- stays queued.
 -- KEYS[1]  the queue, a stream
--- KEYS[2]  the entries that were put aside, a stream
+-- KEYS[2]  the dead letters, a stream
 -- ARGV[1]  the group
 -- ARGV[2]  the entry
--- ARGV[3]  entries that may be put aside
+-- ARGV[3]  the most dead letters
 -- ARGV[4]  the order as it was queued
 -- ARGV[5]  why
--- Answers 1 when it was put aside, 0 when there is no room.
+-- Answers 1 when it was moved, 0 when there is no room.
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[3]) then
   return 0
 end

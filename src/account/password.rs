@@ -1,4 +1,4 @@
-//! Passwords: which are taken, and how they are kept.
+//! Passwords: which ones are acceptable, and how they are hashed.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ pub const PASSWORD_LENGTH_MIN: usize = 8;
 /// The longest password, in bytes: hashing must not become a way to burn our processor.
 pub const PASSWORD_BYTES_MAX: usize = 256;
 
-/// A hash that no password has, for names that nobody has: so that they cost the same.
+/// Dummy hash verified for unknown users, so that they take as long as a wrong password.
 static NOBODY: LazyLock<String> = LazyLock::new(|| hash("nobody's password").unwrap_or_default());
 
 /// Whether a password may be set.
@@ -42,7 +42,7 @@ pub fn hash(password: &str) -> Option<String> {
     Some(hash.to_string())
 }
 
-/// Checks a password against a hash, or against nobody's at the same cost. Older hashes are of
+/// Checks a password against a hash, or against a dummy hash at the same cost. Older hashes are of
 /// passwords as they were typed, so a password that normalising changes is tried both ways.
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {

@@ -1,20 +1,21 @@
-//! The consumers of the queues: what a gate has queued is handed to the arbiter, which decides.
+//! The consumers of the queues: they hand queued orders to the arbiter, which decides.
 //!
 //! # How it works
 //! One worker per process looks after all items that have a queue. An item with something in its
-//! queue has a task of its own, woken by the gate of this process or by a look every now and then;
-//! it reads what nobody has yet, hands a batch to the item's lane, and takes each order out of the
-//! queue once the ledger has decided: after COMMIT, never before. A refused order is written down
+//! queue has a task of its own, woken by the gate of this process or by a poll; it reads the entries
+//! that no consumer has yet, hands a batch to the item's lane, and acknowledges each order once the
+//! ledger has decided: after COMMIT, never before. A refused order is written down
 //! as `rejected`, and its units go back to the counter.
 //!
 //! # What can go wrong
 //! * A consumer dies with orders in hand. They stay pending in the group, and another one takes
 //!   them over when they have lain idle for `queue.claim_idle_ms`.
-//! * An order comes twice: because its consumer died between COMMIT and taking it out, or was only
-//!   slow. The ledger's keys make the second time find the first, and only one taking out counts.
+//! * An order comes twice: because its consumer died between COMMIT and acknowledging it, or was only
+//!   slow. The ledger's keys make the second time find the first, and only one ack counts.
 //! * The ledger does not answer: the orders stay, and come again.
 //! * An order cannot be decided though the ledger answers others: after `queue.deliveries_max`
-//!   deliveries it is put aside, so that it holds nobody up, and stays `queued` for an operator.
+//!   deliveries it becomes a dead letter, so that it holds nobody up, and stays `queued` until an
+//!   operator resolves it.
 
 mod decide;
 
@@ -47,23 +48,23 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(30);
 pub struct Parts {
     /// The queues.
     pub reader: Reader,
-    /// What is behind the items with an arbiter.
+    /// Where the orders of items with an arbiter are written, in batches.
     pub lanes: Lanes,
-    /// The same without batches, for lab items; it writes rejected orders too.
+    /// Where the orders of lab items without an arbiter are written, and rejected orders of all.
     pub arbiter: Arbiter,
     /// The ledger, for looking at items.
     pub pool: MySqlPool,
-    /// Where decided orders are told.
+    /// Tells owners of decided orders.
     pub hub: Hub,
-    /// Where they are counted.
+    /// Counts them.
     pub metrics: Metrics,
     /// The strategy that queues them.
     pub strategy: &'static str,
-    /// How often queues are looked at that nobody has told of.
+    /// How often queues are polled that no gate of this process has woken.
     pub poll: Duration,
     /// How long an order may lie with a consumer before another one takes it over.
     pub claim_idle: Duration,
-    /// Deliveries after which an order that cannot be decided is put aside.
+    /// Deliveries after which an order that cannot be decided becomes a dead letter.
     pub deliveries_max: u64,
 }
 
@@ -77,11 +78,11 @@ pub struct Consumers {
     tasks: TaskTracker,
 }
 
-/// What one round over an item's queue came to.
+/// How one round over an item's queue ended.
 enum Round {
     /// Something was decided; there may be more.
     Worked,
-    /// There was nothing.
+    /// The queue was empty.
     Empty,
     /// Something could not be decided now.
     Trouble,

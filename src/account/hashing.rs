@@ -1,0 +1,274 @@
+//! The pool in which passwords are hashed: a few at once, and the requests that wait are served in
+//! turns by address, so that nobody waits behind a stranger's hundred.
+//!
+//! When the queue is full, the newest request of the address with the most gives way to an address
+//! that has at least two fewer waiting.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::password;
+
+/// Requests that wait for a permit, of all addresses.
+const WAITING_MAX: usize = 64;
+/// Requests of one address that wait for a permit.
+const WAITING_EACH_MAX: usize = 32;
+
+/// Why a password was not hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HashingError {
+    /// Too many wait already.
+    #[error("too many passwords wait to be hashed")]
+    Busy,
+    /// Hashing failed or panicked.
+    #[error("the password could not be hashed")]
+    Failed,
+}
+
+/// The pool. Clones share it.
+#[derive(Clone)]
+pub struct HashingPool {
+    permits: usize,
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// A permit to hash one password; dropping it lets the next request in.
+pub struct HashingPermit {
+    pool: HashingPool,
+}
+
+#[derive(Default)]
+struct Queue {
+    running: usize,
+    waiting: usize,
+    /// Addresses with waiting requests, in the order in which they are served.
+    addresses: VecDeque<IpAddr>,
+    by_address: HashMap<IpAddr, VecDeque<oneshot::Sender<HashingPermit>>>,
+}
+
+impl HashingPool {
+    /// A pool that hashes `permits` passwords at once.
+    #[must_use]
+    pub fn new(permits: usize) -> Self {
+        Self { permits: permits.max(1), queue: Arc::default() }
+    }
+
+    /// Waits for a permit.
+    ///
+    /// # Errors
+    /// [`HashingError::Busy`] when too many wait already, or when this request gives way to an
+    /// address that has fewer waiting.
+    pub async fn acquire(&self, address: IpAddr) -> Result<HashingPermit, HashingError> {
+        let granted = {
+            let mut queue = self.queue();
+            if queue.running < self.permits {
+                queue.running += 1;
+                return Ok(HashingPermit { pool: self.clone() });
+            }
+            queue.join(address)?
+        };
+        granted.await.map_err(|_| HashingError::Busy)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HashingPermit {
+    /// Hashes a new password.
+    ///
+    /// # Errors
+    /// [`HashingError::Failed`].
+    pub async fn hash(self, password: String) -> Result<String, HashingError> {
+        let hash = self.compute(move || password::hash(&password)).await;
+        hash.flatten().ok_or(HashingError::Failed)
+    }
+
+    /// Whether a password has this hash; without a hash it takes as long and answers no.
+    ///
+    /// # Errors
+    /// [`HashingError::Failed`].
+    pub async fn verify(
+        self,
+        password: String,
+        hash: Option<String>,
+    ) -> Result<bool, HashingError> {
+        let verified = self.compute(move || password::verify(&password, hash.as_deref())).await;
+        verified.ok_or(HashingError::Failed)
+    }
+
+    /// Computes `work` off the event loop. The permit is held until the work has ended, even if
+    /// nobody waits for it any more; `None` when it panicked.
+    async fn compute<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let computed = tokio::task::spawn_blocking(move || {
+            let _permit = self;
+            work()
+        });
+        computed.await.ok()
+    }
+}
+
+impl Drop for HashingPermit {
+    fn drop(&mut self) {
+        let next = self.pool.queue().next();
+        if let Some(next) = next {
+            // A request that was given up drops the permit at once, which calls the next one.
+            let _ = next.send(Self { pool: self.pool.clone() });
+        }
+    }
+}
+
+impl Queue {
+    fn join(&mut self, address: IpAddr) -> Result<oneshot::Receiver<HashingPermit>, HashingError> {
+        self.forget_given_up(address);
+        let mine = self.by_address.get(&address).map_or(0, VecDeque::len);
+        if mine >= WAITING_EACH_MAX {
+            return Err(HashingError::Busy);
+        }
+        if self.waiting >= WAITING_MAX {
+            let longest = self.by_address.iter().max_by_key(|(_, waiting)| waiting.len());
+            let (longest, most) =
+                longest.map(|(of, waiting)| (*of, waiting.len())).ok_or(HashingError::Busy)?;
+            if most <= mine + 1 {
+                return Err(HashingError::Busy);
+            }
+            self.by_address.get_mut(&longest).and_then(VecDeque::pop_back);
+            self.waiting -= 1;
+        }
+        if mine == 0 {
+            self.addresses.push_back(address);
+        }
+        let (grant, granted) = oneshot::channel();
+        self.by_address.entry(address).or_default().push_back(grant);
+        self.waiting += 1;
+        Ok(granted)
+    }
+
+    /// Forgets the requests of an address that were given up.
+    fn forget_given_up(&mut self, address: IpAddr) {
+        let Some(waiting) = self.by_address.get_mut(&address) else { return };
+        let before = waiting.len();
+        waiting.retain(|grant| !grant.is_closed());
+        self.waiting -= before - waiting.len();
+        if waiting.is_empty() {
+            self.by_address.remove(&address);
+            self.addresses.retain(|of| *of != address);
+        }
+    }
+
+    /// The request that is served next; without one, the permit is free.
+    fn next(&mut self) -> Option<oneshot::Sender<HashingPermit>> {
+        while let Some(address) = self.addresses.pop_front() {
+            let Some(waiting) = self.by_address.get_mut(&address) else { continue };
+            let next = waiting.pop_front();
+            if waiting.is_empty() {
+                self.by_address.remove(&address);
+            } else {
+                self.addresses.push_back(address);
+            }
+            if next.is_some() {
+                self.waiting -= 1;
+                return next;
+            }
+        }
+        self.running -= 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// How many hash and how many wait.
+    fn counts(pool: &HashingPool) -> (usize, usize) {
+        let queue = pool.queue();
+        (queue.running, queue.waiting)
+    }
+
+    fn address(number: u8) -> IpAddr {
+        Ipv4Addr::new(203, 0, 113, number).into()
+    }
+
+    /// Queues `count` requests of an address; each notes its number when it has a permit, and drops
+    /// the permit.
+    async fn join(
+        pool: &HashingPool,
+        waiting: &mut JoinSet<Result<(), HashingError>>,
+        told: &Arc<Mutex<Vec<u8>>>,
+        (number, count): (u8, usize),
+    ) {
+        for _ in 0..count {
+            let (pool, told) = (pool.clone(), Arc::clone(told));
+            waiting.spawn(async move {
+                let permit = pool.acquire(address(number)).await?;
+                told.lock().expect("no panic").push(number);
+                drop(permit);
+                Ok(())
+            });
+            // One task after the other on this thread: each is in the queue before the next one.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_behind_a_strangers_hundred() {
+        let pool = HashingPool::new(1);
+        let (mut waiting, told) = (JoinSet::new(), Arc::default());
+        let permit = pool.acquire(address(1)).await.expect("the first");
+        join(&pool, &mut waiting, &told, (1, 100)).await;
+        join(&pool, &mut waiting, &told, (2, 1)).await;
+        drop(permit);
+        let ended = waiting.join_all().await;
+        let told = told.lock().expect("no panic").clone();
+        assert_eq!(told.iter().position(|number| *number == 2), Some(1), "{told:?}");
+        assert_eq!(told.len(), WAITING_EACH_MAX + 1, "an address has no more waiting");
+        let refused = ended.iter().filter(|ended| ended.is_err()).count();
+        assert_eq!(refused, 100 - WAITING_EACH_MAX);
+        assert_eq!(counts(&pool), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_has_room_for_an_address_with_fewer_waiting() {
+        let pool = HashingPool::new(1);
+        let (mut waiting, told) = (JoinSet::new(), Arc::default());
+        let permit = pool.acquire(address(1)).await.expect("the first");
+        for stranger in [1, 2] {
+            join(&pool, &mut waiting, &told, (stranger, WAITING_EACH_MAX)).await;
+        }
+        assert_eq!(pool.queue().waiting, WAITING_MAX);
+        join(&pool, &mut waiting, &told, (3, 1)).await;
+        assert_eq!(pool.queue().waiting, WAITING_MAX, "one of the others gave way");
+        drop(permit);
+        waiting.join_all().await;
+        let told = told.lock().expect("no panic").clone();
+        assert_eq!(told.iter().position(|number| *number == 3), Some(2), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_given_up_holds_no_permit() {
+        let pool = HashingPool::new(1);
+        let (mut gone, told) = (JoinSet::new(), Arc::default());
+        let permit = pool.acquire(address(1)).await.expect("the first");
+        join(&pool, &mut gone, &told, (2, 5)).await;
+        gone.shutdown().await;
+        let (mut waiting, told) = (JoinSet::new(), Arc::default());
+        join(&pool, &mut waiting, &told, (3, 1)).await;
+        drop(permit);
+        assert!(waiting.join_all().await.iter().all(Result::is_ok));
+        assert_eq!(counts(&pool), (0, 0));
+        let permit = pool.acquire(address(4)).await.expect("it is free");
+        assert_eq!(permit.compute(|| 7).await, Some(7));
+    }
+}

@@ -1,0 +1,187 @@
+//! Accounts: signing up, in and out; tokens, passwords, and the log of what operators did.
+//!
+//! A token is checked without a database, so that ten thousand buyers can be told apart while the
+//! databases are busy selling.
+
+pub mod hashing;
+pub mod operator_log;
+pub mod password;
+pub mod revocation;
+mod throttle;
+pub mod token;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use time::OffsetDateTime;
+
+use crate::domain::{Clock, LedgerError, UserId, Username, username};
+use crate::store::breaker::Breaker;
+use crate::store::mysql::users::{self, Account, NewAccount};
+use crate::store::mysql::{self, failed_change, failed_read};
+use throttle::SignInThrottle;
+
+pub use hashing::HashingPool;
+pub use operator_log::{Action, Actor, OperatorLog};
+pub use revocation::Revocations;
+pub use token::{Claims, Role, TokenError, Tokens};
+
+/// Why an account was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignUpError {
+    /// The name is not acceptable, see [`Username`].
+    #[error("the username is not acceptable")]
+    InvalidUsername,
+    /// The password is too short or too long.
+    #[error("the password is not acceptable")]
+    InvalidPassword,
+    /// The name, or one that looks like it, belongs to somebody.
+    #[error("the username is taken")]
+    UsernameTaken,
+    /// Too many passwords wait to be hashed.
+    #[error(transparent)]
+    Hashing(#[from] hashing::HashingError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Why nobody was signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignInError {
+    /// The name or the password is wrong; which of them is not said.
+    #[error("wrong username or password")]
+    WrongCredentials,
+    /// The address has failed too often with this name.
+    #[error("too many failed sign-ins")]
+    TooManyAttempts {
+        /// When to try again.
+        retry_after_seconds: u32,
+    },
+    /// Too many passwords wait to be hashed.
+    #[error(transparent)]
+    Hashing(#[from] hashing::HashingError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Somebody who has signed in.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// What proves it.
+    pub token: String,
+    /// Who it is.
+    pub user: UserId,
+    /// What they may do.
+    pub role: Role,
+    /// When the token expires.
+    pub expires_at: OffsetDateTime,
+}
+
+/// What [`Accounts`] is made of.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct Parts {
+    pub pool: MySqlPool,
+    pub breaker: Breaker,
+    pub hashing: HashingPool,
+    pub tokens: Tokens,
+    pub revocations: Revocations,
+    pub clock: Clock,
+    /// How long a session lasts.
+    pub token_life: Duration,
+    /// Whether accounts whose password everybody knows may sign in.
+    pub demo_accounts: bool,
+}
+
+/// The accounts in the ledger. Clones share everything.
+#[derive(Clone)]
+pub struct Accounts {
+    parts: Parts,
+    throttle: SignInThrottle,
+}
+
+impl Accounts {
+    /// Accounts in the ledger behind the parts' pool.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let throttle = SignInThrottle::new(parts.pool.clone(), parts.breaker.clone());
+        Self { parts, throttle }
+    }
+
+    /// Creates an account for a buyer. `address` is whose turn at hashing it takes.
+    ///
+    /// # Errors
+    /// See [`SignUpError`].
+    pub async fn sign_up(
+        &self,
+        username: &str,
+        password: String,
+        address: IpAddr,
+    ) -> Result<UserId, SignUpError> {
+        let username = Username::parse(username).ok_or(SignUpError::InvalidUsername)?;
+        if !password::is_acceptable(&password) {
+            return Err(SignUpError::InvalidPassword);
+        }
+        let permit = self.parts.hashing.acquire(address).await?;
+        let password_hash = permit.hash(password).await?;
+        let new = NewAccount {
+            username: &username,
+            password_hash: &password_hash,
+            role: Role::Buyer.word(),
+            demo: false,
+        };
+        let create = users::create(&self.parts.pool, &new, self.parts.clock.now());
+        let created = mysql::change(&self.parts.breaker, create).await;
+        created.map_err(|error| failed_change(&error))?.ok_or(SignUpError::UsernameTaken)
+    }
+
+    /// Signs somebody in. It takes as long for an unknown name as for a wrong password.
+    ///
+    /// # Errors
+    /// See [`SignInError`].
+    pub async fn sign_in(
+        &self,
+        username: &str,
+        password: String,
+        address: IpAddr,
+    ) -> Result<Session, SignInError> {
+        let folded = username::fold(username).ok_or(SignInError::WrongCredentials)?;
+        if password.len() > password::PASSWORD_BYTES_MAX {
+            return Err(SignInError::WrongCredentials);
+        }
+        // The ledger is asked only with a permit: a flood of guesses does not reach it.
+        let permit = self.parts.hashing.acquire(address).await?;
+        let find = users::find(&self.parts.pool, &folded);
+        let account = mysql::ask(&self.parts.breaker, find).await;
+        let account = account.map_err(|error| failed_read(&error))?;
+        let attempt = self.throttle.count(&folded, address).await?;
+        let hash = account.as_ref().map(|account| account.password_hash.clone());
+        let is_right = permit.verify(password, hash).await?;
+        let user = account.as_ref().map(|account| account.id.get());
+        let may_sign_in =
+            |account: &Account| is_right && (!account.demo || self.parts.demo_accounts);
+        let Some(account) = account.filter(may_sign_in) else {
+            attempt.log_failure(user);
+            return Err(SignInError::WrongCredentials);
+        };
+        self.throttle.forgive(&attempt).await;
+        let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
+        let expires_at = self.parts.clock.now() + self.parts.token_life;
+        let token = self.parts.tokens.sign(account.id, role, expires_at);
+        Ok(Session { token, user: account.id, role, expires_at })
+    }
+
+    /// Signs a session out: its token is refused here at once, and on other instances after two
+    /// seconds at most.
+    ///
+    /// # Errors
+    /// When the ledger does not take it; then only this instance refuses the token.
+    pub async fn sign_out(&self, claims: &Claims) -> Result<(), LedgerError> {
+        let revoke = self.parts.revocations.revoke(&claims.token_id, claims.expires_at);
+        let revoked = mysql::change(&self.parts.breaker, revoke).await;
+        revoked.map_err(|error| failed_change(&error))
+    }
+}

@@ -1,0 +1,117 @@
+//! How often one may try to sign in.
+//!
+//! Failed attempts are counted for an account and an address together, so that a stranger's guesses
+//! lock the stranger out and not the owner. When an account is guessed at from many addresses, each
+//! of them has fewer attempts; the right password from an address that has not failed still works.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use sha2::{Digest, Sha256};
+use sqlx::MySqlPool;
+
+use super::SignInError;
+use crate::domain::LedgerError;
+use crate::store::breaker::Breaker;
+use crate::store::mysql::failures::{self, Failures};
+use crate::store::mysql::{self, failed_change};
+
+/// Failed sign-ins to one account from one address before that address has to wait.
+const ADDRESS_FAILURES_MAX: u32 = 10;
+/// Failed sign-ins to one account from everywhere before each address has fewer attempts.
+const ACCOUNT_FAILURES_MAX: u32 = 100;
+/// The attempts of each address then: the owner may mistype once.
+const ADDRESS_FAILURES_MAX_BRAKED: u32 = 2;
+/// How long failures count, from the first of them.
+const WINDOW_SECONDS: u32 = 60;
+/// Old counts are deleted after this number of attempts.
+const ATTEMPTS_BETWEEN_CLEAN_UPS: u32 = 100;
+
+/// Counts failed sign-ins in the ledger, for all instances together. Clones share it.
+#[derive(Clone)]
+pub(super) struct SignInThrottle {
+    pool: MySqlPool,
+    breaker: Breaker,
+    attempts: Arc<AtomicU32>,
+}
+
+/// A sign-in that counts as failed until it is forgiven.
+pub(super) struct Attempt {
+    account: String,
+    address: IpAddr,
+    failures: Failures,
+}
+
+impl SignInThrottle {
+    pub(super) fn new(pool: MySqlPool, breaker: Breaker) -> Self {
+        Self { pool, breaker, attempts: Arc::default() }
+    }
+
+    /// Counts an attempt as failed, before the password is verified.
+    ///
+    /// # Errors
+    /// When the address has failed too often, or the ledger does not answer.
+    pub(super) async fn count(
+        &self,
+        username_folded: &str,
+        address: IpAddr,
+    ) -> Result<Attempt, SignInError> {
+        let account = BASE64.encode(Sha256::digest(username_folded));
+        let from = address.to_string();
+        let counting = failures::count(&self.pool, &account, &from, WINDOW_SECONDS, is_allowed);
+        let counted = mysql::change(&self.breaker, counting).await;
+        let failures = counted.map_err(|error| match failed_change(&error) {
+            // Nothing but a count may have changed.
+            LedgerError::OutcomeUnknown => LedgerError::Unavailable,
+            known => known,
+        })?;
+        if !is_allowed(failures) {
+            return Err(SignInError::TooManyAttempts { retry_after_seconds: WINDOW_SECONDS });
+        }
+        let attempts = self.attempts.fetch_add(1, Ordering::Relaxed);
+        if attempts.is_multiple_of(ATTEMPTS_BETWEEN_CLEAN_UPS) {
+            let deleted = failures::forget_old(&self.pool, WINDOW_SECONDS).await;
+            if let Err(error) = deleted {
+                tracing::debug!(%error, "old failed sign-ins were not deleted");
+            }
+        }
+        Ok(Attempt { account, address, failures })
+    }
+
+    /// Takes an attempt back: the password was right.
+    pub(super) async fn forgive(&self, attempt: &Attempt) {
+        let from = attempt.address.to_string();
+        let forgiving = failures::forgive(&self.pool, &attempt.account, &from);
+        if let Err(error) = mysql::change(&self.breaker, forgiving).await {
+            // The count ends within a minute anyway.
+            tracing::debug!(%error, "a successful sign-in still counts as a failed one");
+        }
+    }
+}
+
+impl Attempt {
+    /// Logs a failed sign-in; without the name, since people type passwords into the wrong field.
+    pub(super) fn log_failure(&self, user: Option<i64>) {
+        let Failures { of_address, of_account } = self.failures;
+        let address = self.address;
+        tracing::info!(%address, user, of_address, of_account, "a sign-in failed");
+        if of_address == ADDRESS_FAILURES_MAX {
+            tracing::warn!(%address, user, "an address has used up its sign-ins to an account");
+        }
+        if of_account == ACCOUNT_FAILURES_MAX {
+            tracing::warn!(
+                user,
+                "an account is guessed at from many addresses: each of them has fewer attempts now"
+            );
+        }
+    }
+}
+
+fn is_allowed(failures: Failures) -> bool {
+    let is_braked = failures.of_account > ACCOUNT_FAILURES_MAX;
+    let most = if is_braked { ADDRESS_FAILURES_MAX_BRAKED } else { ADDRESS_FAILURES_MAX };
+    failures.of_address <= most
+}

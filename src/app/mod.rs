@@ -1,0 +1,137 @@
+//! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
+
+mod locks;
+mod purchases;
+mod shared;
+mod web;
+mod workers;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::domain::Clock;
+use crate::http;
+use crate::http::address::Proxies;
+use crate::http::crowd::Crowd;
+use crate::http::server::{self, ServerOptions};
+use crate::lifecycle::{Ended, Lifecycle};
+use crate::order::Orders;
+use locks::LockServers;
+use shared::{Shared, Writers};
+use workers::Worker;
+
+/// How long a start waits for the list of signed-out tokens. When it was not read by then, the
+/// service starts nevertheless, and refuses every token until it was.
+const FIRST_READ_MAX: Duration = Duration::from_secs(3);
+
+/// A service that is built and listens, but does not serve yet.
+pub struct App {
+    config: Config,
+    crowd: Crowd,
+    listener: TcpListener,
+    router: axum::Router,
+    workers: Vec<Worker>,
+    shared: Shared,
+    lane_pool: MySqlPool,
+    addr: SocketAddr,
+}
+
+impl App {
+    /// Builds every part and opens the listener. Neither database has to be reachable yet.
+    ///
+    /// # Errors
+    /// A sentence for the operator: a URL that cannot be read, a port in use.
+    pub async fn build(config: Config) -> Result<Self, String> {
+        let (shared, inboxes) = Shared::build(&config)?;
+        let writers = Writers::build(&config, &shared)?;
+        let lock_servers = LockServers::new(&config)?;
+        let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
+        let (purchases, purchase_workers) =
+            purchases::purchases(&config, &shared, &writers, locks)?;
+        let orders = Orders::new(
+            shared.pool.clone(),
+            shared.breakers.mysql.clone(),
+            shared.counters.clone(),
+            shared.queue.clone(),
+            shared.hub.clone(),
+            shared.metrics.clone(),
+        );
+        let mut workers =
+            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases));
+        workers.extend(purchase_workers);
+
+        let listener = server::listen(config.http.addr)?;
+        let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let proxies = Proxies::parse(&config.http.trusted_proxies)?;
+        let limits = &config.limits;
+        let crowd =
+            Crowd::new(limits.address_connections_max, proxies.clone(), limits.loopback_exempt);
+        let web = web::web(&config, &shared, &lock_servers, (orders, purchases), (addr, proxies));
+        Ok(Self {
+            crowd,
+            listener,
+            router: http::router(web),
+            workers,
+            shared,
+            lane_pool: writers.lane_pool,
+            addr,
+            config,
+        })
+    }
+
+    /// Where it listens; the port is real even when the configuration said 0.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The wall clock that the service goes by, for tests to move.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.shared.clock.clone()
+    }
+
+    /// The stop signal and the tasks.
+    #[must_use]
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.shared.lifecycle.clone()
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub fn pool(&self) -> MySqlPool {
+        self.shared.pool.clone()
+    }
+
+    /// Serves until the lifecycle stops and everything has finished, or the bound is over.
+    pub async fn serve(self) -> Ended {
+        let Shared { lifecycle, metrics, pool, revocations, .. } = self.shared;
+        for (name, work) in self.workers {
+            lifecycle.worker(name, work);
+        }
+        // Before the first request is read: a token that was signed out must not work again here.
+        let read = tokio::time::timeout(FIRST_READ_MAX, revocations.refresh());
+        let _ = lifecycle.stopping().run_until_cancelled(read).await;
+        if !revocations.was_read() {
+            tracing::warn!("the list of signed-out tokens is not read yet: every token is refused");
+        }
+        let options = ServerOptions {
+            connections_max: self.config.http.connections_max,
+            head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
+            crowd: self.crowd,
+            write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
+        };
+        let server = server::serve(self.listener, self.router, options, lifecycle.clone(), metrics);
+        let acceptor = tokio::spawn(server);
+        let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
+        let ended = lifecycle.run_until_stopped(bound).await;
+        acceptor.abort();
+        self.lane_pool.close().await;
+        pool.close().await;
+        ended
+    }
+}

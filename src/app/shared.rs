@@ -1,0 +1,115 @@
+//! What most parts of the service share.
+
+use sqlx::MySqlPool;
+use tokio::sync::mpsc;
+
+use crate::account::Revocations;
+use crate::arbiter::{Arbiter, LaneConnections, Lanes};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::domain::{Clock, ItemId};
+use crate::job::JobStatus;
+use crate::lifecycle::Lifecycle;
+use crate::live::{Hub, OrderChanged, StreamLimits, Watch};
+use crate::metrics::Metrics;
+use crate::store::breaker::Breakers;
+use crate::store::mysql;
+use crate::store::redis::{Counters, Queue, RedisClient};
+use crate::strategy::redis_stream;
+
+/// The shared parts. Clones share them.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub lifecycle: Lifecycle,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    pub pool: MySqlPool,
+    pub redis: RedisClient,
+    pub breakers: Breakers,
+    pub counters: Counters,
+    pub queue: Queue,
+    pub catalog: Catalog,
+    pub hub: Hub,
+    pub watch: Watch,
+    pub revocations: Revocations,
+    pub job_status: JobStatus,
+    /// Names this instance to the others.
+    pub instance: String,
+}
+
+/// The receiving ends of the shared parts' channels, each for one worker.
+pub(super) struct Inboxes {
+    /// Changes of orders that other instances have to hear of.
+    pub outbox: mpsc::Receiver<OrderChanged>,
+    /// Items whose queue has something in it.
+    pub wake_ups: mpsc::Receiver<ItemId>,
+}
+
+impl Shared {
+    pub(super) fn build(config: &Config) -> Result<(Self, Inboxes), String> {
+        let (metrics, clock) = (Metrics::new(), Clock::default());
+        let pool = mysql::pool(config)?;
+        let redis = RedisClient::new(config)?;
+        let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
+        let (queue, wake_ups) = Queue::new(
+            redis.clone(),
+            pool.clone(),
+            counters.clone(),
+            redis_stream::NAME,
+            config.queue.backlog_max,
+        );
+        let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
+        let breakers = Breakers::new(&metrics);
+        let mysql = breakers.mysql.clone();
+        let catalog = Catalog::new(pool.clone(), mysql, counters.clone(), clock.clone());
+        let shared = Self {
+            lifecycle: Lifecycle::new(),
+            watch: Watch::new(catalog.clone()),
+            revocations: Revocations::new(pool.clone()),
+            job_status: JobStatus::default(),
+            instance: format!("{:016x}", rand::random::<u64>()),
+            metrics,
+            clock,
+            pool,
+            redis,
+            breakers,
+            counters,
+            queue,
+            catalog,
+            hub,
+        };
+        Ok((shared, Inboxes { outbox, wake_ups }))
+    }
+}
+
+/// The arbiter, alone and behind its batches.
+#[derive(Clone)]
+pub(super) struct Writers {
+    pub arbiter: Arbiter,
+    pub lanes: Lanes,
+    /// The connections of the batches.
+    pub lane_pool: MySqlPool,
+}
+
+impl Writers {
+    pub(super) fn build(config: &Config, shared: &Shared) -> Result<Self, String> {
+        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone());
+        let connections_max = config.mysql.lane_connections_max;
+        let lane_pool = mysql::pool_of(config, connections_max)?;
+        let connections = LaneConnections::new(lane_pool.clone(), connections_max);
+        let tasks = shared.lifecycle.purchases().clone();
+        Ok(Self { lanes: Lanes::new(arbiter.clone(), connections, tasks), arbiter, lane_pool })
+    }
+}
+
+fn stream_limits(config: &Config) -> StreamLimits {
+    let (all, limits) = (config.live.streams_max, &config.limits);
+    // Rounded down: a share of very few streams is none.
+    let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
+    StreamLimits {
+        all,
+        strangers: all.saturating_sub(kept),
+        each_user: limits.user_streams_max,
+        each_address: limits.address_streams_max,
+    }
+}

@@ -1,0 +1,94 @@
+//! What the HTTP handlers work with.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::locks::LockServers;
+use super::shared::Shared;
+use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
+use crate::audit::Auditor;
+use crate::config::Config;
+use crate::http::address::Proxies;
+use crate::http::body::BodyLimits;
+use crate::http::hosts::Hosts;
+use crate::http::rates::{Rate, Rates};
+use crate::http::{Parts, Web};
+use crate::lab::{self, Lab};
+use crate::order::Orders;
+use crate::purchase::Purchases;
+use crate::readiness::Readiness;
+
+pub(super) fn web(
+    config: &Config,
+    shared: &Shared,
+    lock_servers: &LockServers,
+    (orders, purchases): (Orders, Purchases),
+    (addr, proxies): (SocketAddr, Proxies),
+) -> Web {
+    let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
+    let tokens = Tokens::new(&config.secret, &config.secret_previous);
+    Web::new(Parts {
+        lab: lab(shared, purchases.clone()),
+        purchases,
+        orders,
+        catalog: shared.catalog.clone(),
+        accounts: accounts(config, shared, tokens.clone()),
+        operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
+        auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
+        readiness: Readiness::new(pool, shared.redis.clone(), lock_servers.probes()),
+        hub: shared.hub.clone(),
+        watch: shared.watch.clone(),
+        tokens,
+        revocations: shared.revocations.clone(),
+        rates: rates(config),
+        proxies,
+        hosts: Hosts::new(&config.http.hosts, addr),
+        job_status: shared.job_status.clone(),
+        lock_stats: purchases.strategies().locks(),
+        metrics: shared.metrics.clone(),
+        clock: shared.clock.clone(),
+        lifecycle: shared.lifecycle.clone(),
+        body_limits: BodyLimits {
+            bytes_max: config.http.body_bytes_max,
+            timeout: Duration::from_millis(config.http.body_timeout_ms),
+        },
+        cookie_secure: config.http.cookie_secure,
+        static_dir: config.http.static_dir.clone(),
+        instance: shared.instance.clone(),
+    })
+}
+
+fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
+    let settings = &config.session;
+    Accounts::new(account::Parts {
+        pool: shared.pool.clone(),
+        breaker: shared.breakers.mysql.clone(),
+        hashing: HashingPool::new(settings.hashing_max),
+        tokens,
+        revocations: shared.revocations.clone(),
+        clock: shared.clock.clone(),
+        token_life: Duration::from_secs(u64::from(settings.token_hours) * 3_600),
+        demo_accounts: config.demo_accounts,
+    })
+}
+
+fn lab(shared: &Shared, purchases: Purchases) -> Lab {
+    Lab::new(lab::Parts {
+        catalog: shared.catalog.clone(),
+        purchases,
+        pool: shared.pool.clone(),
+        metrics: shared.metrics.clone(),
+        clock: shared.clock.clone(),
+        tasks: shared.lifecycle.purchases().clone(),
+        stopping: shared.lifecycle.stopping(),
+    })
+}
+
+fn rates(config: &Config) -> Rates {
+    let limits = &config.limits;
+    Rates::new(
+        Rate { per_second: limits.user_per_second, burst: limits.user_burst },
+        Rate { per_second: limits.address_per_second, burst: limits.address_burst },
+        limits.loopback_exempt,
+    )
+}

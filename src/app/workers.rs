@@ -1,0 +1,89 @@
+//! What runs beside the requests: background jobs, the consumers of the queues, and live events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use super::shared::{Inboxes, Shared, Writers};
+use crate::config::Config;
+use crate::consumer::{self, Consumers};
+use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations};
+use crate::live;
+use crate::order::Orders;
+use crate::purchase::Purchases;
+use crate::store::redis::queue::Reader;
+use crate::strategy::redis_stream;
+
+/// A name for the log, and the work; it ends when the service stops.
+pub(super) type Worker = (&'static str, BoxFuture<'static, ()>);
+
+/// Every worker but those of the purchase path.
+pub(super) fn workers(
+    config: &Config,
+    shared: &Shared,
+    inboxes: Inboxes,
+    writers: &Writers,
+    (orders, purchases): (&Orders, &Purchases),
+) -> Vec<Worker> {
+    let drained = shared.lifecycle.drained();
+    let Inboxes { outbox, wake_ups } = inboxes;
+    let mut workers: Vec<Worker> = Vec::new();
+    for job in jobs(config, shared, orders, purchases) {
+        let (name, status) = (job.name(), shared.job_status.clone());
+        let run = job::run(job, status, shared.metrics.clone(), drained.clone());
+        workers.push((name, Box::pin(run)));
+    }
+    let poll = Duration::from_millis(config.live.poll_ms);
+    let watch = shared.watch.clone().run(poll, drained.clone());
+    let send = live::send(shared.redis.clone(), outbox, drained.clone());
+    let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
+    let consume = consumers(config, shared, writers).run(wake_ups, drained);
+    workers.push(("watch", Box::pin(watch)));
+    workers.push(("events out", Box::pin(send)));
+    workers.push(("events in", Box::pin(receive)));
+    workers.push(("queue", Box::pin(consume)));
+    workers
+}
+
+fn jobs(
+    config: &Config,
+    shared: &Shared,
+    orders: &Orders,
+    purchases: &Purchases,
+) -> [Arc<dyn Job>; 3] {
+    let expire = Expire {
+        orders: orders.clone(),
+        purchases: purchases.clone(),
+        period: Duration::from_millis(config.job.expire_period_ms),
+        batch_max: config.job.expire_batch_max,
+    };
+    let reconcile = Reconcile::new(
+        shared.pool.clone(),
+        shared.counters.clone(),
+        shared.metrics.clone(),
+        Duration::from_millis(config.job.reconcile_period_ms),
+    );
+    let refresh = RefreshRevocations {
+        revocations: shared.revocations.clone(),
+        breaker: shared.breakers.mysql.clone(),
+        period: Duration::from_millis(config.session.revocation_period_ms),
+    };
+    [Arc::new(expire), Arc::new(reconcile), Arc::new(refresh)]
+}
+
+fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {
+    let settings = &config.queue;
+    Consumers::new(consumer::Parts {
+        reader: Reader::new(shared.queue.clone()),
+        lanes: writers.lanes.clone(),
+        arbiter: writers.arbiter.clone(),
+        pool: shared.pool.clone(),
+        hub: shared.hub.clone(),
+        metrics: shared.metrics.clone(),
+        strategy: redis_stream::NAME,
+        poll: Duration::from_millis(settings.poll_ms),
+        claim_idle: Duration::from_millis(settings.claim_idle_ms),
+        deliveries_max: settings.deliveries_max,
+    })
+}

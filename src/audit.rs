@@ -1,0 +1,56 @@
+//! The audit of a sale: what the ledger and Redis hold of it, judged by the invariants of
+//! [`domain::audit`](crate::domain::audit).
+
+use sqlx::MySqlPool;
+
+use crate::domain::audit::{Report, judge};
+use crate::domain::{ItemId, LedgerError};
+use crate::store::breaker::Breaker;
+use crate::store::mysql::{self, audit, failed_read};
+use crate::store::redis::{Buckets, Counters};
+
+/// Audits one item; `None` when it does not exist. Without `counters`, or while Redis does not
+/// answer, the invariant about Redis is left out.
+///
+/// # Errors
+/// The database's.
+pub async fn audit(
+    pool: &MySqlPool,
+    counters: Option<&Counters>,
+    id: ItemId,
+) -> sqlx::Result<Option<Report>> {
+    let Some(mut facts) = audit::facts(pool, id).await? else { return Ok(None) };
+    if let Some(counters) = counters {
+        let seen = counters.peek_with_queue(id).await.ok().flatten();
+        facts.redis_available = seen.map(|seen| seen.counter.available);
+        facts.redis_queued = seen.map_or(0, |seen| seen.queued);
+        let buckets = Buckets::beside(counters).peek(id).await.ok().flatten();
+        facts.redis_buckets = buckets.map(|parts| parts.iter().map(|part| part.available).sum());
+    }
+    Ok(Some(judge(facts)))
+}
+
+/// Audits sales while the service runs. Clones share everything.
+#[derive(Clone)]
+pub struct Auditor {
+    pool: MySqlPool,
+    breaker: Breaker,
+    counters: Counters,
+}
+
+impl Auditor {
+    /// Audits by the ledger behind `pool` and its `breaker`, and by `counters`.
+    #[must_use]
+    pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters) -> Self {
+        Self { pool, breaker, counters }
+    }
+
+    /// Audits one item; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn audit(&self, id: ItemId) -> Result<Option<Report>, LedgerError> {
+        let audited = audit(&self.pool, Some(&self.counters), id);
+        mysql::ask(&self.breaker, audited).await.map_err(|error| failed_read(&error))
+    }
+}

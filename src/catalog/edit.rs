@@ -1,0 +1,238 @@
+//! Creating and editing items. Each is one transaction that also writes the operator's act down:
+//! there is no change without its line in the log, and no line without its change.
+
+use serde_json::{Value, json};
+use sqlx::{MySqlConnection, MySqlPool};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::{Catalog, StockedItem};
+use crate::arbiter::restock::{Restock, create_stock, restock};
+use crate::domain::{ArbiterMode, ItemEdit, ItemId, ItemKind, LedgerError, NewItem, SaleWindow};
+use crate::store::mysql::actions::{self, Actor};
+use crate::store::mysql::items::{self, ItemUpdate};
+use crate::store::mysql::link::{TRANSACTION_MAX, within};
+use crate::store::mysql::{self, failed_change, failed_read};
+use crate::strategy;
+
+/// Why an item was not created; nothing changed unless the ledger did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// A shop item without the arbiter.
+    #[error("an item of the shop must have the arbiter on")]
+    ArbiterRequired,
+    /// The strategy cannot be used for the item.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Why a strategy cannot be the default of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyError {
+    /// There is no strategy of this name.
+    #[error("no such strategy")]
+    Unknown,
+    /// It can oversell, and the item is one of the shop.
+    #[error("the strategy can oversell")]
+    Unsafe,
+}
+
+/// Why an item was not edited; nothing changed unless the ledger did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// No such item.
+    #[error("no such item")]
+    NotFound,
+    /// The item has another revision than the operator saw.
+    #[error("the item was edited since")]
+    RevisionChanged,
+    /// The new schedule ends before it starts.
+    #[error("the sale must start before it ends")]
+    InvalidSchedule,
+    /// Fewer units are left than were to be taken out, or the total would be too large.
+    #[error("the stock would be out of range")]
+    StockOutOfRange,
+    /// The strategy cannot be used for the item.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// So that `?` works inside the transaction of an edit.
+impl From<sqlx::Error> for EditError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Ledger(failed_change(&error))
+    }
+}
+
+/// Creates an item and its stock, on behalf of no operator and without checks: for demo sales and
+/// the lab.
+///
+/// # Errors
+/// The database's.
+pub async fn create(
+    pool: &MySqlPool,
+    new: &NewItem,
+    now: OffsetDateTime,
+) -> sqlx::Result<StockedItem> {
+    let mut transaction = pool.begin().await?;
+    let id = insert(&mut transaction, new, now).await?;
+    let created = read_back(&mut transaction, id).await?;
+    transaction.commit().await?;
+    Ok(created)
+}
+
+impl Catalog {
+    /// Creates an item and its stock as the act of an operator, and reads it back.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub async fn create(&self, new: &NewItem, actor: &Actor) -> Result<StockedItem, CreateError> {
+        if new.kind == ItemKind::Shop && new.arbiter == ArbiterMode::Off {
+            return Err(CreateError::ArbiterRequired);
+        }
+        check_strategy(&new.strategy, new.kind)?;
+        let create = async {
+            let mut transaction = self.pool.begin().await?;
+            let id = insert(&mut transaction, new, actor.now).await?;
+            let detail = new_item_json(new);
+            actions::record(&mut transaction, actor, "item_created", Some(id), &detail).await?;
+            let created = read_back(&mut transaction, id).await?;
+            transaction.commit().await?;
+            Ok(created)
+        };
+        let created = mysql::change(&self.breaker, create).await;
+        let created = created.map_err(|error| failed_change(&error))?;
+        // Somebody may have asked for it before it was there.
+        self.forget(created.item.id).await;
+        Ok(created)
+    }
+
+    /// Edits an item as the act of an operator; a restock is part of it, and the counter in Redis
+    /// follows.
+    ///
+    /// # Errors
+    /// See [`EditError`].
+    pub async fn edit(
+        &self,
+        id: ItemId,
+        edit: &ItemEdit,
+        actor: &Actor,
+    ) -> Result<StockedItem, EditError> {
+        // Read first: while the ledger does not answer, it is known that nothing changed.
+        let found = mysql::ask(&self.breaker, items::find(&self.pool, id)).await;
+        let before = found.map_err(|error| failed_read(&error))?.ok_or(EditError::NotFound)?;
+        if let Some(strategy) = &edit.strategy {
+            check_strategy(strategy, before.item.kind)?;
+        }
+        let work = async { Ok(self.edit_in_ledger(id, edit, actor).await) };
+        let (edited, restocked) = within(TRANSACTION_MAX, work).await??;
+        if let Some((version, units)) = restocked {
+            self.counters.follow_restock(id, version, units).await;
+        }
+        self.forget(id).await;
+        Ok(edited)
+    }
+
+    /// The item after the edit; with a restock, the version of the stock that it made and its units.
+    async fn edit_in_ledger(
+        &self,
+        id: ItemId,
+        edit: &ItemEdit,
+        actor: &Actor,
+    ) -> Result<(StockedItem, Option<(u64, i64)>), EditError> {
+        let mut transaction = self.pool.begin().await?;
+        let before = items::find_for_update(&mut transaction, id).await?;
+        let item = before.ok_or(EditError::NotFound)?.item;
+        if edit.revision_seen.is_some_and(|seen| seen != item.revision) {
+            return Err(EditError::RevisionChanged);
+        }
+        let window = SaleWindow::new(
+            edit.starts_at.unwrap_or_else(|| item.window.starts_at()),
+            edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
+        );
+        let update = ItemUpdate {
+            window: window.ok_or(EditError::InvalidSchedule)?,
+            paused: edit.paused.unwrap_or(item.paused),
+            waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
+            strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
+        };
+        items::update(&mut transaction, id, &update).await?;
+        let mut restocked = None;
+        if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
+            let order = Restock { item: id, units, operator: actor.user, now: actor.now };
+            let version = restock(&mut transaction, &order).await?;
+            restocked = Some((version.ok_or(EditError::StockOutOfRange)?, units));
+        }
+        let detail = edit_json(edit);
+        actions::record(&mut transaction, actor, "item_edited", Some(id), &detail).await?;
+        let edited = read_back(&mut transaction, id).await?;
+        transaction.commit().await?;
+        Ok((edited, restocked))
+    }
+}
+
+async fn insert(
+    transaction: &mut MySqlConnection,
+    new: &NewItem,
+    now: OffsetDateTime,
+) -> sqlx::Result<ItemId> {
+    let id = items::insert(transaction, new, now).await?;
+    create_stock(transaction, id, new.stock).await?;
+    Ok(id)
+}
+
+/// Reads an item before the COMMIT: after it, a failed read would look like a failed change.
+async fn read_back(transaction: &mut MySqlConnection, id: ItemId) -> sqlx::Result<StockedItem> {
+    items::find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+fn check_strategy(name: &str, kind: ItemKind) -> Result<(), StrategyError> {
+    let card = strategy::card(name).ok_or(StrategyError::Unknown)?;
+    if kind == ItemKind::Shop && !card.safe {
+        return Err(StrategyError::Unsafe);
+    }
+    Ok(())
+}
+
+/// What the operators' log keeps of a new item.
+fn new_item_json(new: &NewItem) -> Value {
+    json!({
+        "name": new.name,
+        "price_cents": new.price.cents(),
+        "stock": new.stock,
+        "starts_at": rfc3339(Some(new.window.starts_at())),
+        "ends_at": rfc3339(Some(new.window.ends_at())),
+        "per_buyer_limit": new.per_buyer_limit,
+        "hold_seconds": new.hold_seconds,
+        "strategy": new.strategy,
+        "kind": new.kind.word(),
+        "arbiter": new.arbiter.word(),
+        "waiting_room": new.waiting_room,
+    })
+}
+
+/// What the operators' log keeps of an edit: the fields that it changes.
+fn edit_json(edit: &ItemEdit) -> Value {
+    let mut detail = json!({
+        "starts_at": rfc3339(edit.starts_at),
+        "ends_at": rfc3339(edit.ends_at),
+        "paused": edit.paused,
+        "waiting_room": edit.waiting_room,
+        "strategy": edit.strategy,
+        "stock_delta": edit.stock_delta.filter(|delta| *delta != 0),
+    });
+    if let Some(fields) = detail.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    detail
+}
+
+fn rfc3339(instant: Option<OffsetDateTime>) -> Option<String> {
+    instant.and_then(|instant| instant.format(&Rfc3339).ok())
+}

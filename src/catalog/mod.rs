@@ -1,0 +1,214 @@
+//! Items: reading them, creating them, editing and restocking them.
+//!
+//! One cache holds the last state of each item that was read. A purchase may be judged by a state
+//! that is half a second old, so a crowd costs the ledger two reads a second; a page asks the ledger
+//! each time. While the ledger does not answer, pages show the cached state, marked with its age; a
+//! purchase is not judged by it, except that an item which was sold out still is.
+
+mod edit;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use moka::future::Cache;
+use sqlx::MySqlPool;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use crate::domain::{Clock, ItemId, LedgerError, OrderStatus};
+use crate::store::breaker::Breaker;
+use crate::store::mysql::{self, failed_read, items, orders};
+use crate::store::redis::Counters;
+
+pub use crate::store::mysql::items::StockedItem;
+pub use crate::store::mysql::orders::OrderCount;
+pub use edit::{CreateError, EditError, StrategyError, create};
+
+/// Items in the cache.
+const CACHED_MAX: u64 = 10_000;
+/// The oldest state that is shown while the ledger does not answer.
+const AGE_MAX: Duration = Duration::from_secs(600);
+/// How long a sale stays on the shop's list after its end.
+const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
+
+/// A value from the ledger or from the cache.
+#[derive(Clone, Debug)]
+pub struct Seen<T> {
+    /// What was read.
+    pub value: T,
+    /// `None` when the ledger answered; otherwise how long ago it last did.
+    pub age: Option<Duration>,
+}
+
+/// The ledger does not answer, and the cache has nothing to show.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the ledger does not answer")]
+pub struct Unreachable;
+
+/// A sale at one moment, for its operator.
+#[derive(Clone, Debug)]
+pub struct SaleFigures {
+    /// The item and its stock in the ledger.
+    pub stocked: StockedItem,
+    /// Its orders in the ledger by status.
+    pub orders: Vec<(OrderStatus, OrderCount)>,
+    /// Units left by the counter in Redis, if it is loaded.
+    pub counter_available: Option<i64>,
+}
+
+/// What the cache holds of one item.
+#[derive(Clone)]
+struct Cached {
+    /// What the ledger last answered, and when; `None` if it never has.
+    answer: Option<(Option<StockedItem>, Instant)>,
+    /// When the ledger was last asked; `None` once the item was forgotten.
+    asked_at: Option<Instant>,
+    /// Whether it answered that time.
+    is_current: bool,
+}
+
+/// The shop's list, and when it was read.
+type Listed = (Vec<StockedItem>, Instant);
+
+/// The items. Clones share the cache.
+#[derive(Clone)]
+pub struct Catalog {
+    pool: MySqlPool,
+    breaker: Breaker,
+    counters: Counters,
+    clock: Clock,
+    items: Cache<ItemId, Cached>,
+    shop: Arc<RwLock<Option<Listed>>>,
+}
+
+impl Catalog {
+    /// A catalog with an empty cache. `clock` learns the database's time from each read, and
+    /// `counters` follow restocks.
+    #[must_use]
+    pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters, clock: Clock) -> Self {
+        let items = Cache::builder().max_capacity(CACHED_MAX).time_to_live(AGE_MAX).build();
+        Self { pool, breaker, counters, clock, items, shop: Arc::default() }
+    }
+
+    /// Reads an item from the ledger, or from the cache while the ledger does not answer.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the cache does not have the item.
+    pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+        let read = self.read(id).await;
+        if read.is_current {
+            self.items.insert(id, read.clone()).await;
+        }
+        read.seen()
+    }
+
+    /// Reads an item from the cache if the ledger was asked about it within `age_max`, and from the
+    /// ledger otherwise: once for all who ask at the same time. That there is no such item is cached
+    /// too.
+    ///
+    /// # Errors
+    /// As for [`Self::find`].
+    pub async fn find_recent(
+        &self,
+        id: ItemId,
+        age_max: Duration,
+    ) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+        let entry = self.items.entry(id);
+        let is_old = |cached: &Cached| cached.is_older_than(age_max);
+        entry.or_insert_with_if(self.read(id), is_old).await.into_value().seen()
+    }
+
+    /// Makes the next [`Self::find_recent`] ask the ledger.
+    pub async fn forget(&self, id: ItemId) {
+        if let Some(cached) = self.items.get(&id).await {
+            self.items.insert(id, Cached { asked_at: None, ..cached }).await;
+        }
+    }
+
+    /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
+    /// [`Self::find`] reads an item.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the list was not read lately.
+    pub async fn list_shop(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+        if let Ok(listed) = self.ask(items::list_shop(&self.pool, now - LISTED_AFTER_END)).await {
+            let mut shop = self.shop.write().unwrap_or_else(PoisonError::into_inner);
+            *shop = Some((listed.clone(), Instant::now()));
+            return Ok(Seen { value: listed, age: None });
+        }
+        let shop = self.shop.read().unwrap_or_else(PoisonError::into_inner);
+        let (listed, read_at) = shop.as_ref().ok_or(Unreachable)?;
+        let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
+        Ok(Seen { value: listed.clone(), age: Some(age) })
+    }
+
+    /// Reads what an operator's console shows of a sale; `None` when there is no such item.
+    ///
+    /// # Errors
+    /// When the ledger does not answer. Without Redis the counter is left out.
+    pub async fn figures(&self, id: ItemId) -> Result<Option<SaleFigures>, LedgerError> {
+        let read = async {
+            let Some(stocked) = items::find(&self.pool, id).await? else { return Ok(None) };
+            let orders = orders::count_by_status(&self.pool, id).await?;
+            Ok(Some((stocked, orders)))
+        };
+        let read = mysql::ask(&self.breaker, read).await.map_err(|error| failed_read(&error))?;
+        let Some((stocked, orders)) = read else { return Ok(None) };
+        let counter = self.counters.peek(id).await.ok().flatten();
+        let counter_available = counter.map(|counter| counter.available);
+        Ok(Some(SaleFigures { stocked, orders, counter_available }))
+    }
+
+    /// Asks the ledger about an item; what it answered before is kept when it does not answer.
+    async fn read(&self, id: ItemId) -> Cached {
+        let started = Instant::now();
+        let answer = match self.ask(items::find_with_time(&self.pool, id)).await {
+            Ok(found) => {
+                if let Some((_, ledger_now)) = &found {
+                    self.clock.heard_from_ledger(*ledger_now, started.into_std());
+                }
+                Some((found.map(|(stocked, _)| stocked), Instant::now()))
+            }
+            Err(Unreachable) => None,
+        };
+        let is_current = answer.is_some();
+        let answer = match answer {
+            Some(answer) => Some(answer),
+            None => self.items.get(&id).await.and_then(|cached| cached.answer),
+        };
+        Cached { answer, asked_at: Some(Instant::now()), is_current }
+    }
+
+    /// Asks the ledger, unless it is known not to answer.
+    async fn ask<T>(
+        &self,
+        question: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, Unreachable> {
+        mysql::ask(&self.breaker, question).await.map_err(|error| {
+            if !self.breaker.is_open() {
+                tracing::warn!(%error, "the catalog could not be read");
+            }
+            Unreachable
+        })
+    }
+}
+
+impl Cached {
+    fn seen(self) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+        match self.answer {
+            Some((value, _)) if self.is_current => Ok(Seen { value, age: None }),
+            Some((Some(item), read_at)) if read_at.elapsed() <= AGE_MAX => {
+                Ok(Seen { value: Some(item), age: Some(read_at.elapsed()) })
+            }
+            _ => Err(Unreachable),
+        }
+    }
+
+    fn is_older_than(&self, age_max: Duration) -> bool {
+        // That nothing is known is not worth keeping.
+        self.answer.is_none() || self.asked_at.is_none_or(|at| at.elapsed() > age_max)
+    }
+}

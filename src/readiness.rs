@@ -1,0 +1,91 @@
+//! Whether this instance can work: probes of the servers that it depends on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use sqlx::MySqlPool;
+
+use crate::domain::outcome::Dependency;
+use crate::store::mysql::{self, Condition};
+use crate::store::redis::{Durability, RedisClient};
+
+/// How long a dependency may take to answer a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long Redis may take to say how it writes to disk.
+const DURABILITY_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Probes a server; the error says what is wrong.
+pub type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// The servers to probe.
+pub struct Readiness {
+    pool: MySqlPool,
+    redis: RedisClient,
+    lock_servers: Vec<(Dependency, Probe)>,
+}
+
+/// What the probes found.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// Whether the schema is recent enough for this program; `None` when the ledger did not answer.
+    pub schema_is_current: Option<bool>,
+    /// `ok` or what is wrong, by the name of the server.
+    pub dependencies: BTreeMap<&'static str, String>,
+}
+
+impl Readiness {
+    /// Probes the ledger, Redis and the configured lock servers.
+    #[must_use]
+    pub fn new(
+        pool: MySqlPool,
+        redis: RedisClient,
+        lock_servers: Vec<(Dependency, Probe)>,
+    ) -> Self {
+        Self { pool, redis, lock_servers }
+    }
+
+    /// Probes all servers at once; takes a second at most.
+    pub async fn probe(&self) -> Probed {
+        let lock_servers = self
+            .lock_servers
+            .iter()
+            .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
+        let ((mysql, condition), (redis, _), lock_servers) = tokio::join!(
+            probed(mysql::condition(&self.pool)),
+            probed(self.redis.ping()),
+            join_all(lock_servers),
+        );
+        let mysql = match condition {
+            Some(Condition { writable: false, .. }) => "read-only".to_owned(),
+            _ => mysql,
+        };
+        let named = [(Dependency::Mysql.name(), mysql), (Dependency::Redis.name(), redis)];
+        Probed {
+            schema_is_current: condition.map(|condition| condition.schema_is_current),
+            dependencies: named.into_iter().chain(lock_servers).collect(),
+        }
+    }
+
+    /// What a queued order is worth while it waits in Redis, in a sentence, by the settings that Redis
+    /// has now.
+    pub async fn redis_promise(&self) -> &'static str {
+        let asked = tokio::time::timeout(DURABILITY_TIMEOUT, Durability::ask(&self.redis)).await;
+        asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown).promise()
+    }
+}
+
+/// What to say of a dependency, and what it answered. Errors of clients can name addresses: they go
+/// to the log, not to the page.
+async fn probed<T, E: std::fmt::Display>(
+    probe: impl Future<Output = Result<T, E>>,
+) -> (String, Option<T>) {
+    match tokio::time::timeout(PROBE_TIMEOUT, probe).await {
+        Ok(Ok(answer)) => ("ok".to_owned(), Some(answer)),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a dependency does not answer its probe");
+            ("does not answer".to_owned(), None)
+        }
+        Err(_) => ("too slow".to_owned(), None),
+    }
+}
