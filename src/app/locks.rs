@@ -48,7 +48,8 @@ pub(super) fn locks(
     servers: &LockServers,
     clock: &Clock,
 ) -> Result<Locks, String> {
-    use lock::redis::{fair, getset, plain, reentrant, setnx, setnx_expire};
+    use lock::demo::{getset, setnx, setnx_expire};
+    use lock::redis::{fair, plain, reentrant};
     let (tasks, prefix) = (TaskTracker::new(), &*config.redis.prefix);
     let shared = || redis.shared();
     let unusable = |error| format!("redis.prefix cannot be used: {error}");

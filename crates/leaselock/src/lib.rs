@@ -42,27 +42,12 @@
 //!   is not paused. A paused process, a server that lost its data and a failover can still make two
 //!   holders: that is what the fence is for.
 
-mod acquire;
-pub mod combine;
-mod command;
-mod counter;
+mod core;
+pub mod demo;
 pub mod etcd;
-mod guard;
-mod hand_over;
-mod latch;
-mod lease;
-mod leased;
 pub mod local;
-mod multi;
 pub mod mysql;
-mod name;
-mod pauses;
-mod read_write;
 pub mod redis;
-mod releaser;
-mod renewal;
-mod stats;
-mod waiting;
 pub mod zookeeper;
 
 use std::time::Duration;
@@ -71,18 +56,19 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio::time::Instant;
 
-pub use command::CommandError;
-pub use counter::SharedCounter;
-pub use guard::{Fence, Guard, ReleaseOutcome};
-pub use hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
-pub use latch::CountdownLatch;
-pub use leased::LeasedMutex;
-pub use multi::{MultiGuard, MultiMutex, NAMES_MAX};
-pub use name::{InvalidName, LockName};
-pub use pauses::Manner;
-pub use read_write::ReadWrite;
-pub use stats::{Stats, StatsSnapshot, TimesSnapshot};
-pub use waiting::WAITERS_MAX;
+pub use self::core::backoff::Manner;
+pub use self::core::command::CommandError;
+pub use self::core::counter::SharedCounter;
+pub use self::core::guard::{Fence, Guard, ReleaseOutcome};
+pub use self::core::hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
+pub use self::core::latch::CountdownLatch;
+pub use self::core::leased::LeasedMutex;
+pub use self::core::multi::{MultiGuard, MultiMutex, NAMES_MAX};
+pub use self::core::name::{InvalidName, LockName};
+pub use self::core::queue::WAITERS_MAX;
+pub use self::core::read_write::ReadWrite;
+pub use self::core::stats::{Stats, StatsSnapshot, TimesSnapshot};
+pub use self::core::{combine, store};
 
 /// THE LIST: every kind on every backend that is built, with what it can and cannot do.
 pub static KINDS: &[&Capabilities] = &[
@@ -105,9 +91,9 @@ pub static KINDS: &[&Capabilities] = &[
     &zookeeper::multi::CAPABILITIES,
     &zookeeper::counter::CAPABILITIES,
     &local::CAPABILITIES,
-    &redis::setnx_expire::CAPABILITIES,
-    &redis::setnx::CAPABILITIES,
-    &redis::getset::CAPABILITIES,
+    &demo::setnx_expire::CAPABILITIES,
+    &demo::setnx::CAPABILITIES,
+    &demo::getset::CAPABILITIES,
     &redis::read_write::CAPABILITIES,
     &redis::expiring_semaphore::CAPABILITIES,
     &redis::semaphore::CAPABILITIES,
@@ -164,7 +150,7 @@ pub struct AcquireOptions {
 
 impl AcquireOptions {
     /// Refuses a lease that cannot be kept safely.
-    fn check(&self) -> Result<(), AcquireError> {
+    pub(crate) fn check(&self) -> Result<(), AcquireError> {
         if (LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
             return Ok(());
         }
@@ -194,7 +180,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    fn deadline(self) -> Option<Instant> {
+    pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Never => None,
             Self::Until(until) | Self::Contend { until, .. } => Some(until),
@@ -202,7 +188,7 @@ impl Wait {
     }
 
     /// `None`: as the kind does.
-    fn manner(self) -> Option<Manner> {
+    pub(crate) fn manner(self) -> Option<Manner> {
         match self {
             Self::Contend { manner, .. } => Some(manner),
             Self::Never | Self::Until(_) => None,

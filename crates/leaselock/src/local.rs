@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
-use super::leased::LeasedMutex;
-use super::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
+use crate::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {

@@ -17,7 +17,7 @@ use super::api::{LEASE_KEEP_ALIVE, LeaseRequest, LeaseResponse, RANGE, WATCH};
 use super::api::{RangeRequest, RangeResponse};
 use super::api::{WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::LEASE_MAX;
-use crate::lease::{Unanswered, ask};
+use crate::store::{Unanswered, ask};
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! The queue under a name: its keys, and what the store shows of it.
 
 use super::api::TxnResponse;
-use crate::lease::{Token, Unanswered};
+use crate::store::{Token, Unanswered};
 use crate::{InvalidName, LockName};
 
 /// One that waits or holds, in the order of arrival.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Keys, Place, Role};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.

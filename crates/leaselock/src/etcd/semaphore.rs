@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Keys, Place};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -14,7 +14,7 @@ use super::api::{
 };
 use super::client::{Client, Member, unanswered};
 use super::queue::{Keys, Place, Role, View, malformed};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
 use crate::{Fence, LockName};
 
 type Asked<T> = Result<T, Unanswered>;

@@ -3,7 +3,7 @@
 pub mod named;
 pub mod table;
 
-use super::lease::Unanswered;
+use crate::store::Unanswered;
 
 /// What an error of the client means.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]

@@ -24,8 +24,8 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use super::unanswered;
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -19,8 +19,8 @@ use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
 use super::unanswered;
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

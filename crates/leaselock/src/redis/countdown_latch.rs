@@ -19,9 +19,9 @@ use tokio::time::{Instant, timeout_at};
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, refused_or_unanswered, run_command, script};
-use crate::command::bounded;
-use crate::lease::{Token, ask};
-use crate::pauses::{Manner, Pauses};
+use crate::core::backoff::{Manner, Pauses};
+use crate::core::command::bounded;
+use crate::store::{Token, ask};
 use crate::{
     Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LEASE_MAX, LockName,
     Primitive, Waiting,

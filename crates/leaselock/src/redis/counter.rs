@@ -14,7 +14,7 @@ use ::redis::{AsyncCommands, Script};
 use futures::future::BoxFuture;
 
 use super::{Connection, Keys, refused_or_unanswered, run_command};
-use crate::command::bounded;
+use crate::core::command::bounded;
 use crate::{
     Capabilities, CommandError, Fencing, InvalidName, LockName, Primitive, SharedCounter, Waiting,
 };

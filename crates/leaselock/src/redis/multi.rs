@@ -27,9 +27,9 @@ use tokio_util::task::TaskTracker;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, script};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
-use crate::leased::LeasedMutex;
-use crate::pauses::Manner;
+use crate::LeasedMutex;
+use crate::core::backoff::Manner;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
 use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.

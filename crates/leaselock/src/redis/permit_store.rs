@@ -7,7 +7,7 @@ use ::redis::Script;
 use super::Connection;
 use super::server::Server;
 use crate::LockName;
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
 
 /// The holders of a name and a queue, changed by scripts with the same keys and arguments.
 pub(super) struct PermitStore<C> {

@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 
 use super::owned_key::OwnedKey;
 use super::{Connection, unanswered};
-use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -26,8 +26,8 @@ use super::script::flag;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, WAITER_ALIVE, script};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
 use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.
@@ -97,7 +97,7 @@ impl Side {
         const HOLDS: &str = include_str!("expiring_holds.lua");
         let in_turn = |code| {
             let (mint, waiters) = (include_str!("mint_fence.lua"), include_str!("waiters.lua"));
-            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_turns.lua"), code])
+            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_queue.lua"), code])
         };
         match self {
             Self::Read => Scripts {

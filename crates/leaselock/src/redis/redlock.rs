@@ -28,8 +28,8 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::{Connection, Keys, run};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
 use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -6,7 +6,7 @@ use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKi
 
 use super::keys::Keys;
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
-use crate::lease::{Grant, Renewal, Token, Unanswered};
+use crate::store::{Grant, Renewal, Token, Unanswered};
 use crate::{CommandError, Fence};
 
 /// What most calls fit into.
@@ -23,7 +23,7 @@ pub(super) fn script(parts: &[&str]) -> Script {
 }
 
 /// Runs a script by its digest, loading it first where the server does not know it.
-pub(super) async fn run<C: Connection, T: FromRedisValue>(
+pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
     keys: &[impl AsRef<str>],
@@ -124,6 +124,6 @@ pub(super) async fn renew_together<C: Connection>(
 
 /// What an error of the client means.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn unanswered(error: ::redis::RedisError) -> Unanswered {
+pub(crate) fn unanswered(error: ::redis::RedisError) -> Unanswered {
     Unanswered(error.to_string())
 }

@@ -6,7 +6,7 @@ use ::redis::{FromRedisValue, Script};
 
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, raise_fence, run};
-use crate::lease::{StoreFuture, Token, Unanswered, Wakeups};
+use crate::store::{StoreFuture, Token, Unanswered, Wakeups};
 use crate::{Fence, LockName};
 
 /// A connection for commands, the keys of one kind, and where this process is told of changes, if
@@ -61,12 +61,12 @@ impl<C: Connection> Server<C> {
         if token.waits() { self.told_at(token) } else { "" }
     }
 
-    /// As [`LeaseStore::listen`](crate::lease::LeaseStore::listen).
+    /// As [`LeaseStore::listen`](crate::store::LeaseStore::listen).
     pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Wakeups>> {
         self.subscriber.as_ref()?.listen(token)
     }
 
-    /// As [`LeaseStore::watch`](crate::lease::LeaseStore::watch).
+    /// As [`LeaseStore::watch`](crate::store::LeaseStore::watch).
     pub(super) fn watch<'a>(
         &'a self,
         token: &'a Token,

@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 use super::multi::GroupStore;
 use super::server::Server;
 use super::{Connection, Keys};
-use crate::leased::LeasedMutex;
-use crate::pauses::Manner;
+use crate::LeasedMutex;
+use crate::core::backoff::Manner;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

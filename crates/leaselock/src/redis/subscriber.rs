@@ -32,8 +32,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::InvalidName;
-use crate::lease::{Grant, Token, Unanswered, Wakeups};
 use crate::redis::Keys;
+use crate::store::{Grant, Token, Unanswered, Wakeups};
 
 /// How long connecting and subscribing may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use ::redis::Script;
 use super::script::{flag, grant};
 use super::server::Server;
 use super::{Connection, renew_together, script};
-use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
+use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
 use crate::{Fence, LockName};
 
 /// A hold in a key, a counter of fences and a queue, changed by scripts.

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use zookeeper_client::{Client, Error};
 
 use super::{Base, Ensemble, PERSISTENT};
-use crate::command::{CommandError, bounded};
+use crate::core::command::{CommandError, bounded};
 use crate::{Capabilities, Fencing, LockName, Primitive, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.

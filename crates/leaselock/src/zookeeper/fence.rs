@@ -2,9 +2,9 @@
 
 use zookeeper_client::{Error, MultiReadResult};
 
-use super::super::Fence;
-use super::super::lease::Unanswered;
 use super::{Base, unanswered};
+use crate::Fence;
+use crate::store::Unanswered;
 
 /// How often raising starts again because somebody else was faster.
 const RAISES_MAX: u32 = 10;

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
-use super::super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
-use super::super::{Fence, LockName};
+use super::contenders::{Ahead, Leaves, Listening, Node, Place, Places, QUEUED};
 use super::fence::{fence, floor_of, raise};
-use super::places::{Ahead, Leaves, Listening, Node, Place, Places, QUEUED};
 use super::{Base, EPHEMERAL, session_is_over, unanswered};
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
+use crate::{Fence, LockName};
 
 /// The store of these kinds.
 pub(super) struct Fixed {

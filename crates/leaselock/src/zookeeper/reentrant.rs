@@ -17,8 +17,8 @@ use tokio_util::task::TaskTracker;
 use super::queue::Queue;
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
 use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Shared};
 use zookeeper_client::Client;
 
 use super::super::LEASE_MAX;
-use super::super::lease::{Unanswered, ask};
 use super::{InvalidName, LockName, unanswered};
+use crate::store::{Unanswered, ask};
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
 /// matters to others after this process has died.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
-use super::{Fence, LockName, Manner};
+use crate::{Fence, LockName, Manner};
 
 /// The longest that any command to the backend may take.
 const COMMAND_TIMEOUT_MAX: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(10);
 
 /// What a backend must be able to do with a name. Each is atomic at the backend and may be sent
 /// again without harm after an answer that did not come. Time-outs are the caller's.
-pub(super) trait LeaseStore: Send + Sync + 'static {
+pub(crate) trait LeaseStore: Send + Sync + 'static {
     /// Grants the name to `token` for `lease` and mints a fence, where the kind has fences, unless
     /// someone else has the name (`None`). If `token` has it already, the lease starts anew and the
     /// fence is the same.
@@ -96,14 +96,14 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
 }
 
 /// One hold to be renewed.
-pub(super) struct Renewal {
-    pub(super) name: LockName,
-    pub(super) token: Token,
-    pub(super) lease: Duration,
+pub(crate) struct Renewal {
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
 }
 
 /// Tells a contender when to look at a name again.
-pub(super) trait Wakeups: Send {
+pub(crate) trait Wakeups: Send {
     /// Returns `true` when the name may have become free since the watch began or since the last
     /// return, and `false` when it cannot tell any more. What comes between two calls is kept for
     /// the next one.
@@ -125,42 +125,42 @@ pub(super) trait Wakeups: Send {
 
 /// What an acquire got.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Grant {
+pub(crate) struct Grant {
     /// `None` where the kind has no fences.
-    pub(super) fence: Option<Fence>,
+    pub(crate) fence: Option<Fence>,
     /// How many fences from that one on are ours: the hold can be handed over once for each further
     /// one. Nobody else gets one of them.
-    pub(super) fences: u32,
+    pub(crate) fences: u32,
     /// Whether another process waits for the name.
-    pub(super) others_wait: bool,
+    pub(crate) others_wait: bool,
 }
 
 impl Grant {
     /// A grant with a fence.
-    pub(super) fn fenced(fence: u64) -> Self {
+    pub(crate) fn fenced(fence: u64) -> Self {
         Self { fence: Some(Fence(fence)), fences: 1, others_wait: false }
     }
 
     /// A grant with up to so many fences, as far as there are any.
-    pub(super) fn block(first: u64, fences: u32, others_wait: bool) -> Self {
+    pub(crate) fn block(first: u64, fences: u32, others_wait: bool) -> Self {
         let left = (Fence::MAX.get() + 1).saturating_sub(first);
         let fences = fences.min(u32::try_from(left).unwrap_or(u32::MAX));
         Self { fence: Some(Fence(first)), fences, others_wait }
     }
 
     /// A grant of a kind that has no fences.
-    pub(super) const UNFENCED: Self = Self { fence: None, fences: 1, others_wait: false };
+    pub(crate) const UNFENCED: Self = Self { fence: None, fences: 1, others_wait: false };
 }
 
 /// The answer of a backend, or why there is none: then the command may or may not have run.
-pub(super) type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Unanswered>>;
+pub(crate) type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Unanswered>>;
 
 /// Why a backend gave no usable answer, for people to read.
-pub(super) struct Unanswered(pub(super) String);
+pub(crate) struct Unanswered(pub(crate) String);
 
 /// The random identity of one hold, minted for each acquire: 32 hexadecimal digits.
 #[derive(Clone)]
-pub(super) struct Token {
+pub(crate) struct Token {
     hold: Arc<str>,
     owner: Arc<str>,
     waits: bool,
@@ -171,54 +171,54 @@ pub(super) struct Token {
 impl Token {
     /// A new one, whose acquire `waits` or gives up when it is refused, and would like so many
     /// fences, at least one.
-    pub(super) fn mint(waits: bool, fences: u32) -> Self {
+    pub(crate) fn mint(waits: bool, fences: u32) -> Self {
         let hold = random();
         Self { owner: Arc::clone(&hold), hold, waits, fences, look: 0 }
     }
 
     /// One more hold of the same owner, for kinds that are re-entrant.
-    pub(super) fn again(&self) -> Self {
+    pub(crate) fn again(&self) -> Self {
         Self { hold: random(), owner: Arc::clone(&self.owner), waits: false, fences: 1, look: 0 }
     }
 
     /// Counts a look that is about to be sent.
-    pub(super) fn next_look(&mut self) {
+    pub(crate) fn next_look(&mut self) {
         self.look += 1;
     }
 
     /// The number of the last look that was sent, from 1 on. A waiter leaves it in the queue, and a
     /// grant names it: so an old grant can be told from a new one without a clock.
-    pub(super) fn look(&self) -> u32 {
+    pub(crate) fn look(&self) -> u32 {
         self.look
     }
 
     /// Whether its acquire was sent before, so that it may stand in a queue or have the lock.
-    pub(super) fn looks_again(&self) -> bool {
+    pub(crate) fn looks_again(&self) -> bool {
         self.look > 1
     }
 
     /// Whether its acquire stays when it is refused, so that it is worth to tell it later.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
     /// How many fences its acquire would like.
-    pub(super) fn fences(&self) -> u32 {
+    pub(crate) fn fences(&self) -> u32 {
         self.fences
     }
 
     /// The hold's own identity, to be kept.
-    pub(super) fn shared(&self) -> &Arc<str> {
+    pub(crate) fn shared(&self) -> &Arc<str> {
         &self.hold
     }
 
     /// The hold's own identity.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.hold
     }
 
     /// The token of the first hold of those that belong together; its own if it is the first.
-    pub(super) fn owner(&self) -> &str {
+    pub(crate) fn owner(&self) -> &str {
         &self.owner
     }
 }
@@ -228,12 +228,12 @@ fn random() -> Arc<str> {
 }
 
 /// Until when a lease whose command was sent at `sent_at` surely lasts, by our clock.
-pub(super) fn local_deadline(sent_at: Instant, lease: Duration) -> Instant {
+pub(crate) fn local_deadline(sent_at: Instant, lease: Duration) -> Instant {
     sent_at + (lease - lease / CLOCK_DRIFT_PARTS).saturating_sub(DEADLINE_MARGIN)
 }
 
 /// Waits for a backend's answer, but not longer than a command for such a lease may take.
-pub(super) async fn ask<T>(
+pub(crate) async fn ask<T>(
     lease: Duration,
     answer: impl Future<Output = Result<T, Unanswered>>,
 ) -> Result<T, Unanswered> {

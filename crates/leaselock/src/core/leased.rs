@@ -12,12 +12,12 @@ use tokio_util::task::TaskTracker;
 
 use super::acquire::{Request, acquire};
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
-use super::lease::{Grant, LeaseStore, Wakeups, ask, local_deadline};
-use super::releaser::{self, ReleaseJob, ReleaseQueue};
+use super::queue::Lines;
+use super::release::{self, ReleaseJob, ReleaseQueue};
 use super::renewal::{Scheduler, renew_at};
 use super::stats::{Stats, count};
-use super::waiting::Lines;
-use super::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
+use super::store::{Grant, LeaseStore, Wakeups, ask, local_deadline};
+use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
 /// A [`Mutex`] with leases on some backend. Cheap to clone; clones are the same lock.
 #[derive(Clone)]
@@ -28,14 +28,14 @@ pub struct LeasedMutex {
 impl LeasedMutex {
     /// Starts the releaser on `tasks`; it ends when the last clone and the last guard are gone, after
     /// everything dropped was given back. The scheduler is shared by all locks of the runtime.
-    pub(super) fn start(
+    pub(crate) fn start(
         store: Arc<dyn LeaseStore>,
         capabilities: &'static Capabilities,
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
         let (releases, jobs) = ReleaseQueue::new(Arc::clone(&stats));
-        tasks.spawn(releaser::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
+        tasks.spawn(release::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
         let core = Core {
             store,
             capabilities,
@@ -92,7 +92,7 @@ impl Mutex for LeasedMutex {
                 return Err(RaiseFenceError::TooHigh(at_least));
             }
             let raised = self.core.store.raise_fence(&name, at_least);
-            ask(super::LEASE_MAX, raised)
+            ask(crate::LEASE_MAX, raised)
                 .await
                 .map_err(|unanswered| RaiseFenceError::Unavailable(unanswered.0))
         })
@@ -116,24 +116,24 @@ impl fmt::Debug for LeasedMutex {
 static HOLDS: AtomicU64 = AtomicU64::new(0);
 
 /// What mutex, guards and tasks of one lock share.
-pub(super) struct Core {
-    pub(super) store: Arc<dyn LeaseStore>,
-    pub(super) capabilities: &'static Capabilities,
-    pub(super) lines: Arc<Lines>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) renewals: Arc<Scheduler>,
-    pub(super) releases: ReleaseQueue,
-    pub(super) tasks: TaskTracker,
-    pub(super) hands_over: AtomicBool,
+pub(crate) struct Core {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) capabilities: &'static Capabilities,
+    pub(crate) lines: Arc<Lines>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) renewals: Arc<Scheduler>,
+    pub(crate) releases: ReleaseQueue,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) hands_over: AtomicBool,
 }
 
 impl Core {
-    pub(super) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
-        releaser::give_back(&*self.store, job).await
+    pub(crate) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
+        release::give_back(&*self.store, job).await
     }
 
     /// Puts a grant into a guard and under the scheduler's care.
-    pub(super) fn guard(
+    pub(crate) fn guard(
         self: &Arc<Self>,
         request: Request,
         grant: Grant,
@@ -179,9 +179,9 @@ mod tests {
 
     use futures::poll;
 
-    use super::super::lease::{StoreFuture, Token, Unanswered};
-    use super::super::{Wait, local};
+    use super::super::store::{StoreFuture, Token, Unanswered};
     use super::*;
+    use crate::{Wait, local};
 
     const LEASE: Duration = Duration::from_secs(1);
 

@@ -9,10 +9,10 @@ macro_rules! counters {
         /// The counters of one lock. All only rise, except `waiting_now`.
         #[derive(Debug, Default)]
         pub struct Stats {
-            $(pub(super) $name: AtomicU64,)*
-            pub(super) wait: Times,
-            pub(super) hold: Times,
-            pub(super) renewal_lag: Times,
+            $(pub(crate) $name: AtomicU64,)*
+            pub(crate) wait: Times,
+            pub(crate) hold: Times,
+            pub(crate) renewal_lag: Times,
         }
 
         /// The values of [`Stats`] at about one moment.
@@ -98,14 +98,14 @@ const BUCKETS: usize = 17;
 
 /// Durations, counted by size.
 #[derive(Debug, Default)]
-pub(super) struct Times {
+pub(crate) struct Times {
     counts: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
 
 impl Times {
     /// Counts one.
-    pub(super) fn add(&self, duration: Duration) {
+    pub(crate) fn add(&self, duration: Duration) {
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         // How many bits are left above 64 µs.
         let bucket = (u64::BITS - (duration_us >> 6).leading_zeros()) as usize;
@@ -147,6 +147,6 @@ impl TimesSnapshot {
 }
 
 /// Adds one.
-pub(super) fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -21,7 +21,7 @@ pub enum CommandError {
 }
 
 /// Waits for an answer, but not longer than a command may take.
-pub(super) async fn bounded<T>(
+pub(crate) async fn bounded<T>(
     answer: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
     timeout(COMMAND_TIMEOUT, answer).await.unwrap_or_else(|_| {

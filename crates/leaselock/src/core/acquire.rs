@@ -12,26 +12,26 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use super::backoff::{Manner, Pauses};
 use super::hand_over::fences_for;
-use super::lease::{Grant, Token, Unanswered, Wakeups, ask, local_deadline};
 use super::leased::Core;
-use super::pauses::{Manner, Pauses};
-use super::releaser::ReleaseJob;
+use super::queue::{Called, Turn};
+use super::release::ReleaseJob;
 use super::stats::count;
-use super::waiting::{Called, Turn};
-use super::{AcquireError, AcquireOptions, Guard, LockName, Wait};
+use super::store::{Grant, Token, Unanswered, Wakeups, ask, local_deadline};
+use crate::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// How often an acquire is sent in a row without an answer before the backend counts as down.
 const UNANSWERED_MAX: u32 = 3;
 
 /// One acquire that has its turn and may ask the backend.
-pub(super) struct Request {
-    pub(super) name: LockName,
-    pub(super) token: Token,
-    pub(super) lease: Duration,
-    pub(super) asked_at: Instant,
+pub(crate) struct Request {
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
+    pub(crate) asked_at: Instant,
     /// The right to ask for this process; `None` where nobody of it has to wait for another.
-    pub(super) turn: Option<Turn>,
+    pub(crate) turn: Option<Turn>,
     waits: bool,
     manner: Manner,
     /// Whether it was counted as contended already.
@@ -46,7 +46,7 @@ enum Reply {
 }
 
 /// Stands in line, then asks. A caller may go away at any moment: see [`Asking`].
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     core: &Arc<Core>,
     name: LockName,
     options: AcquireOptions,
@@ -102,7 +102,7 @@ async fn stand_in_line(
 }
 
 /// One more hold of an owner that has the name: past the line, in which it would wait for itself.
-pub(super) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
+pub(crate) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
     let Guard { core, hold, .. } = outer;
     if !core.capabilities.reentrant {
         let why = "this kind of lock is not re-entrant";

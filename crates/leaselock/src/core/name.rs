@@ -41,13 +41,13 @@ impl LockName {
 
     /// Several names with one hash tag as one, for a store that grants them in one step. The parts
     /// are those of [`LockName::parts`]: a name contains no space. One name is a group by itself.
-    pub(super) fn group(names: &[Self]) -> Self {
+    pub(crate) fn group(names: &[Self]) -> Self {
         let parts: Vec<&str> = names.iter().map(Self::as_str).collect();
         Self(parts.join(" ").into())
     }
 
     /// The names of a group.
-    pub(super) fn parts(&self) -> impl Iterator<Item = Self> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Self> {
         self.0.split(' ').map(|part| Self(part.into()))
     }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for LockName {
 /// Why a text is not a lock's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a lock name: {0}")]
-pub struct InvalidName(pub(super) &'static str);
+pub struct InvalidName(pub(crate) &'static str);
 
 /// The one non-empty hash tag, or nothing if there is none or the braces make no sense.
 fn tag_of(name: &str) -> Option<&str> {

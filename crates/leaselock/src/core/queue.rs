@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::stats::Stats;
-use super::{AcquireError, Guard, LockName};
+use crate::{AcquireError, Guard, LockName};
 
 /// How many callers of one process may stand in line, all names of one lock together.
 pub const WAITERS_MAX: u64 = 20_000;
 
 /// All lines of one lock.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     state: Mutex<State>,
     stats: Arc<Stats>,
 }
@@ -41,7 +41,7 @@ struct InLine {
 }
 
 /// What the next in line gets.
-pub(super) enum Called {
+pub(crate) enum Called {
     /// It may ask the backend.
     Turn(Turn),
     /// It has the lock: the one before handed it over.
@@ -51,19 +51,19 @@ pub(super) enum Called {
 }
 
 /// The right to ask the backend for one name. Dropping it passes it to the next in line.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     // `None` once the turn was passed on, so that dropping the empty shell does nothing.
     lines: Option<Arc<Lines>>,
     name: LockName,
 }
 
 impl Lines {
-    pub(super) fn new(stats: Arc<Stats>) -> Arc<Self> {
+    pub(crate) fn new(stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), stats })
     }
 
     /// The turn, if nobody has it.
-    pub(super) fn try_enter(self: &Arc<Self>, name: &LockName) -> Option<Turn> {
+    pub(crate) fn try_enter(self: &Arc<Self>, name: &LockName) -> Option<Turn> {
         let mut state = self.locked();
         if state.by_name.contains_key(name) {
             return None;
@@ -73,7 +73,7 @@ impl Lines {
     }
 
     /// Waits in line for the turn or for the lock itself. Dropping the future leaves the line.
-    pub(super) async fn enter(
+    pub(crate) async fn enter(
         self: &Arc<Self>,
         name: &LockName,
         lease: Duration,
@@ -125,7 +125,7 @@ impl Lines {
     }
 
     /// How many wait for the name.
-    pub(super) fn waiting(&self, name: &LockName) -> usize {
+    pub(crate) fn waiting(&self, name: &LockName) -> usize {
         self.locked().by_name.get(name).map_or(0, BTreeMap::len)
     }
 
@@ -137,7 +137,7 @@ impl Lines {
 
 impl Turn {
     /// Takes the next waiter out of the line if it wants such a lease. The turn stays here.
-    pub(super) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<Called>> {
+    pub(crate) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<Called>> {
         let lines = self.lines.as_ref()?;
         let mut state = lines.locked();
         let first = state.by_name.get_mut(&self.name)?.first_entry()?;
@@ -153,7 +153,7 @@ impl Turn {
 impl Turn {
     /// Tells all who wait now that the backend does not answer. Asking one after the other, the last
     /// would learn it long after it has given up.
-    pub(super) fn tell_unavailable(&self, why: &str) {
+    pub(crate) fn tell_unavailable(&self, why: &str) {
         let Some(lines) = &self.lines else { return };
         let waiters = match lines.locked().by_name.get_mut(&self.name) {
             Some(line) => std::mem::take(line),
@@ -219,8 +219,8 @@ mod tests {
     use futures::{FutureExt, poll};
     use tokio::time::timeout;
 
-    use super::super::{AcquireError, LockName, Stats};
     use super::Lines;
+    use crate::{AcquireError, LockName, Stats};
 
     /// The first in line goes away at the very moment in which it is called: the second is called
     /// instead, whichever came first.

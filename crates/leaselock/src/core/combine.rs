@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::guard::Hold;
-use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
+use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
 
 /// How operations are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

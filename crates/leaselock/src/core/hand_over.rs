@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::{Fence, Guard, HoldState, Phase};
 use super::leased::Core;
+use super::queue::Called;
 use super::stats::count;
-use super::waiting::Called;
 
 /// So often a hold is passed on at most before the backend is asked again.
 pub const HAND_OVERS_MAX: u32 = 256;
@@ -35,7 +35,7 @@ const FENCES_PER_WAITER: usize = 4;
 
 /// How many fences an acquire should ask for when so many wait behind it. Not more than are used,
 /// since a counter that ran ahead of the clock could not be rebuilt from it.
-pub(super) fn fences_for(core: &Core, waiting: usize) -> u32 {
+pub(crate) fn fences_for(core: &Core, waiting: usize) -> u32 {
     if !core.hands_over() {
         return 1;
     }
@@ -46,7 +46,7 @@ pub(super) fn fences_for(core: &Core, waiting: usize) -> u32 {
 impl Guard {
     /// Passes the hold on to the next in line; `false` if nobody may have it or nobody waits.
     /// Otherwise this guard is over.
-    pub(super) fn hand_over(&mut self) -> bool {
+    pub(crate) fn hand_over(&mut self) -> bool {
         if !self.core.hands_over() {
             return false;
         }
@@ -120,7 +120,7 @@ fn next_fence(state: &HoldState) -> Option<Fence> {
 
 impl Core {
     /// Whether holds are passed on inside the process.
-    pub(super) fn hands_over(&self) -> bool {
+    pub(crate) fn hands_over(&self) -> bool {
         self.capabilities.hands_over && self.hands_over.load(Ordering::Relaxed)
     }
 }

@@ -20,10 +20,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::LEASE_MIN;
 use super::guard::{Hold, Phase};
-use super::lease::{Renewal, ask, local_deadline};
 use super::stats::count;
+use super::store::{Renewal, ask, local_deadline};
+use crate::LEASE_MIN;
 
 /// A hold is renewed when this part of its lease has passed.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -45,14 +45,14 @@ const RENEWED_TOGETHER_MAX: usize = 100;
 static SCHEDULERS: LazyLock<Mutex<HashMap<Id, Weak<Scheduler>>>> = LazyLock::new(Mutex::default);
 
 /// A running scheduler. It ends when the last lock and the last guard that have it are gone.
-pub(super) struct Scheduler {
+pub(crate) struct Scheduler {
     renewals: Arc<Renewals>,
     task: AbortHandle,
 }
 
 impl Scheduler {
     /// The one of this runtime.
-    pub(super) fn of_this_runtime() -> Arc<Self> {
+    pub(crate) fn of_this_runtime() -> Arc<Self> {
         let mut schedulers = SCHEDULERS.lock().unwrap_or_else(PoisonError::into_inner);
         let id = Handle::current().id();
         let running = schedulers.get(&id).and_then(Weak::upgrade);
@@ -86,7 +86,7 @@ impl Drop for Scheduler {
 ///
 /// Whoever needs both locks takes a hold's state first, then the schedule.
 #[derive(Default)]
-pub(super) struct Renewals {
+pub(crate) struct Renewals {
     schedule: Mutex<Schedule>,
     earlier: Notify,
     closed: CancellationToken,
@@ -117,19 +117,19 @@ struct Sent {
 }
 
 /// When a hold whose command was sent at `sent_at` is to be renewed.
-pub(super) fn renew_at(sent_at: Instant, lease: Duration) -> Instant {
+pub(crate) fn renew_at(sent_at: Instant, lease: Duration) -> Instant {
     sent_at + lease / RENEWALS_PER_LEASE
 }
 
 impl Renewals {
     /// Looks after `hold` from its `due` instant on.
-    pub(super) fn watch(&self, hold: &Arc<Hold>) {
+    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         let state = hold.locked();
         self.insert(hold, state.due, Look::Renew);
     }
 
     /// Never looks at `hold` again. A renewal that is on its way changes nothing any more.
-    pub(super) fn forget(&self, hold: &Hold, due: Instant) {
+    pub(crate) fn forget(&self, hold: &Hold, due: Instant) {
         self.locked().holds.remove(&(due, hold.id));
     }
 

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::acquire::enter_again;
-use super::lease::{Grant, LeaseStore, Token, Wakeups};
 use super::leased::Core;
-use super::releaser::ReleaseJob;
+use super::queue::Turn;
+use super::release::ReleaseJob;
 use super::stats::{Stats, count};
-use super::waiting::Turn;
-use super::{AcquireError, LockName};
+use super::store::{Grant, LeaseStore, Token, Wakeups};
+use crate::{AcquireError, LockName};
 
 /// Proof of a hold. Whoever has it is the only owner of the name until [`Guard::deadline`], which
 /// moves on with every renewal.
@@ -22,13 +22,13 @@ use super::{AcquireError, LockName};
 /// back in the background: never blocking, never panicking, also outside a runtime.
 #[must_use = "a dropped guard gives the lock back"]
 pub struct Guard {
-    pub(super) hold: Arc<Hold>,
-    pub(super) core: Arc<Core>,
-    pub(super) fence: Option<Fence>,
-    pub(super) lost: CancellationToken,
-    pub(super) since: Instant,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) lost: CancellationToken,
+    pub(crate) since: Instant,
     /// It was given back or handed over, so dropping it does nothing.
-    pub(super) over: bool,
+    pub(crate) over: bool,
 }
 
 impl Guard {
@@ -178,39 +178,39 @@ pub enum ReleaseOutcome {
 
 /// What guard and scheduler know of one hold, together. It outlives its first guard when that one
 /// hands over.
-pub(super) struct Hold {
-    pub(super) id: u64,
-    pub(super) name: LockName,
-    pub(super) token: Token,
-    pub(super) lease: Duration,
-    pub(super) store: Arc<dyn LeaseStore>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) state: Mutex<HoldState>,
+pub(crate) struct Hold {
+    pub(crate) id: u64,
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) state: Mutex<HoldState>,
 }
 
-pub(super) struct HoldState {
-    pub(super) phase: Phase,
+pub(crate) struct HoldState {
+    pub(crate) phase: Phase,
     /// Until when the name is surely ours.
-    pub(super) deadline: Instant,
+    pub(crate) deadline: Instant,
     /// When the scheduler looks at this hold next: its key in the schedule.
-    pub(super) due: Instant,
+    pub(crate) due: Instant,
     /// Kept while holding, so that the next in line does not ask for what we have.
-    pub(super) turn: Option<Turn>,
+    pub(crate) turn: Option<Turn>,
     /// The signal of the guard that has the hold now.
-    pub(super) lost: CancellationToken,
+    pub(crate) lost: CancellationToken,
     /// What the backend granted, for whoever comes next.
-    pub(super) grant: Grant,
+    pub(crate) grant: Grant,
     /// How often it was handed over.
-    pub(super) hand_overs: u32,
+    pub(crate) hand_overs: u32,
     /// Its owner has it more than once, so that no guard alone can hand it over.
-    pub(super) entered_again: bool,
+    pub(crate) entered_again: bool,
     /// Tells that another process waits.
-    pub(super) signals: Option<Box<dyn Wakeups>>,
+    pub(crate) signals: Option<Box<dyn Wakeups>>,
 }
 
 /// A hold only ever moves forward: held, then perhaps lost, then ended by its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Held,
     /// The deadline passed; the backend may still keep the name for us for a moment.
     LostByTime,
@@ -243,13 +243,13 @@ impl Hold {
     }
 
     /// Whether its lease is over, which its `lost` signal may not have told yet.
-    pub(super) fn is_over_by_the_clock(&self) -> bool {
+    pub(crate) fn is_over_by_the_clock(&self) -> bool {
         Instant::now() >= self.locked().deadline
     }
 
     /// Fires `lost` and lets the next in line try, unless the hold is over already.
     /// Returns whether it did.
-    pub(super) fn lose(&self, how: Phase) -> bool {
+    pub(crate) fn lose(&self, how: Phase) -> bool {
         let (turn, lost) = {
             let mut state = self.locked();
             if state.phase != Phase::Held {
@@ -264,7 +264,7 @@ impl Hold {
         true
     }
 
-    pub(super) fn locked(&self) -> MutexGuard<'_, HoldState> {
+    pub(crate) fn locked(&self) -> MutexGuard<'_, HoldState> {
         // Nothing in here can panic half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,11 +9,11 @@ use futures::stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::LockName;
 use super::guard::ReleaseOutcome;
-use super::lease::{LeaseStore, Token, ask};
+use super::queue::Turn;
 use super::stats::{Stats, count};
-use super::waiting::Turn;
+use super::store::{LeaseStore, Token, ask};
+use crate::LockName;
 
 /// How many releases may wait for the background. A hold beyond that is left to expire.
 const QUEUED_MAX: usize = 16_384;
@@ -25,33 +25,33 @@ const IN_FLIGHT_MAX: usize = 64;
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// One hold to be given back.
-pub(super) struct ReleaseJob {
-    pub(super) name: LockName,
-    pub(super) token: Token,
-    pub(super) lease: Duration,
+pub(crate) struct ReleaseJob {
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
     /// When the lease is over, so that giving back has lost its purpose.
-    pub(super) give_up_at: Instant,
+    pub(crate) give_up_at: Instant,
     /// It was somebody's hold, not only the trace that a refused acquire may have left.
-    pub(super) was_held: bool,
+    pub(crate) was_held: bool,
     /// Passed to the next in line once the name is free.
-    pub(super) turn: Option<Turn>,
+    pub(crate) turn: Option<Turn>,
 }
 
 /// Where dropped guards are handed in.
-pub(super) struct ReleaseQueue {
+pub(crate) struct ReleaseQueue {
     jobs: mpsc::Sender<ReleaseJob>,
     stats: Arc<Stats>,
 }
 
 impl ReleaseQueue {
     /// The queue and its end for [`run`].
-    pub(super) fn new(stats: Arc<Stats>) -> (Self, mpsc::Receiver<ReleaseJob>) {
+    pub(crate) fn new(stats: Arc<Stats>) -> (Self, mpsc::Receiver<ReleaseJob>) {
         let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
         (Self { jobs, stats }, receiver)
     }
 
     /// Never waits and never fails: what does not fit is left to expire.
-    pub(super) fn submit(&self, job: ReleaseJob) {
+    pub(crate) fn submit(&self, job: ReleaseJob) {
         if self.jobs.try_send(job).is_err() {
             count(&self.stats.left_to_expire);
         }
@@ -59,7 +59,7 @@ impl ReleaseQueue {
 }
 
 /// The releaser. Ends when the lock and its last guard are gone and the queue is empty.
-pub(super) async fn run(
+pub(crate) async fn run(
     mut jobs: mpsc::Receiver<ReleaseJob>,
     store: Arc<dyn LeaseStore>,
     stats: Arc<Stats>,
@@ -77,7 +77,7 @@ pub(super) async fn run(
 }
 
 /// Deletes the hold if it is ours, asking again until it is known or the lease is over.
-pub(super) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> ReleaseOutcome {
+pub(crate) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> ReleaseOutcome {
     let mut earlier_unanswered = false;
     loop {
         match ask(job.lease, store.release(&job.name, &job.token)).await {
@@ -99,7 +99,7 @@ pub(super) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> Relea
 }
 
 impl Stats {
-    pub(super) fn count_release(&self, outcome: ReleaseOutcome) {
+    pub(crate) fn count_release(&self, outcome: ReleaseOutcome) {
         count(match outcome {
             ReleaseOutcome::Released => &self.released,
             ReleaseOutcome::AlreadyLost => &self.already_lost,

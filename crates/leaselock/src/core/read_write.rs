@@ -1,6 +1,6 @@
 //! Many readers or one writer: two locks over the same names.
 
-use super::LeasedMutex;
+use crate::LeasedMutex;
 
 /// A lock that readers share and a writer has to itself. The guards of both halves are the guards
 /// of every other lock: renewed, told in time when they are lost, given back when dropped.

@@ -17,10 +17,10 @@ use std::time::Duration;
 use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use super::owned_key::OwnedKey;
-use super::{Connection, unanswered};
-use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::redis::owned_key::OwnedKey;
+use crate::redis::{Connection, unanswered};
+use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -52,7 +52,7 @@ pub enum Repair {
     Never,
 }
 
-/// Makes the lock; the other arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; the other arguments as for [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
 /// When the prefix is not one.

@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 
-use super::{Capabilities, CommandError, LockName};
+use crate::{Capabilities, CommandError, LockName};
 
 /// A whole number per name, zero before it is first changed. Every change is atomic.
 pub trait SharedCounter: Send + Sync + 'static {

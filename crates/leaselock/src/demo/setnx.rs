@@ -14,10 +14,10 @@ use std::time::Duration;
 use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use super::owned_key::OwnedKey;
-use super::{Connection, unanswered};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::redis::owned_key::OwnedKey;
+use crate::redis::{Connection, unanswered};
+use crate::store::{Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -40,7 +40,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; arguments as for [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
 /// When the prefix is not one.

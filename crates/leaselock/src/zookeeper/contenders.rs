@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error};
 
-use super::super::lease::{StoreFuture, Token, Wakeups};
+use crate::store::{StoreFuture, Token, Wakeups};
 
 /// For how long a place in a queue is kept after its contender last looked. It looks every second.
 pub(super) const QUEUED: Duration = Duration::from_secs(5);

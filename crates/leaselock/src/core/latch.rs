@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::{Capabilities, CommandError, LockName};
+use crate::{Capabilities, CommandError, LockName};
 
 /// A number per name that only falls, down to zero. What is not set counts as zero, so a waiter
 /// that comes late goes on at once.

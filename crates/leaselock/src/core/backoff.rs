@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::lease::Wakeups;
+use super::store::Wakeups;
 
 /// The first pause of the one contender that asks the backend again and again.
 const POLL_PAUSE_FIRST: Duration = Duration::from_millis(1);
@@ -50,20 +50,20 @@ const SHORT_SLEEP: Duration = Duration::from_millis(200);
 const LONG_SLEEP: Duration = Duration::from_secs(2);
 
 /// The pauses of one contender.
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     manner: Manner,
     since: Instant,
     backoff: PollPause,
 }
 
 impl Pauses {
-    pub(super) fn new(manner: Manner) -> Self {
+    pub(crate) fn new(manner: Manner) -> Self {
         Self { manner, since: Instant::now(), backoff: PollPause::new() }
     }
 
     /// Lets the time between two looks pass, until the backend says that it is worth it, where it is
     /// listened to. When it cannot tell any more, nobody listens afterwards.
-    pub(super) async fn pass_or_be_told(
+    pub(crate) async fn pass_or_be_told(
         &mut self,
         wakeups: &mut Option<Box<dyn Wakeups>>,
         lease: Duration,

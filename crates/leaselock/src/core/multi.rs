@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, select_all};
 use tokio::time::Instant;
 
-use super::{
+use crate::{
     AcquireError, AcquireOptions, Capabilities, Fence, Guard, LeasedMutex, LockName, Mutex,
     ReleaseOutcome,
 };
@@ -38,18 +38,18 @@ enum Together {
 
 impl MultiMutex {
     /// Acquires the names one by one, for backends that grant one at a time.
-    pub(super) fn one_by_one(mutex: LeasedMutex) -> Self {
+    pub(crate) fn one_by_one(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::None }
     }
 
     /// Acquires all names with one hash tag in one step. The store behind `mutex` is given groups:
     /// see [`LockName::group`].
-    pub(super) fn by_hash_tag(mutex: LeasedMutex) -> Self {
+    pub(crate) fn by_hash_tag(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::SameHashTag }
     }
 
     /// Acquires all names in one step. The store behind `mutex` is given one group.
-    pub(super) fn all_at_once(mutex: LeasedMutex) -> Self {
+    pub(crate) fn all_at_once(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::All }
     }
 
