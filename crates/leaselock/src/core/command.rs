@@ -1,30 +1,34 @@
-//! Single commands of the primitives that hold nothing: bounded, with errors that do not guess.
+//! Single commands of the primitives without a hold: with a time-out, and with errors that say whether
+//! a change was made.
 
-use std::future::Future;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 use std::time::Duration;
 
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 use tokio::time::timeout;
 
 /// The longest that one command may take.
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why a command has no answer.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// The backend did not answer: whether a change was made is unknown, and sending it again could
-    /// make it twice.
+    /// The backend did not answer. The change may or may not have been made, and sending the command
+    /// again could make it twice.
     #[error("the lock backend did not answer, so the outcome is unknown: {0}")]
-    Unanswered(String),
-    /// The backend refused, and nothing was changed.
+    NoAnswer(String),
+    /// The backend refused, and nothing has changed.
     #[error("the lock backend refused: {0}")]
     Refused(String),
 }
 
-/// Waits for an answer, but not longer than a command may take.
+/// Waits for an answer, for [`COMMAND_TIMEOUT`] at most.
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 pub(crate) async fn bounded<T>(
     answer: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
     timeout(COMMAND_TIMEOUT, answer).await.unwrap_or_else(|_| {
-        Err(CommandError::Unanswered(format!("no answer within {COMMAND_TIMEOUT:?}")))
+        Err(CommandError::NoAnswer(format!("no answer within {COMMAND_TIMEOUT:?}")))
     })
 }

@@ -1,4 +1,4 @@
-//! A hold in hand: its fence, its deadline, the signal that it was lost, and giving it back.
+//! The guard of a hold: its fence, its deadline, its lost signal, and the release.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::acquire::enter_again;
 use super::leased::Core;
-use super::queue::Turn;
+use super::queue::QueueHead;
 use super::release::ReleaseJob;
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Token, Wakeups};
+use super::store::{Grant, LeaseStore, Notifications, Token};
 use crate::{AcquireError, LockName};
 
-/// Proof of a hold. Whoever has it is the only owner of the name until [`Guard::deadline`], which
-/// moves on with every renewal.
+/// Proof of a hold. Its owner is the only holder of the name until [`Guard::deadline`], which every
+/// renewal moves on.
 ///
-/// [`release`](Guard::release) it when the work is done. A guard that is dropped instead is given
-/// back in the background: never blocking, never panicking, also outside a runtime.
+/// Call [`release`](Guard::release) when the work is done. A guard that is dropped instead is
+/// released in the background; that never blocks and never panics, also outside a runtime.
 #[must_use = "a dropped guard gives the lock back"]
 pub struct Guard {
     pub(crate) hold: Arc<Hold>,
@@ -27,13 +27,14 @@ pub struct Guard {
     pub(crate) fence: Option<Fence>,
     pub(crate) lost: CancellationToken,
     pub(crate) since: Instant,
-    /// It was given back or handed over, so dropping it does nothing.
+    /// Whether it was released or handed over, so that dropping it does nothing.
     pub(crate) over: bool,
 }
 
 impl Guard {
-    /// The number to store with everything that is written under this hold, and to compare with
-    /// what is stored: it is above those of all earlier holders. `None` where the kind has no fences.
+    /// The fencing token of this hold: higher than those of all earlier holders. Store it with
+    /// everything that is written under the hold, and refuse a write with a lower one. `None` where
+    /// the kind has no fences.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
@@ -43,27 +44,27 @@ impl Guard {
         &self.hold.name
     }
 
-    /// Until when nobody else can hold the name, on this machine's monotonic clock. Start nothing
-    /// that has to be finished under the hold but cannot be finished by then.
+    /// The instant, on this machine's monotonic clock, until which nobody else can hold the name.
+    /// Start nothing under the hold that cannot be finished by then.
     pub fn deadline(&self) -> Instant {
         self.hold.locked().deadline
     }
 
-    /// Fires when the hold is over without having been released: at the deadline unless it was
-    /// renewed before, or as soon as a renewal learns that the name is not ours any more. It does
-    /// not fire after a release.
+    /// The signal that fires when the hold ends without a release: at the deadline if no renewal
+    /// came before it, or as soon as a renewal finds that somebody else holds the name. It does not
+    /// fire after a release.
     pub fn lost(&self) -> CancellationToken {
         self.lost.clone()
     }
 
-    /// Whether the hold is over. Looks at the clock itself, so a process that was paused learns the
-    /// truth at its first look.
+    /// Whether the hold is over. Reads the clock, so a process that was paused gets the right answer
+    /// at once.
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
     }
 
-    /// Acquires the same name once more for the same owner, whose proof this guard is. The name is
-    /// free when all its guards are given back, in whatever order. Never waits.
+    /// Re-enters: acquires the name once more for the owner of this guard. The name is free when all
+    /// guards of the owner are released, in any order. Never waits.
     ///
     /// # Errors
     /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
@@ -71,11 +72,11 @@ impl Guard {
         enter_again(self).await
     }
 
-    /// Gives the name back, or hands it over to the next in line, and tells whether it was still
-    /// ours.
+    /// Releases the name, or hands it over to the next waiter of this process. The outcome says
+    /// whether the hold had lasted until then.
     ///
-    /// Without an answer from the backend it asks again until the lease is over, so bound it with a
-    /// time-out where that is too long. Dropping the future hands the rest to the background.
+    /// Without an answer from the backend it asks again until the lease is over: use a time-out where
+    /// that is too long. Dropping the future leaves the rest to the background.
     pub async fn release(mut self) -> ReleaseOutcome {
         if self.hand_over() {
             return ReleaseOutcome::Released;
@@ -88,13 +89,13 @@ impl Guard {
         };
         self.over = true;
         self.core.stats.count_release(outcome);
-        // The next in line starts when the name is free, not before: it would only find it taken.
-        let turn = self.hold.locked().turn.take();
-        drop(turn);
+        // The next waiter starts when the name is free: before, it would only be refused.
+        let head = self.hold.locked().head.take();
+        drop(head);
         outcome
     }
 
-    /// Stops renewal before anything else, so that no renewal can follow the release.
+    /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
     fn end(&self) -> Ended {
         let ended = self.hold.end();
         self.core.renewals.forget(&self.hold, ended.due);
@@ -111,7 +112,7 @@ impl Guard {
             lease: self.hold.lease,
             give_up_at,
             was_held: true,
-            turn: None,
+            head: None,
         }
     }
 }
@@ -126,10 +127,10 @@ impl Drop for Guard {
             return;
         }
         let ended = self.end();
-        let turn = self.hold.locked().turn.take();
+        let head = self.hold.locked().head.take();
         if !ended.was_foreign {
             let job = self.job(ended.deadline);
-            self.core.releases.submit(ReleaseJob { turn, ..job });
+            self.core.releases.submit(ReleaseJob { head, ..job });
         }
     }
 }
@@ -145,15 +146,15 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A number that rises strictly with every acquire of a name.
+/// A fencing token: a number that rises strictly with every acquire of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
 impl Fence {
-    /// The highest fence: above it a script's floating-point numbers would skip values.
+    /// The highest fence, 2^53 - 1: above it the floating-point numbers of Redis scripts skip values.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// The bare number.
+    /// The number.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -165,19 +166,18 @@ impl fmt::Display for Fence {
     }
 }
 
-/// What became of a hold when it was given back.
+/// The outcome of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "AlreadyLost means that someone else may have been in the critical section"]
 pub enum ReleaseOutcome {
-    /// It was ours until now, and the name is free.
+    /// The hold lasted until now, and the name is free or handed over.
     Released,
-    /// It was not ours any more, or the lease ended before the backend confirmed the release.
-    /// Whoever holds the name now was left alone.
+    /// The hold had ended before, or the lease ended before the backend confirmed the release.
+    /// The present holder of the name was not touched.
     AlreadyLost,
 }
 
-/// What guard and scheduler know of one hold, together. It outlives its first guard when that one
-/// hands over.
+/// One hold, shared by its guard and the renewal scheduler. A hand-over moves it to a new guard.
 pub(crate) struct Hold {
     pub(crate) id: u64,
     pub(crate) name: LockName,
@@ -190,43 +190,43 @@ pub(crate) struct Hold {
 
 pub(crate) struct HoldState {
     pub(crate) phase: Phase,
-    /// Until when the name is surely ours.
+    /// Until when nobody else can hold the name.
     pub(crate) deadline: Instant,
-    /// When the scheduler looks at this hold next: its key in the schedule.
+    /// When the scheduler handles this hold next: its key in the schedule.
     pub(crate) due: Instant,
-    /// Kept while holding, so that the next in line does not ask for what we have.
-    pub(crate) turn: Option<Turn>,
-    /// The signal of the guard that has the hold now.
+    /// Kept while holding, so that no waiter of this process asks the backend meanwhile.
+    pub(crate) head: Option<QueueHead>,
+    /// The lost signal of the guard that has the hold now.
     pub(crate) lost: CancellationToken,
-    /// What the backend granted, for whoever comes next.
+    /// The backend's grant: its fences and whether others wait.
     pub(crate) grant: Grant,
-    /// How often it was handed over.
+    /// How many times it was handed over.
     pub(crate) hand_overs: u32,
-    /// Its owner has it more than once, so that no guard alone can hand it over.
+    /// Whether its owner has re-entered, so that no single guard can hand it over.
     pub(crate) entered_again: bool,
-    /// Tells that another process waits.
-    pub(crate) signals: Option<Box<dyn Wakeups>>,
+    /// The subscription that says whether another process waits.
+    pub(crate) notifications: Option<Box<dyn Notifications>>,
 }
 
-/// A hold only ever moves forward: held, then perhaps lost, then ended by its guard.
+/// The life of a hold, which only moves forward: held, then perhaps lost, then ended by its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Held,
-    /// The deadline passed; the backend may still keep the name for us for a moment.
+    /// Its deadline has passed; the backend may still keep the name for it for a moment.
     LostByTime,
-    /// The backend said that the name is not ours.
+    /// The backend said that another token holds the name, or none.
     LostToOthers,
     /// The guard was released or dropped.
     Ended,
 }
 
-/// What a hold was when its guard ended it.
+/// The state of a hold at the moment when its guard ended it.
 struct Ended {
-    /// There is nothing left to give back.
+    /// Whether another token has the name, so that there is nothing to release.
     was_foreign: bool,
     deadline: Instant,
     due: Instant,
-    /// It had not been ended before.
+    /// Whether it had not been ended before.
     was_live: bool,
 }
 
@@ -242,25 +242,25 @@ impl Hold {
         }
     }
 
-    /// Whether its lease is over, which its `lost` signal may not have told yet.
+    /// Whether the deadline has passed, perhaps before the `lost` signal could fire.
     pub(crate) fn is_over_by_the_clock(&self) -> bool {
         Instant::now() >= self.locked().deadline
     }
 
-    /// Fires `lost` and lets the next in line try, unless the hold is over already.
-    /// Returns whether it did.
+    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Answers whether it
+    /// did.
     pub(crate) fn lose(&self, how: Phase) -> bool {
-        let (turn, lost) = {
+        let (head, lost) = {
             let mut state = self.locked();
             if state.phase != Phase::Held {
                 return false;
             }
             state.phase = how;
-            (state.turn.take(), state.lost.clone())
+            (state.head.take(), state.lost.clone())
         };
         lost.cancel();
-        // Dropped outside our lock: passing it on takes the line's own.
-        drop(turn);
+        // Dropped outside our lock, because passing it on takes the lock of the queue.
+        drop(head);
         true
     }
 

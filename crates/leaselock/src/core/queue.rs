@@ -1,8 +1,8 @@
-//! Waiting inside the process: one line per name, first come first served.
+//! The queue of waiters inside the process: one queue per name, first come, first served.
 //!
-//! Whoever has the [`Turn`] of a name is the only one of this process who may ask the backend for
-//! it, and keeps the turn for as long as it holds the lock. All others wait here without sending
-//! anything, so ten thousand waiters cost the backend no more than one.
+//! The caller that has the [`QueueHead`] of a name is the only one of this process that may ask the
+//! backend for it, and keeps it for as long as it holds the lock. All others wait here and send
+//! nothing, so ten thousand waiters cost the backend no more than one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
@@ -14,88 +14,89 @@ use tokio::sync::oneshot;
 use super::stats::Stats;
 use crate::{AcquireError, Guard, LockName};
 
-/// How many callers of one process may stand in line, all names of one lock together.
+/// How many callers of one process may wait, all names of one lock together.
 pub const WAITERS_MAX: u64 = 20_000;
 
-/// All lines of one lock.
-pub(crate) struct Lines {
+/// The queues of all names of one lock.
+pub(crate) struct WaitQueues {
     state: Mutex<State>,
     stats: Arc<Stats>,
 }
 
 #[derive(Default)]
 struct State {
-    // Tickets are never used twice, so a late leaver cannot take somebody else's place.
+    // A ticket is never used twice, so a waiter that leaves late cannot remove another one.
     next_ticket: u64,
-    // A line exists exactly as long as someone has the turn, so idle names cost nothing.
-    by_name: HashMap<LockName, Line>,
+    // A queue exists exactly as long as someone is at its head, so idle names cost nothing.
+    by_name: HashMap<LockName, Queue>,
 }
 
-/// Those who wait for one name, the one who came first in front.
-type Line = BTreeMap<u64, InLine>;
+/// The waiters for one name by their tickets, so in the order of arrival.
+type Queue = BTreeMap<u64, Waiter>;
 
-struct InLine {
-    /// The lease it wants.
+struct Waiter {
+    /// The lease that it asks for.
     lease: Duration,
-    call: oneshot::Sender<Called>,
+    wake: oneshot::Sender<Woken>,
 }
 
-/// What the next in line gets.
-pub(crate) enum Called {
-    /// It may ask the backend.
-    Turn(Turn),
-    /// It has the lock: the one before handed it over.
+/// Why a waiter is woken.
+pub(crate) enum Woken {
+    /// It is at the head now and may ask the backend.
+    Head(QueueHead),
+    /// It has the lock: the holder before it handed it over.
     Guard(Guard),
     /// The backend does not answer.
     Unavailable(String),
 }
 
-/// The right to ask the backend for one name. Dropping it passes it to the next in line.
-pub(crate) struct Turn {
-    // `None` once the turn was passed on, so that dropping the empty shell does nothing.
-    lines: Option<Arc<Lines>>,
+/// The head of a name's queue: the right to ask the backend for that name. Dropping it passes it on
+/// to the next waiter.
+pub(crate) struct QueueHead {
+    // `None` once it was passed on, so that dropping the empty shell does nothing.
+    queues: Option<Arc<WaitQueues>>,
     name: LockName,
 }
 
-impl Lines {
+impl WaitQueues {
     pub(crate) fn new(stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), stats })
     }
 
-    /// The turn, if nobody has it.
-    pub(crate) fn try_enter(self: &Arc<Self>, name: &LockName) -> Option<Turn> {
+    /// The head of the queue, if nobody has it.
+    pub(crate) fn try_enter(self: &Arc<Self>, name: &LockName) -> Option<QueueHead> {
         let mut state = self.locked();
         if state.by_name.contains_key(name) {
             return None;
         }
-        state.by_name.insert(name.clone(), Line::new());
-        Some(self.turn(name))
+        state.by_name.insert(name.clone(), Queue::new());
+        Some(self.head(name))
     }
 
-    /// Waits in line for the turn or for the lock itself. Dropping the future leaves the line.
+    /// Waits for the head of the queue or for the lock itself. Dropping the future leaves the queue.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         name: &LockName,
         lease: Duration,
-    ) -> Result<Called, AcquireError> {
-        let mut waiter = match self.join(name, lease)? {
-            Place::Turn(turn) => return Ok(Called::Turn(turn)),
-            Place::Waiting(waiter) => waiter,
+    ) -> Result<Woken, AcquireError> {
+        let mut position = match self.join(name, lease)? {
+            Entry::Head(head) => return Ok(Woken::Head(head)),
+            Entry::Waiting(position) => position,
         };
-        match (&mut waiter.called).await {
-            Ok(Called::Unavailable(why)) => Err(AcquireError::Unavailable(why)),
-            Ok(called) => Ok(called),
-            // A line is only ever dropped when nobody waits in it.
-            Err(_) => unreachable!("a waiter stays in line until it is called or leaves"),
+        match (&mut position.woken).await {
+            Ok(Woken::Unavailable(why)) => Err(AcquireError::Unavailable(why)),
+            Ok(woken) => Ok(woken),
+            // A queue is only ever dropped when nobody waits in it.
+            Err(_) => unreachable!("a waiter stays in the queue until it is woken or leaves"),
         }
     }
 
-    fn join(self: &Arc<Self>, name: &LockName, lease: Duration) -> Result<Place, AcquireError> {
+    fn join(self: &Arc<Self>, name: &LockName, lease: Duration) -> Result<Entry, AcquireError> {
         let mut locked = self.locked();
         let state = &mut *locked;
-        let Some(line) = state.by_name.get_mut(name) else {
-            state.by_name.insert(name.clone(), Line::new());
-            return Ok(Place::Turn(self.turn(name)));
+        let Some(queue) = state.by_name.get_mut(name) else {
+            state.by_name.insert(name.clone(), Queue::new());
+            return Ok(Entry::Head(self.head(name)));
         };
         // Only changed under the lock, so the limit is exact.
         if self.stats.waiting_now.load(Ordering::Relaxed) >= WAITERS_MAX {
@@ -104,24 +105,29 @@ impl Lines {
         self.stats.waiting_now.fetch_add(1, Ordering::Relaxed);
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        let (call, called) = oneshot::channel();
-        line.insert(ticket, InLine { lease, call });
-        Ok(Place::Waiting(Waiter { lines: Arc::clone(self), name: name.clone(), ticket, called }))
+        let (wake, woken) = oneshot::channel();
+        queue.insert(ticket, Waiter { lease, wake });
+        Ok(Entry::Waiting(QueuePosition {
+            queues: Arc::clone(self),
+            name: name.clone(),
+            ticket,
+            woken,
+        }))
     }
 
-    fn turn(self: &Arc<Self>, name: &LockName) -> Turn {
-        Turn { lines: Some(Arc::clone(self)), name: name.clone() }
+    fn head(self: &Arc<Self>, name: &LockName) -> QueueHead {
+        QueueHead { queues: Some(Arc::clone(self)), name: name.clone() }
     }
 
-    /// Takes the next waiter out of the line, or ends the line if there is none.
-    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<Called>> {
+    /// Takes the next waiter out of the queue, or ends the queue if there is none.
+    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<Woken>> {
         let mut state = self.locked();
-        let Some((_, InLine { call, .. })) = state.by_name.get_mut(name)?.pop_first() else {
+        let Some((_, Waiter { wake, .. })) = state.by_name.get_mut(name)?.pop_first() else {
             state.by_name.remove(name);
             return None;
         };
         self.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
-        Some(call)
+        Some(wake)
     }
 
     /// How many wait for the name.
@@ -135,76 +141,75 @@ impl Lines {
     }
 }
 
-impl Turn {
-    /// Takes the next waiter out of the line if it wants such a lease. The turn stays here.
-    pub(crate) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<Called>> {
-        let lines = self.lines.as_ref()?;
-        let mut state = lines.locked();
+impl QueueHead {
+    /// Takes the next waiter out of the queue if it asks for this lease. The head stays here.
+    pub(crate) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<Woken>> {
+        let queues = self.queues.as_ref()?;
+        let mut state = queues.locked();
         let first = state.by_name.get_mut(&self.name)?.first_entry()?;
         if first.get().lease != lease {
             return None;
         }
-        let call = first.remove().call;
-        lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
-        Some(call)
+        let wake = first.remove().wake;
+        queues.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+        Some(wake)
     }
-}
 
-impl Turn {
-    /// Tells all who wait now that the backend does not answer. Asking one after the other, the last
-    /// would learn it long after it has given up.
-    pub(crate) fn tell_unavailable(&self, why: &str) {
-        let Some(lines) = &self.lines else { return };
-        let waiters = match lines.locked().by_name.get_mut(&self.name) {
-            Some(line) => std::mem::take(line),
+    /// Fails all present waiters because the backend does not answer. If each of them asked in turn,
+    /// the last one would learn it long after its own deadline.
+    pub(crate) fn fail_waiters(&self, why: &str) {
+        let Some(queues) = &self.queues else { return };
+        let waiters = match queues.locked().by_name.get_mut(&self.name) {
+            Some(queue) => std::mem::take(queue),
             None => return,
         };
-        for InLine { call, .. } in waiters.into_values() {
-            lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
-            // Whoever has left meanwhile needs no answer.
-            let _ = call.send(Called::Unavailable(why.to_owned()));
+        for Waiter { wake, .. } in waiters.into_values() {
+            queues.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+            // A waiter that has left meanwhile needs no answer.
+            let _ = wake.send(Woken::Unavailable(why.to_owned()));
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueHead {
     fn drop(&mut self) {
-        let Some(lines) = self.lines.take() else {
+        let Some(queues) = self.queues.take() else {
             return;
         };
-        // The turn itself travels through the channel: if the receiver goes away after the send,
-        // the turn is dropped with it and calls the next one. No wake-up can be lost.
-        while let Some(call) = lines.next_waiter(&self.name) {
-            match call.send(Called::Turn(lines.turn(&self.name))) {
-                Err(Called::Turn(mut returned)) => returned.lines = None,
+        // The head itself travels through the channel: if the receiver goes away after the send,
+        // the head is dropped with it and wakes the next waiter. No wake-up can be lost.
+        while let Some(wake) = queues.next_waiter(&self.name) {
+            match wake.send(Woken::Head(queues.head(&self.name))) {
+                Err(Woken::Head(mut returned)) => returned.queues = None,
                 _ => return,
             }
         }
     }
 }
 
-enum Place {
-    Turn(Turn),
-    Waiting(Waiter),
+/// What entering a queue gives.
+enum Entry {
+    Head(QueueHead),
+    Waiting(QueuePosition),
 }
 
-/// A place in line. Dropping it leaves the line; a turn that has just arrived is passed on.
-struct Waiter {
-    lines: Arc<Lines>,
+/// A position in a queue. Dropping it leaves the queue; a head that has just arrived is passed on.
+struct QueuePosition {
+    queues: Arc<WaitQueues>,
     name: LockName,
     ticket: u64,
-    called: oneshot::Receiver<Called>,
+    woken: oneshot::Receiver<Woken>,
 }
 
-impl Drop for Waiter {
+impl Drop for QueuePosition {
     fn drop(&mut self) {
-        let mut state = self.lines.locked();
+        let mut state = self.queues.locked();
         let left = match state.by_name.get_mut(&self.name) {
-            Some(line) => line.remove(&self.ticket),
+            Some(queue) => queue.remove(&self.ticket),
             None => None,
         };
         if left.is_some() {
-            self.lines.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
+            self.queues.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -219,16 +224,16 @@ mod tests {
     use futures::{FutureExt, poll};
     use tokio::time::timeout;
 
-    use super::Lines;
+    use super::WaitQueues;
     use crate::{AcquireError, LockName, Stats};
 
-    /// The first in line goes away at the very moment in which it is called: the second is called
+    /// The first waiter goes away at the very moment in which it is woken: the second is woken
     /// instead, whichever came first.
     #[tokio::test]
-    async fn a_turn_is_not_lost_with_a_waiter_that_leaves_when_it_is_called() {
+    async fn the_head_is_not_lost_with_a_waiter_that_leaves_when_it_is_woken() {
         const ROUNDS: u64 = 20_000;
         let stats = Arc::new(Stats::default());
-        let lines = Lines::new(Arc::clone(&stats));
+        let queues = WaitQueues::new(Arc::clone(&stats));
         let name = LockName::new("crossing").expect("a name");
         // Both sides spin until the other has arrived, so that they go on at the same time.
         let arrived = Arc::new(AtomicU64::new(0));
@@ -247,19 +252,19 @@ mod tests {
             }
         });
         let enter = || {
-            let (lines, name) = (Arc::clone(&lines), name.clone());
-            Box::pin(async move { lines.enter(&name, Duration::from_secs(1)).await })
+            let (queues, name) = (Arc::clone(&queues), name.clone());
+            Box::pin(async move { queues.enter(&name, Duration::from_secs(1)).await })
         };
         for round in 0..ROUNDS {
-            let turn = lines.try_enter(&name).expect("nobody has the turn");
+            let head = queues.try_enter(&name).expect("nobody has the head");
             let (mut first, mut second) = (enter(), enter());
             assert!(poll!(&mut first).is_pending());
             assert!(poll!(&mut second).is_pending());
             leavers.send(first).expect("the other thread runs");
             meet(&arrived, round);
-            drop(turn);
-            let turn = timeout(Duration::from_secs(5), second).await;
-            drop(turn.expect("the second is called").expect("its turn"));
+            drop(head);
+            let head = timeout(Duration::from_secs(5), second).await;
+            drop(head.expect("the second is woken").expect("its head"));
         }
         drop(leavers);
         leaving.join().expect("the other thread ends");
@@ -267,55 +272,55 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_waiters_are_told_at_once_that_the_backend_is_away() {
+    async fn all_waiters_learn_at_once_that_the_backend_is_away() {
         let stats = Arc::new(Stats::default());
-        let lines = Lines::new(Arc::clone(&stats));
+        let queues = WaitQueues::new(Arc::clone(&stats));
         let name = LockName::new("away").expect("a name");
-        let turn = lines.try_enter(&name).expect("nobody has the turn");
+        let head = queues.try_enter(&name).expect("nobody has the head");
         let enter = || {
-            let (lines, name) = (Arc::clone(&lines), name.clone());
-            Box::pin(async move { lines.enter(&name, Duration::from_secs(1)).await })
+            let (queues, name) = (Arc::clone(&queues), name.clone());
+            Box::pin(async move { queues.enter(&name, Duration::from_secs(1)).await })
         };
         let mut waiters = [enter(), enter(), enter()];
         for waiter in &mut waiters {
             assert!(poll!(waiter).is_pending());
         }
-        turn.tell_unavailable("gone");
+        head.fail_waiters("gone");
         for waiter in waiters {
-            let told = waiter.now_or_never().expect("nobody waits any more").err();
-            assert_eq!(told, Some(AcquireError::Unavailable("gone".to_owned())));
+            let answer = waiter.now_or_never().expect("nobody waits any more").err();
+            assert_eq!(answer, Some(AcquireError::Unavailable("gone".to_owned())));
         }
         assert_eq!(stats.snapshot().waiting_now, 0);
         let mut late = enter();
         assert!(poll!(&mut late).is_pending(), "a later waiter may ask again");
-        drop(turn);
+        drop(head);
         assert!(late.now_or_never().is_some());
     }
 
-    /// W7: of a crowd that has been served or has gone away nothing is kept.
+    /// W7: nothing is kept of waiters that were served or went away.
     #[tokio::test]
-    async fn a_line_that_has_ended_leaves_nothing_behind() {
+    async fn a_queue_that_has_ended_leaves_nothing_behind() {
         const WAITERS: usize = 10_000;
         let stats = Arc::new(Stats::default());
-        let lines = Lines::new(Arc::clone(&stats));
-        let name = LockName::new("crowded").expect("a name");
-        let turn = lines.try_enter(&name).expect("nobody has the turn");
+        let queues = WaitQueues::new(Arc::clone(&stats));
+        let name = LockName::new("many").expect("a name");
+        let head = queues.try_enter(&name).expect("nobody has the head");
         let mut waiters = Vec::new();
         for _ in 0..WAITERS {
-            let (lines, name) = (Arc::clone(&lines), name.clone());
+            let (queues, name) = (Arc::clone(&queues), name.clone());
             let mut waiter =
-                Box::pin(async move { lines.enter(&name, Duration::from_secs(1)).await });
+                Box::pin(async move { queues.enter(&name, Duration::from_secs(1)).await });
             assert!(poll!(&mut waiter).is_pending());
             waiters.push(waiter);
         }
-        assert_eq!(lines.waiting(&name), WAITERS);
+        assert_eq!(queues.waiting(&name), WAITERS);
         let gone = waiters.split_off(WAITERS / 2);
         drop(gone);
-        drop(turn);
+        drop(head);
         for waiter in waiters {
-            drop(waiter.await.expect("its turn"));
+            drop(waiter.await.expect("its head"));
         }
         assert_eq!(stats.snapshot().waiting_now, 0);
-        assert!(lines.locked().by_name.is_empty(), "a line is left");
+        assert!(queues.locked().by_name.is_empty(), "a queue is left");
     }
 }

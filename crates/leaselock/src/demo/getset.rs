@@ -23,8 +23,8 @@ use ::redis::{AsyncCommands, RedisResult, Script};
 use tokio_util::task::TaskTracker;
 
 use crate::LeasedMutex;
-use crate::redis::{Connection, Keys, run, unanswered};
-use crate::store::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
+use crate::redis::{Connection, Keys, backend_error, run};
+use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -112,7 +112,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let won = self.try_once(&self.keys.lock(name), lease).await.map_err(unanswered)?;
+            let won = self.try_once(&self.keys.lock(name), lease).await.map_err(backend_error)?;
             Ok(won.map(|value| {
                 self.written().insert(token.as_str().to_owned(), value);
                 Grant::UNFENCED
@@ -127,7 +127,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         _token: &'a Token,
         _lease: Duration,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async { Err(Unanswered("this kind is not renewed".to_owned())) })
+        Box::pin(async { Err(BackendError("this kind is not renewed".to_owned())) })
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::LeasedMutex;
 use crate::redis::owned_key::OwnedKey;
-use crate::redis::{Connection, unanswered};
+use crate::redis::{Connection, backend_error};
 use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
@@ -101,13 +101,13 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
         Box::pin(async move {
             let key = self.key.of(name);
             let mut redis = self.key.connection.clone();
-            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
+            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
             if !set && !self.key.is_ours(&key, token).await? {
-                self.lose(&key, lease).await.map_err(unanswered)?;
+                self.lose(&key, lease).await.map_err(backend_error)?;
                 return Ok(None);
             }
             // Dying here is the fault. A key that is gone meanwhile was not ours for long.
-            let expires = self.expire(&key, lease).await.map_err(unanswered)?;
+            let expires = self.expire(&key, lease).await.map_err(backend_error)?;
             Ok(expires.then_some(Grant::UNFENCED))
         })
     }

@@ -40,8 +40,8 @@ use std::time::Duration;
 use ::redis::aio::ConnectionLike;
 
 pub(crate) use keys::Keys;
-use script::{raise_fence, refused_or_unanswered, renew_together, run_command, script};
-pub(crate) use script::{run, unanswered};
+pub(crate) use script::{backend_error, run};
+use script::{command_error, raise_fence, renew_together, run_command, script};
 
 /// A connection that can be cloned and used by many tasks at once, such as
 /// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).

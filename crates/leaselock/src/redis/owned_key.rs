@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ::redis::{AsyncCommands, Script};
 
-use super::{Connection, Keys, renew_together, run, unanswered};
-use crate::store::{Renewal, StoreFuture, Token, Unanswered};
+use super::{Connection, Keys, backend_error, renew_together, run};
+use crate::store::{BackendError, Renewal, StoreFuture, Token};
 use crate::{InvalidName, LockName};
 
 /// The keys of one kind, changed only by who is their value.
@@ -31,8 +31,9 @@ impl<C: Connection> OwnedKey<C> {
     }
 
     /// Whether `token` is the owner.
-    pub(crate) async fn is_ours(&self, key: &str, token: &Token) -> Result<bool, Unanswered> {
-        let owner: Option<String> = self.connection.clone().get(key).await.map_err(unanswered)?;
+    pub(crate) async fn is_ours(&self, key: &str, token: &Token) -> Result<bool, BackendError> {
+        let owner: Option<String> =
+            self.connection.clone().get(key).await.map_err(backend_error)?;
         Ok(owner.as_deref() == Some(token.as_str()))
     }
 

@@ -17,7 +17,7 @@ use super::multi::GroupStore;
 use super::server::Server;
 use super::{Connection, Keys};
 use crate::LeasedMutex;
-use crate::core::backoff::Manner;
+use crate::core::backoff::WaitStrategy;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -50,6 +50,6 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = GroupStore::new(Server::new(connection, keys, None), Manner::Spin);
+    let store = GroupStore::new(Server::new(connection, keys, None), WaitStrategy::Spin);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -37,7 +37,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 pub use session::Ensemble;
 
-use crate::store::Unanswered;
+use crate::store::BackendError;
 use crate::{InvalidName, LockName};
 
 /// Whoever reaches the servers may do everything: what the data are worth is the network's matter.
@@ -66,21 +66,21 @@ impl Base {
     }
 
     /// Makes the kind's node, which stays for ever.
-    async fn make(&self, client: &Client) -> Result<(), Unanswered> {
+    async fn make(&self, client: &Client) -> Result<(), BackendError> {
         made(client.create(&self.path, b"0", &PERSISTENT).await)
     }
 
     /// Makes the kind's node and the directory of a name.
-    async fn make_directory(&self, client: &Client, path: &str) -> Result<(), Unanswered> {
+    async fn make_directory(&self, client: &Client, path: &str) -> Result<(), BackendError> {
         self.make(client).await?;
         made(client.create(path, b"", &CONTAINER).await)
     }
 }
 
-fn made<T>(answer: Result<T, Error>) -> Result<(), Unanswered> {
+fn made<T>(answer: Result<T, Error>) -> Result<(), BackendError> {
     match answer {
         Ok(_) | Err(Error::NodeExists) => Ok(()),
-        Err(error) => Err(unanswered(error)),
+        Err(error) => Err(backend_error(error)),
     }
 }
 
@@ -96,8 +96,8 @@ fn component(name: &LockName) -> String {
 
 /// What an error of the client means: perhaps the command ran, perhaps not.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn unanswered(error: Error) -> Unanswered {
-    Unanswered(error.to_string())
+fn backend_error(error: Error) -> BackendError {
+    BackendError(error.to_string())
 }
 
 /// Whether an answer says that the session is over, and its nodes with it.
