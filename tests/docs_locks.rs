@@ -143,9 +143,11 @@ fn plain(manual: &str) -> String {
 /// The file of a kind. What is on the list twice stands in one.
 fn file(kind: &Capabilities) -> PathBuf {
     let name = kind.kind.replace('-', "_");
-    let own = PathBuf::from(format!("crates/leaselock/src/{}/{name}.rs", kind.backend));
-    if root().join(&own).exists() {
-        return own;
+    for folder in [kind.backend, "demo"] {
+        let own = PathBuf::from(format!("crates/leaselock/src/{folder}/{name}.rs"));
+        if root().join(&own).exists() {
+            return own;
+        }
     }
     PathBuf::from(format!("crates/leaselock/src/{}.rs", kind.backend))
 }

@@ -25,10 +25,10 @@ const HOUR: i64 = 3_600;
 
 /// A process of `getset`, the only kind that reads a client's clock, whose clock is wrong by this.
 async fn getset(ground: &Ground, wrong_by_seconds: i64) -> LeasedMutex {
-    let clock: redis_locks::getset::ClockMs =
+    let clock: leaselock::demo::getset::ClockMs =
         Arc::new(move || now_ms().saturating_add_signed(wrong_by_seconds * 1_000));
     let redis = connect(&crate::support::redis_url().await).await;
-    redis_locks::getset::mutex(redis, &ground.prefix, clock, &TaskTracker::new()).expect("made")
+    leaselock::demo::getset::mutex(redis, &ground.prefix, clock, &TaskTracker::new()).expect("made")
 }
 
 /// What its page says: "Clocks must agree".

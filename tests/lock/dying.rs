@@ -180,7 +180,7 @@ async fn plays_a_process_when_asked() {
         || AcquireOptions { lease: SHORT_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) };
     match &*role {
         "HoldsSetnx" => {
-            let mutex = redis_locks::setnx::mutex(redis, &prefix, &tasks).expect("a prefix");
+            let mutex = leaselock::demo::setnx::mutex(redis, &prefix, &tasks).expect("a prefix");
             let _guard = mutex.acquire(&name(), options()).await.expect("granted");
             say("held");
             told_to_go_on().await;

@@ -75,7 +75,7 @@ async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and
         let ground = ground.elsewhere();
         let process = async |repair| {
             let tasks = TaskTracker::new();
-            redis_locks::setnx_expire::mutex(bare_redis().await, &ground.prefix, repair, &tasks)
+            leaselock::demo::setnx_expire::mutex(bare_redis().await, &ground.prefix, repair, &tasks)
                 .expect("a prefix")
         };
         let mut child = Child::start(&ground, Role::BetweenSetnxAndExpire).await;

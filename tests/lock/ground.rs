@@ -109,13 +109,13 @@ impl Ground {
                 let made = redis_locks::redlock::mutex(connections, prefix, tasks);
                 Ok(made.expect("five servers and a prefix"))
             }
-            ("redis", "setnx") => redis_locks::setnx::mutex(redis, prefix, tasks),
+            ("redis", "setnx") => leaselock::demo::setnx::mutex(redis, prefix, tasks),
             ("redis", "setnx-expire") => {
-                let repair = redis_locks::setnx_expire::Repair::ByWaiters;
-                redis_locks::setnx_expire::mutex(redis, prefix, repair, tasks)
+                let repair = leaselock::demo::setnx_expire::Repair::ByWaiters;
+                leaselock::demo::setnx_expire::mutex(redis, prefix, repair, tasks)
             }
             ("redis", "getset") => {
-                redis_locks::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
+                leaselock::demo::getset::mutex(redis, prefix, Arc::new(now_ms), tasks)
             }
             ("zookeeper", "sequential") => {
                 Ok(zookeeper::sequential::mutex(&self.ensemble().await, tasks))

@@ -1,146 +1,139 @@
-//! Named mutual exclusion between processes, as a library that knows nothing of what it guards.
+//! Distributed locks with leases, fences and hand-over on Redis, MySQL, etcd and ZooKeeper.
 //!
-//! # Bird's-eye view
-//! A *kind* of lock works on a *backend*. Every kind is a [`Mutex`]: `acquire` a [`LockName`] with
-//! [`AcquireOptions`], get a [`Guard`], work, `release` it. The guard carries the [`Fence`] (a
-//! number that rises with every acquire, to be checked by whatever stores the guarded data), the
-//! local [`deadline`](Guard::deadline) and the [`lost`](Guard::lost) signal.
+//! A lock has a *name*. At any time at most one caller, of all processes that use the same backend,
+//! holds a name.
 //!
-//! ```text
-//! Mutex (trait)                              what callers see
-//!   LeasedMutex      leased.rs               the machinery that all leased kinds share:
-//!     acquire.rs     one acquire from the call to the guard
-//!     waiting.rs     one line per name, first come first served, inside this process
-//!     hand_over.rs   passes a hold on to the next of them, without the backend
-//!     guard.rs       the hold in hand: fence, deadline, lost signal, release
-//!     renewal.rs     one scheduler for all holds: renews, and fires `lost` on time
-//!     releaser.rs    gives back what was dropped instead of released
-//!   ReadWrite        read_write.rs           two of them: readers share, a writer excludes
-//!   MultiMutex       multi.rs                several names, all or none
-//! CountdownLatch, SharedCounter (traits)     hold nothing: latch.rs, counter.rs, command.rs
-//!   LeaseStore (trait) lease.rs              what a backend must be able to do: four operations
-//!     redis/token.rs                         SET NX PX with a random owner, compare-and-delete
-//!     redis/reentrant.rs, redis/fair.rs      owners that enter again; a queue between processes
-//!     redis/plain.rs                         the same without fence and queue: to be tried
-//!     redis/spin.rs, redis/redlock.rs        a key that is only polled; a majority of servers
-//!     redis/read_write.rs, redis/multi.rs    readers and a writer; several names in one script
-//!     redis/semaphore.rs, expiring_semaphore.rs    so many holders; a lease for each
-//!     mysql/table.rs, mysql/named.rs         a row per name; GET_LOCK
-//!     etcd/mutex.rs, etcd/read_write.rs, etcd/semaphore.rs   a queue by create revision
-//!     zookeeper/queue.rs, zookeeper/fixed.rs ephemeral nodes in a line, or one at the name
-//!     local.rs                               this process only: the reference for the tests
-//!     redis/setnx.rs, setnx_expire.rs, getset.rs   shown for their faults
+//! ```
+//! use std::time::Duration;
+//! use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait, local};
+//! use tokio::time::Instant;
+//! use tokio_util::task::TaskTracker;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // `local` excludes only inside one process; the other backends are made in the same way.
+//! let mutex = local::mutex(&local::Names::default(), &TaskTracker::new());
+//! let name = LockName::new("nightly:report")?;
+//! let wait = Wait::Until(Instant::now() + Duration::from_secs(5));
+//! let options = AcquireOptions { lease: Duration::from_secs(10), wait };
+//!
+//! let guard = mutex.acquire(&name, options).await?;
+//! // ... work, and store `guard.fence()` beside everything that is written ...
+//! assert_eq!(guard.release().await, ReleaseOutcome::Released);
+//! # Ok(())
+//! # }
 //! ```
 //!
-//! # What holds, whatever the backend
-//! * A name has at most one local contender: only the head of the line talks to the backend.
-//! * Nobody renews, releases or adopts a hold that is not its own: each acquire mints its own token.
+//! # Lease, fence, hand-over
+//! **Lease.** A process can die while it holds a lock, so the backend grants a name only for a time:
+//! the lease. The [`Guard`] renews it in the background at a third of its length, so the lease does
+//! not limit the work; it is how long the others wait after a holder has died. When a renewal fails
+//! for too long, the guard's [`lost`](Guard::lost) signal fires at its
+//! [`deadline`](Guard::deadline). The deadline is counted from the moment *before* the command was
+//! sent, so it always comes before the backend can grant the name to somebody else.
+//!
+//! **Fence.** A process that stands still (a paused virtual machine, a swapping host) does not see
+//! its lease end, and may write when the next holder works already. No lock can prevent that; only
+//! the store that is written to can. So each acquire of a name gets a number that is higher than all
+//! earlier ones: the [`Fence`]. Store it with the data, and refuse a write whose fence is lower:
+//! `UPDATE report SET body = ?, fence = ? WHERE id = ? AND fence <= ?`. The idea and the name are
+//! Martin Kleppmann's ("How to do distributed locking", 2016).
+//!
+//! **Hand-over.** When many callers of one process want the same name, asking the backend for each
+//! of them would cost two round trips each time. Instead, a holder that releases gives its hold to
+//! the next waiter of its own process, with a guard and a higher fence of its own, and the backend is
+//! not asked. This is known as lock cohorting. It is bounded, so that another process gets the name
+//! as well: see [`HAND_OVERS_MAX`] and [`HAND_OVERS_CONTENDED_MAX`].
+//!
+//! # Promises of every kind
+//! * For each name at most one caller of a process asks the backend. Ten thousand waiters cost the
+//!   backend no more than one.
+//! * Each acquire has a random token of its own. Nobody renews, releases or takes over a hold with
+//!   another token.
 //! * A renewal never creates a hold, and a failed renewal never ends one.
-//! * Dropping a future or a guard leaks nothing: what the backend granted is given back.
-//! * `lost` runs on the local monotonic clock from *before* the command was sent, so it fires before
-//!   the backend can grant the name to anyone else, as long as clock *rates* agree and the process
-//!   is not paused. A paused process, a server that lost its data and a failover can still make two
-//!   holders: that is what the fence is for.
+//! * Dropping a future or a guard leaks nothing: what the backend granted is given back in the
+//!   background.
+//! * `lost` fires before anyone else can hold the name, as long as the clocks of both machines run
+//!   at the same rate and the process is not paused. For a pause, a server that lost its data, and a
+//!   failover there is the fence.
+//!
+//! What a kind promises beyond that stands in its [`Capabilities`]; [`KINDS`] lists all of them.
+//!
+//! # Features
+//! | feature | backend | module |
+//! |---|---|---|
+//! | (always) | this process only | [`local`] |
+//! | `redis` (default) | Redis or Valkey, also a cluster | `redis`, and `demo` for textbook locks with their faults |
+//! | `mysql` | MySQL or MariaDB | `mysql` |
+//! | `etcd` | etcd 3 | `etcd` |
+//! | `zookeeper` | ZooKeeper 3.5 or newer | `zookeeper` |
+//!
+//! A backend of your own implements [`store::LeaseStore`].
 
-mod acquire;
-pub mod combine;
-mod command;
-mod counter;
+mod capabilities;
+mod core;
+#[cfg(feature = "redis")]
+pub mod demo;
+#[cfg(feature = "etcd")]
 pub mod etcd;
-mod guard;
-mod hand_over;
-mod latch;
-mod lease;
-mod leased;
 pub mod local;
-mod multi;
+#[cfg(feature = "mysql")]
 pub mod mysql;
-mod name;
-mod pauses;
-mod read_write;
+#[cfg(feature = "redis")]
 pub mod redis;
-mod releaser;
-mod renewal;
-mod stats;
-mod waiting;
+#[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use serde::Serialize;
 use tokio::time::Instant;
 
-pub use command::CommandError;
-pub use counter::SharedCounter;
-pub use guard::{Fence, Guard, ReleaseOutcome};
-pub use hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
-pub use latch::CountdownLatch;
-pub use leased::LeasedMutex;
-pub use multi::{MultiGuard, MultiMutex, NAMES_MAX};
-pub use name::{InvalidName, LockName};
-pub use pauses::Manner;
-pub use read_write::ReadWrite;
-pub use stats::{Stats, StatsSnapshot, TimesSnapshot};
-pub use waiting::WAITERS_MAX;
+pub use self::capabilities::{Capabilities, Fencing, KINDS, Primitive, Waiting};
+pub use self::core::backoff::WaitStrategy;
+pub use self::core::command::CommandError;
+pub use self::core::counter::SharedCounter;
+pub use self::core::guard::{Fence, Guard, ReleaseOutcome};
+pub use self::core::hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
+pub use self::core::latch::CountdownLatch;
+pub use self::core::leased::LeasedMutex;
+pub use self::core::multi::{MultiGuard, MultiMutex, NAMES_MAX};
+pub use self::core::name::{InvalidName, LockName};
+pub use self::core::queue::WAITERS_MAX;
+pub use self::core::read_write::ReadWrite;
+pub use self::core::stats::{Stats, StatsSnapshot, TimesSnapshot};
+pub use self::core::{combine, store};
 
-/// THE LIST: every kind on every backend that is built, with what it can and cannot do.
-pub static KINDS: &[&Capabilities] = &[
-    &redis::token::CAPABILITIES,
-    &redis::reentrant::CAPABILITIES,
-    &redis::fair::CAPABILITIES,
-    &redis::plain::CAPABILITIES,
-    &redis::spin::CAPABILITIES,
-    &redis::redlock::CAPABILITIES,
-    &mysql::table::CAPABILITIES,
-    &mysql::named::CAPABILITIES,
-    &etcd::mutex::CAPABILITIES,
-    &etcd::read_write::CAPABILITIES,
-    &etcd::semaphore::CAPABILITIES,
-    &zookeeper::sequential::CAPABILITIES,
-    &zookeeper::spin::CAPABILITIES,
-    &zookeeper::reentrant::CAPABILITIES,
-    &zookeeper::read_write::CAPABILITIES,
-    &zookeeper::semaphore::CAPABILITIES,
-    &zookeeper::multi::CAPABILITIES,
-    &zookeeper::counter::CAPABILITIES,
-    &local::CAPABILITIES,
-    &redis::setnx_expire::CAPABILITIES,
-    &redis::setnx::CAPABILITIES,
-    &redis::getset::CAPABILITIES,
-    &redis::read_write::CAPABILITIES,
-    &redis::expiring_semaphore::CAPABILITIES,
-    &redis::semaphore::CAPABILITIES,
-    &redis::multi::CAPABILITIES,
-    &local::MULTI_CAPABILITIES,
-    &redis::countdown_latch::CAPABILITIES,
-    &redis::counter::CAPABILITIES,
-];
-
-/// The shortest lease that is accepted. A lease has to hold three commands that all run into their
-/// time-out, or one slow reply would already lose the lock.
+/// The shortest lease that is accepted. Three commands that all run into their time-out fit into
+/// it; with a shorter one, a single slow reply would lose the lock.
 pub const LEASE_MIN: Duration = Duration::from_millis(300);
 
 /// The longest lease that is accepted: how long a name stays blocked after its holder has died.
 pub const LEASE_MAX: Duration = Duration::from_secs(600);
 
-/// Exclusive ownership of a name, shared by everyone who uses the same backend.
+/// A lock with names: at most one caller holds a name, of all that use the same backend.
 pub trait Mutex: Send + Sync + 'static {
     /// What this kind promises, as data.
     fn capabilities(&self) -> &'static Capabilities;
 
-    /// Acquires `name`, waiting as `options.wait` says. Not re-entrant: acquiring a name twice in
-    /// one task waits for itself until the deadline.
+    /// Acquires `name`, waiting as `options.wait` says. Needs a tokio runtime.
     ///
-    /// Dropping the returned future at any point leaves nothing behind. Needs a tokio runtime.
+    /// Not re-entrant: a task that acquires a name twice waits for itself until the deadline (see
+    /// [`Guard::enter_again`]). Dropping the returned future at any point leaves nothing behind.
+    ///
+    /// # Errors
+    /// See [`AcquireError`]; nothing is held after any of them.
     fn acquire(
         &self,
         name: &LockName,
         options: AcquireOptions,
     ) -> BoxFuture<'_, Result<Guard, AcquireError>>;
 
-    /// Makes sure that every later acquire of `name` gets a fence above `at_least`. Used when the
-    /// guarded store has already seen a higher fence than the backend would mint. Never lowers it.
+    /// Makes every later fence of `name` higher than `at_least`. Never lowers it. For use when the
+    /// guarded store has already seen a higher fence than the backend would give out.
+    ///
+    /// # Errors
+    /// See [`RaiseFenceError`].
     fn raise_fence(
         &self,
         name: &LockName,
@@ -154,9 +147,9 @@ pub trait Mutex: Send + Sync + 'static {
 /// How to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcquireOptions {
-    /// How long the backend keeps the name for us without a renewal, [`LEASE_MIN`] to
-    /// [`LEASE_MAX`]. The guard renews it by itself, so this is not a limit to the work: it is how
-    /// long others wait after this process has died.
+    /// How long the backend keeps the name for this hold without a renewal, [`LEASE_MIN`] to
+    /// [`LEASE_MAX`]. The guard renews it by itself, so this does not limit the work: it is how long
+    /// others wait after this process has died.
     pub lease: Duration,
     /// What to do when someone else holds the name.
     pub wait: Wait,
@@ -164,7 +157,7 @@ pub struct AcquireOptions {
 
 impl AcquireOptions {
     /// Refuses a lease that cannot be kept safely.
-    fn check(&self) -> Result<(), AcquireError> {
+    pub(crate) fn check(&self) -> Result<(), AcquireError> {
         if (LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
             return Ok(());
         }
@@ -178,33 +171,34 @@ impl AcquireOptions {
 /// What to do when someone else holds the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Answer [`AcquireError::Busy`] at once. It is also the answer while somebody waits in line.
+    /// Answer [`AcquireError::Busy`] at once, also while others wait in the queue.
     Never,
-    /// Wait in line until this instant, then answer [`AcquireError::TimedOut`].
+    /// Wait in the queue of this process until this instant, then answer
+    /// [`AcquireError::TimedOut`].
     Until(Instant),
-    /// The same without a line: this caller asks the backend by itself, as if it were alone in its
-    /// process. Every such caller costs the backend as much as a whole process does with a line, so
-    /// this is for experiments with ways of waiting, and the caller bounds how many there are.
+    /// Wait until an instant without the queue of this process: the caller asks the backend by
+    /// itself. Each such caller costs the backend as much as a whole process does otherwise, so this
+    /// is for experiments with ways of waiting, and the caller limits their number.
     Contend {
         /// When to give up.
         until: Instant,
-        /// What to do between two looks.
-        manner: Manner,
+        /// What to do between two attempts.
+        strategy: WaitStrategy,
     },
 }
 
 impl Wait {
-    fn deadline(self) -> Option<Instant> {
+    pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Never => None,
             Self::Until(until) | Self::Contend { until, .. } => Some(until),
         }
     }
 
-    /// `None`: as the kind does.
-    fn manner(self) -> Option<Manner> {
+    /// The strategy that the caller chose; `None` leaves it to the kind.
+    pub(crate) fn strategy(self) -> Option<WaitStrategy> {
         match self {
-            Self::Contend { manner, .. } => Some(manner),
+            Self::Contend { strategy, .. } => Some(strategy),
             Self::Never | Self::Until(_) => None,
         }
     }
@@ -237,86 +231,7 @@ pub enum RaiseFenceError {
     /// Asking again is harmless.
     #[error("the lock backend is unavailable: {0}")]
     Unavailable(String),
-    /// The fence is above [`Fence::MAX`], so no higher one could be minted.
+    /// The fence is above [`Fence::MAX`], so no higher one could be given out.
     #[error("the fence {0} is above the highest one that can be minted")]
     TooHigh(Fence),
-}
-
-/// What a kind of lock on a backend can and cannot do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Capabilities {
-    /// What it can be used as.
-    pub primitive: Primitive,
-    /// The kind, such as `token`.
-    pub kind: &'static str,
-    /// The backend, such as `redis`.
-    pub backend: &'static str,
-    /// How it works, in one sentence.
-    pub summary: &'static str,
-    /// What makes two holders possible, in one sentence. The fence is the answer to these.
-    pub breaks_when: &'static str,
-    /// Whether the owner may acquire again what it holds.
-    pub reentrant: bool,
-    /// Whether callers of one process are served first come, first served.
-    pub fair_in_process: bool,
-    /// Whether callers of different processes are served first come, first served.
-    pub fair_between_processes: bool,
-    /// Whether a guard renews its lease by itself.
-    pub renewed: bool,
-    /// Whether a guard tells that it was lost, before anyone else can hold the name.
-    pub lost_signal: bool,
-    /// What its fences are worth.
-    pub fencing: Fencing,
-    /// How the process at the head learns that the name has become free.
-    pub waiting: Waiting,
-    /// Whether waiters of one process pass the lock on without asking the backend.
-    pub hands_over: bool,
-    /// Whether a hold whose process died ends by itself, at the latest with its lease.
-    pub expires: bool,
-    /// Whether it excludes other processes, too.
-    pub between_processes: bool,
-    /// Whether a hold survives the death of one server without a second holder.
-    pub survives_failover: bool,
-}
-
-/// What a kind can be used as. Only what is a [`Mutex`] excludes everybody else by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Primitive {
-    /// One holder.
-    Mutex,
-    /// Many readers or one writer.
-    ReadWrite,
-    /// Up to so many holders: a [`LeasedMutex`] that was made with their number.
-    Semaphore,
-    /// Several names at once, all or none.
-    MultiLock,
-    /// Waiters go on when a number has been counted down to zero.
-    CountdownLatch,
-    /// A number that many change without losing an update.
-    SharedCounter,
-}
-
-/// What the fences of a kind are worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fencing {
-    /// Every acquire gets a higher fence than all before it, also after the backend lost its data,
-    /// provided that the backend's clock has not been set back.
-    Rising,
-    /// Every acquire gets a higher fence than all before it for as long as the backend keeps its
-    /// data. One that lost them starts again from below: then the fence has to be raised.
-    RisingWhileKept,
-    /// There are no fences.
-    None,
-}
-
-/// How a process learns that a name has become free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Waiting {
-    /// One contender per process asks again with growing, jittered pauses.
-    Polls,
-    /// The release wakes the next waiter.
-    Notified,
 }

@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
-use super::leased::LeasedMutex;
-use super::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
+use crate::LeasedMutex;
+use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
+use crate::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -90,7 +90,7 @@ impl Names {
         name: &LockName,
         token: &Token,
         lease: Duration,
-    ) -> Result<Option<Grant>, Unanswered> {
+    ) -> Result<Option<Grant>, BackendError> {
         let mut table = self.locked();
         let now = Instant::now();
         let until = now + lease;
@@ -112,12 +112,12 @@ impl Names {
 }
 
 /// Above the last one, and after a restart above those of the run before, by the wall clock.
-fn mint(last: u64) -> Result<u64, Unanswered> {
+fn mint(last: u64) -> Result<u64, BackendError> {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
     let fence = now_us.max(last + 1);
     if fence > Fence::MAX.get() {
-        return Err(Unanswered("no fence is left".to_owned()));
+        return Err(BackendError("no fence is left".to_owned()));
     }
     Ok(fence)
 }

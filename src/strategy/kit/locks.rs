@@ -6,7 +6,7 @@ use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
 use crate::lock;
-use crate::lock::redis::getset::ClockMs;
+use crate::lock::demo::getset::ClockMs;
 use crate::lock::redis::subscriber::Subscriber;
 use crate::store::redis::SharedConnection;
 use crate::strategy::BuildError;

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use crate::domain::item::word_enum;
-use crate::lock::{Manner, Wait};
+use crate::lock::{Wait, WaitStrategy as Manner};
 
 word_enum! {
     /// Which counter a lock guards.
@@ -54,7 +54,7 @@ impl WaitFor {
     /// The same in the words of the locks.
     #[must_use]
     pub fn until(self, deadline: Instant) -> Wait {
-        let contend = |manner| Wait::Contend { until: deadline, manner };
+        let contend = |manner| Wait::Contend { until: deadline, strategy: manner };
         match self {
             Self::Notify => Wait::Until(deadline),
             Self::Backoff => contend(Manner::Backoff),

@@ -17,7 +17,7 @@ use super::api::{LEASE_KEEP_ALIVE, LeaseRequest, LeaseResponse, RANGE, WATCH};
 use super::api::{RangeRequest, RangeResponse};
 use super::api::{WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::LEASE_MAX;
-use crate::lease::{Unanswered, ask};
+use crate::store::{BackendError, ask};
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);
@@ -76,9 +76,9 @@ impl Client {
             RangeRequest { key: b"ping".to_vec(), keys_only: true, ..Default::default() };
         let answer = async {
             let mut member = self.member();
-            member.ask::<_, RangeResponse>(RANGE, question).await.map(drop).map_err(unanswered)
+            member.ask::<_, RangeResponse>(RANGE, question).await.map(drop).map_err(backend_error)
         };
-        ask(LEASE_MAX, answer).await.map_err(|Unanswered(why)| why)
+        ask(LEASE_MAX, answer).await.map_err(|BackendError(why)| why)
     }
 
     /// The member to ask now.
@@ -87,7 +87,7 @@ impl Client {
         let left = current.left;
         let endpoint = &self.members[left % self.members.len()];
         let channel = current.channel.get_or_insert_with(|| endpoint.connect_lazy()).clone();
-        Member { client: self, left, channel, unanswered: false }
+        Member { client: self, left, channel, awaits_answer: false }
     }
 
     fn leave(&self, left: usize) {
@@ -115,7 +115,7 @@ pub(super) struct Member<'a> {
     client: &'a Client,
     left: usize,
     channel: Channel,
-    unanswered: bool,
+    awaits_answer: bool,
 }
 
 impl Member<'_> {
@@ -125,7 +125,7 @@ impl Member<'_> {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        self.unanswered = true;
+        self.awaits_answer = true;
         let mut grpc = self.ready().await?;
         let codec = ProstCodec::<Q, A>::default();
         let path = PathAndQuery::from_static(path);
@@ -135,7 +135,7 @@ impl Member<'_> {
 
     /// Starts a lease anew.
     pub(super) async fn keep_alive(&mut self, lease: i64) -> Result<LeaseResponse, Status> {
-        self.unanswered = true;
+        self.awaits_answer = true;
         let mut grpc = self.ready().await?;
         let request = LeaseRequest { first: lease, second: 0 };
         let requests = Request::new(stream::iter([request]));
@@ -155,7 +155,7 @@ impl Member<'_> {
         &mut self,
         create: WatchCreateRequest,
     ) -> Result<Streaming<WatchResponse>, Status> {
-        self.unanswered = true;
+        self.awaits_answer = true;
         let mut grpc = self.ready().await?;
         let first = WatchRequest { create: Some(create) };
         // The watch lasts as long as the stream of requests.
@@ -176,14 +176,15 @@ impl Member<'_> {
     fn judge<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
         const REFUSALS: [Code; 3] =
             [Code::NotFound, Code::FailedPrecondition, Code::InvalidArgument];
-        self.unanswered = answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
+        self.awaits_answer =
+            answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
         answer
     }
 }
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        if self.unanswered {
+        if self.awaits_answer {
             self.client.leave(self.left);
         }
     }
@@ -191,6 +192,6 @@ impl Drop for Member<'_> {
 
 /// What an error means: the command may or may not have run.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn unanswered(status: Status) -> Unanswered {
-    Unanswered(format!("etcd: {}", status.message()))
+pub(super) fn backend_error(status: Status) -> BackendError {
+    BackendError(format!("etcd: {}", status.message()))
 }

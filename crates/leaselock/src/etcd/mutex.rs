@@ -17,9 +17,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::{Keys, Place};
+use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -27,7 +27,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Mutex,
     kind: "mutex",
     backend: "etcd",
-    summary: "a queue by create revision with a lease per place; each watches the one ahead",
+    summary: "a queue by create revision with a lease per contender; each watches the one ahead",
     breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
     reentrant: false,
     fair_in_process: true,
@@ -59,8 +59,8 @@ pub fn mutex(
 struct First;
 
 impl Rule for First {
-    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
+    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
         let before = index.checked_sub(1)?;
-        Some(Ahead { places: &queue[before..index], until_left: 0 })
+        Some(Ahead { contenders: &queue[before..index], until_left: 0 })
     }
 }

@@ -1,11 +1,11 @@
 //! The queue under a name: its keys, and what the store shows of it.
 
 use super::api::TxnResponse;
-use crate::lease::{Token, Unanswered};
+use crate::store::{BackendError, Token};
 use crate::{InvalidName, LockName};
 
 /// One that waits or holds, in the order of arrival.
-pub(super) struct Place {
+pub(super) struct Contender {
     pub(super) key: Vec<u8>,
     pub(super) create_revision: i64,
     pub(super) role: Role,
@@ -21,7 +21,7 @@ pub(super) enum Role {
 /// A name as the store shows it.
 pub(super) struct View {
     /// In the order of arrival.
-    pub(super) queue: Vec<Place>,
+    pub(super) queue: Vec<Contender>,
     /// The floor of the fences, and the revision of its last change.
     pub(super) floor: Option<(u64, i64)>,
     /// The store's own revision at that moment.
@@ -30,7 +30,7 @@ pub(super) struct View {
 
 impl View {
     /// Reads the answer to a transaction whose last operations were those of `QueueStore::view`.
-    pub(super) fn read(answer: TxnResponse) -> Result<Self, Unanswered> {
+    pub(super) fn read(answer: TxnResponse) -> Result<Self, BackendError> {
         let revision = answer.header.ok_or_else(malformed)?.revision;
         let mut ranges = answer.responses.into_iter().rev().map(|operation| operation.range);
         let mut next = || ranges.next().flatten().ok_or_else(malformed);
@@ -42,20 +42,20 @@ impl View {
                 Some((text.parse().map_err(|_| malformed())?, kv.mod_revision))
             }
         };
-        let mut queue: Vec<Place> = queue
+        let mut queue: Vec<Contender> = queue
             .kvs
             .into_iter()
             .filter_map(|kv| {
                 let role = role_in(&kv.key)?;
-                Some(Place { key: kv.key, create_revision: kv.create_revision, role })
+                Some(Contender { key: kv.key, create_revision: kv.create_revision, role })
             })
             .collect();
-        queue.sort_by_key(|place| place.create_revision);
+        queue.sort_by_key(|contender| contender.create_revision);
         Ok(Self { queue, floor, revision })
     }
 
     pub(super) fn index_of(&self, key: &[u8]) -> Option<usize> {
-        self.queue.iter().position(|place| place.key == key)
+        self.queue.iter().position(|contender| contender.key == key)
     }
 }
 
@@ -76,7 +76,7 @@ impl Keys {
         Ok(Self { prefix, floor })
     }
 
-    pub(super) fn place(&self, name: &LockName, role: Role, token: &Token) -> Vec<u8> {
+    pub(super) fn contender(&self, name: &LockName, role: Role, token: &Token) -> Vec<u8> {
         let letter = if role == Role::Reader { 'r' } else { 'x' };
         format!("{}{name} {letter}{}", self.prefix, token.as_str()).into_bytes()
     }
@@ -98,6 +98,6 @@ fn role_in(key: &[u8]) -> Option<Role> {
 }
 
 /// An answer that no etcd gives.
-pub(super) fn malformed() -> Unanswered {
-    Unanswered("etcd: the answer makes no sense".into())
+pub(super) fn malformed() -> BackendError {
+    BackendError("etcd: the answer makes no sense".into())
 }

@@ -13,9 +13,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::{Keys, Place, Role};
+use super::queue::{Contender, Keys, Role};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.
@@ -59,9 +59,10 @@ pub fn lock(
 struct Reader;
 
 impl Rule for Reader {
-    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
-        let nearest = queue[..index].iter().rposition(|place| place.role == Role::Exclusive)?;
-        Some(Ahead { places: &queue[nearest..=nearest], until_left: 0 })
+    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
+        let nearest =
+            queue[..index].iter().rposition(|contender| contender.role == Role::Exclusive)?;
+        Some(Ahead { contenders: &queue[nearest..=nearest], until_left: 0 })
     }
 
     fn role(&self) -> Role {
@@ -76,7 +77,7 @@ impl Rule for Reader {
 struct Writer;
 
 impl Rule for Writer {
-    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
-        (index > 0).then(|| Ahead { places: &queue[..index], until_left: 0 })
+    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
+        (index > 0).then(|| Ahead { contenders: &queue[..index], until_left: 0 })
     }
 }

@@ -14,9 +14,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::{Keys, Place};
+use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -24,7 +24,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
     backend: "etcd",
-    summary: "the first so many places of a queue by create revision hold, each with a lease",
+    summary: "the first so many contenders of a queue by create revision hold, each with a lease",
     breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
     reentrant: false,
     fair_in_process: true,
@@ -61,9 +61,9 @@ struct Permits {
 }
 
 impl Rule for Permits {
-    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>> {
+    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
         let until_left = self.max - 1;
-        (index > until_left).then(|| Ahead { places: &queue[..index], until_left })
+        (index > until_left).then(|| Ahead { contenders: &queue[..index], until_left })
     }
 
     fn shared(&self) -> bool {

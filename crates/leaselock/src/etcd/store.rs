@@ -12,16 +12,16 @@ use super::api::{
     PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, TxnRequest, TxnResponse,
     WatchCreateRequest, WatchResponse,
 };
-use super::client::{Client, Member, unanswered};
-use super::queue::{Keys, Place, Role, View, malformed};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
+use super::client::{Client, Member, backend_error};
+use super::queue::{Contender, Keys, Role, View, malformed};
+use crate::store::{BackendError, Grant, LeaseStore, Notifications, StoreFuture, Token};
 use crate::{Fence, LockName};
 
-type Asked<T> = Result<T, Unanswered>;
+type Asked<T> = Result<T, BackendError>;
 
 /// The shortest lease of a place. One that waits renews its own at each look, and may let a second
 /// pass between two.
-const PLACE_SECONDS_MIN: i64 = 2;
+const LEASE_SECONDS_MIN: i64 = 2;
 
 /// How often a floor is raised against others who change it at the same time.
 const RAISES_MAX: u32 = 5;
@@ -29,7 +29,7 @@ const RAISES_MAX: u32 = 5;
 /// Whom a place waits for.
 pub(super) struct Ahead<'a> {
     /// Those that may have to go.
-    pub(super) places: &'a [Place],
+    pub(super) contenders: &'a [Contender],
     /// It is worth looking again when only so many of them are left.
     pub(super) until_left: usize,
 }
@@ -37,7 +37,7 @@ pub(super) struct Ahead<'a> {
 /// What makes a kind of lock of a queue.
 pub(super) trait Rule: Send + Sync + 'static {
     /// Whom the place at this index of the queue waits for; `None` when it holds.
-    fn ahead<'a>(&self, queue: &'a [Place], index: usize) -> Option<Ahead<'a>>;
+    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>>;
 
     /// As which the one who asks stands in the queue.
     fn role(&self) -> Role {
@@ -79,14 +79,14 @@ impl<R: Rule> QueueStore<R> {
                 let made = self.put_floor(member, 0, now_us).await?;
                 // Another one was faster: the next look sees its floor.
                 if !made {
-                    return Err(Unanswered("etcd: the floor of the fences was just made".into()));
+                    return Err(BackendError("etcd: the floor of the fences was just made".into()));
                 }
                 now_us
             }
         };
         let fence = floor.saturating_add(unsigned(revision));
         if fence > Fence::MAX.get() {
-            return Err(Unanswered("etcd: no fence is left".into()));
+            return Err(BackendError("etcd: no fence is left".into()));
         }
         Ok(Grant::fenced(fence))
     }
@@ -97,7 +97,7 @@ impl<R: Rule> QueueStore<R> {
         let put = PutRequest { key: key.clone(), value, lease: 0 };
         let success = vec![RequestOp { put: Some(put), ..RequestOp::default() }];
         let request = TxnRequest { compare: vec![changed_at(key, seen)], success, failure: vec![] };
-        let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+        let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
         Ok(answer.succeeded)
     }
 }
@@ -110,19 +110,21 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let (id, key) = (lease_id(token), self.keys.place(name, self.rule.role(), token));
+            let (id, key) = (lease_id(token), self.keys.contender(name, self.rule.role(), token));
             let mut member = self.client.member();
             let grant = LeaseRequest { first: whole_seconds(lease), second: id };
             let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
                 Ok(_) => None,
                 // There already: this is not our first look.
                 Err(status) if status.code() == Code::FailedPrecondition => {
-                    Some(member.keep_alive(id).await.map_err(unanswered)?)
+                    Some(member.keep_alive(id).await.map_err(backend_error)?)
                 }
-                Err(status) => return Err(unanswered(status)),
+                Err(status) => return Err(backend_error(status)),
             };
             if renewed.as_ref().is_some_and(|renewed| renewed.ttl_seconds <= 0) {
-                return Err(Unanswered("etcd: the place in the queue has just expired".into()));
+                return Err(BackendError(
+                    "etcd: the contender in the queue has just expired".into(),
+                ));
             }
             let put = PutRequest { key: key.clone(), value: Vec::new(), lease: id };
             let put = RequestOp { put: Some(put), ..RequestOp::default() };
@@ -131,7 +133,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
                 success: [vec![put], self.view(name)].concat(),
                 failure: self.view(name),
             };
-            let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+            let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
             if let Some(renewed) = renewed {
                 same_term(renewed.header.as_ref(), answer.header.as_ref())?;
             }
@@ -155,16 +157,16 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let mut member = self.client.member();
-            let renewed = member.keep_alive(lease_id(token)).await.map_err(unanswered)?;
-            let key = self.keys.place(name, self.rule.role(), token);
+            let renewed = member.keep_alive(lease_id(token)).await.map_err(backend_error)?;
+            let key = self.keys.contender(name, self.rule.role(), token);
             let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
-            let seen: RangeResponse = member.ask(RANGE, request).await.map_err(unanswered)?;
+            let seen: RangeResponse = member.ask(RANGE, request).await.map_err(backend_error)?;
             if seen.kvs.is_empty() {
                 return Ok(false);
             }
             same_term(renewed.header.as_ref(), seen.header.as_ref())?;
             if renewed.ttl_seconds <= 0 {
-                return Err(Unanswered("etcd: a key without its lease".into()));
+                return Err(BackendError("etcd: a key without its lease".into()));
             }
             Ok(true)
         })
@@ -172,7 +174,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let key = self.keys.place(name, self.rule.role(), token);
+            let key = self.keys.contender(name, self.rule.role(), token);
             let mut member = self.client.member();
             let delete = DeleteRangeRequest { key: key.clone() };
             let delete = RequestOp { delete: Some(delete), ..RequestOp::default() };
@@ -181,13 +183,13 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
                 success: vec![],
                 failure: vec![delete],
             };
-            let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+            let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
             let deleted = !answer.succeeded;
             // Without its lease, an acquire that is still on its way cannot write the key any more.
             let revoke = LeaseRequest { first: lease_id(token), second: 0 };
             match member.ask::<_, LeaseResponse>(LEASE_REVOKE, revoke).await {
                 Err(status) if !deleted && status.code() != Code::NotFound => {
-                    Err(unanswered(status))
+                    Err(backend_error(status))
                 }
                 // A lease that holds nothing ends by itself.
                 _ => Ok(deleted),
@@ -201,7 +203,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
             let mut member = self.client.member();
             for _ in 0..RAISES_MAX {
                 let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
-                let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+                let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
                 let view = View::read(answer)?;
                 let (floor, seen) = view.floor.unwrap_or((now_us(), 0));
                 // The floor's own change takes the next revision, and the next place the one after.
@@ -214,7 +216,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
                     return Ok(());
                 }
             }
-            Err(Unanswered("etcd: others raise the fences all the time".into()))
+            Err(BackendError("etcd: others raise the fences all the time".into()))
         })
     }
 
@@ -222,27 +224,27 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         &'a self,
         name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         Box::pin(async move {
             let mut member = self.client.member();
             let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
-            let answer: TxnResponse = member.ask(TXN, request).await.map_err(unanswered)?;
+            let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
             let view = View::read(answer)?;
-            let own = self.keys.place(name, self.rule.role(), token);
+            let own = self.keys.contender(name, self.rule.role(), token);
             // A place that has expired waits for nobody; the next look takes a new one.
             let ahead = view.index_of(&own).and_then(|at| self.rule.ahead(&view.queue, at));
             let Some(ahead) = ahead else { return Ok(None) };
-            let (key, range_end) = match ahead.places {
+            let (key, range_end) = match ahead.contenders {
                 [one] => (one.key.clone(), Vec::new()),
                 _ => self.keys.queue(name),
             };
             // From the revision on that was read, so nothing in between is missed.
             let start_revision = view.revision + 1;
             let create = WatchCreateRequest { key, range_end, start_revision, filters: vec![0] };
-            let answers = member.watch(create).await.map_err(unanswered)?;
-            let left = ahead.places.iter().map(|place| place.key.clone()).collect();
+            let answers = member.watch(create).await.map_err(backend_error)?;
+            let left = ahead.contenders.iter().map(|contender| contender.key.clone()).collect();
             let watching = Watching { answers, left, until_left: ahead.until_left };
-            Ok(Some(Box::new(watching) as Box<dyn Wakeups>))
+            Ok(Some(Box::new(watching) as Box<dyn Notifications>))
         })
     }
 
@@ -262,7 +264,7 @@ struct Watching {
     until_left: usize,
 }
 
-impl Wakeups for Watching {
+impl Notifications for Watching {
     /// Once only: whom to wait for after that has to be read anew.
     fn next(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(async {
@@ -290,7 +292,7 @@ fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
 fn same_term(first: Option<&Header>, second: Option<&Header>) -> Asked<()> {
     match (first, second) {
         (Some(first), Some(second)) if first.raft_term == second.raft_term => Ok(()),
-        _ => Err(Unanswered("etcd: the leader has changed".into())),
+        _ => Err(BackendError("etcd: the leader has changed".into())),
     }
 }
 
@@ -302,7 +304,7 @@ fn lease_id(token: &Token) -> i64 {
 
 fn whole_seconds(lease: Duration) -> i64 {
     let seconds = i64::try_from(lease.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
-    seconds.max(PLACE_SECONDS_MIN)
+    seconds.max(LEASE_SECONDS_MIN)
 }
 
 fn unsigned(revision: i64) -> u64 {

@@ -3,10 +3,10 @@
 pub mod named;
 pub mod table;
 
-use super::lease::Unanswered;
+use crate::store::BackendError;
 
 /// What an error of the client means.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn unanswered(error: sqlx::Error) -> Unanswered {
-    Unanswered(error.to_string())
+fn backend_error(error: sqlx::Error) -> BackendError {
+    BackendError(error.to_string())
 }

@@ -23,9 +23,9 @@ use sqlx::{ConnectOptions, MySqlConnection};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use super::unanswered;
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use super::backend_error;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -150,12 +150,12 @@ impl LeaseStore for NamedStore {
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let mut session = self.session.lock().await;
-            self.prepare(&mut session, lease).await.map_err(unanswered)?;
+            self.prepare(&mut session, lease).await.map_err(backend_error)?;
             if session.holds.contains_key(name) {
                 return Ok(session.has(name, token).then_some(Grant::UNFENCED));
             }
             let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0)", name);
-            if !asked.await.map_err(unanswered)? {
+            if !asked.await.map_err(backend_error)? {
                 return Ok(None);
             }
             session.holds.insert(name.clone(), token.as_str().to_owned());
@@ -175,7 +175,7 @@ impl LeaseStore for NamedStore {
                 return Ok(false);
             }
             let question = "SELECT IS_USED_LOCK(?) = CONNECTION_ID()";
-            self.ask(&mut session, question, name).await.map_err(unanswered)
+            self.ask(&mut session, question, name).await.map_err(backend_error)
         })
     }
 
@@ -187,7 +187,7 @@ impl LeaseStore for NamedStore {
             }
             let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
             session.holds.remove(name);
-            freed.map_err(unanswered)
+            freed.map_err(backend_error)
         })
     }
 }

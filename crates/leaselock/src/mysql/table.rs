@@ -18,9 +18,9 @@ use std::time::Duration;
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
-use super::unanswered;
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use super::backend_error;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -96,7 +96,7 @@ impl LeaseStore for TableStore {
             match tried.await {
                 Ok(_) => {}
                 Err(error) if lost_a_race(&error) => return Ok(None),
-                Err(error) => return Err(unanswered(error)),
+                Err(error) => return Err(backend_error(error)),
             }
             let fence: Option<u64> =
                 sqlx::query_scalar("SELECT fence FROM locks WHERE name = ? AND owner = ?")
@@ -104,7 +104,7 @@ impl LeaseStore for TableStore {
                     .bind(token.as_str())
                     .fetch_optional(&self.pool)
                     .await
-                    .map_err(unanswered)?;
+                    .map_err(backend_error)?;
             Ok(fence.map(Grant::fenced))
         })
     }
@@ -121,7 +121,7 @@ impl LeaseStore for TableStore {
                 .bind(name.as_str())
                 .bind(token.as_str())
                 .execute(&self.pool);
-            Ok(renewed.await.map_err(unanswered)?.rows_affected() == 1)
+            Ok(renewed.await.map_err(backend_error)?.rows_affected() == 1)
         })
     }
 
@@ -129,7 +129,7 @@ impl LeaseStore for TableStore {
         Box::pin(async move {
             let released =
                 sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
-            let freed = released.await.map_err(unanswered)?.rows_affected() == 1;
+            let freed = released.await.map_err(backend_error)?.rows_affected() == 1;
             let releases = self.releases.fetch_add(1, Ordering::Relaxed);
             if releases.is_multiple_of(RELEASES_PER_SWEEP) {
                 // Tidying up can fail: the next one does it.
@@ -145,7 +145,7 @@ impl LeaseStore for TableStore {
                 .bind(name.as_str())
                 .bind(at_least.get())
                 .execute(&self.pool);
-            raised.await.map(|_| ()).map_err(unanswered)
+            raised.await.map(|_| ()).map_err(backend_error)
         })
     }
 }

@@ -18,10 +18,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, refused_or_unanswered, run_command, script};
-use crate::command::bounded;
-use crate::lease::{Token, ask};
-use crate::pauses::{Manner, Pauses};
+use super::{Connection, Keys, command_error, run_command, script};
+use crate::core::backoff::{Backoff, WaitStrategy};
+use crate::core::command::bounded;
+use crate::store::{Token, ask};
 use crate::{
     Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LEASE_MAX, LockName,
     Primitive, Waiting,
@@ -54,7 +54,7 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 pub const COUNT_MAX: u64 = Fence::MAX.0;
 
 /// How many looks in a row may stay without an answer before a waiter gives up.
-const UNANSWERED_MAX: u32 = 3;
+const NO_ANSWERS_MAX: u32 = 3;
 
 /// The latches under one prefix.
 pub struct RedisLatch<C> {
@@ -100,33 +100,37 @@ impl<C: Connection> RedisLatch<C> {
 
     async fn wait_for_zero(&self, name: &LockName) -> Result<(), CommandError> {
         let token = Token::mint(true, 1);
-        let mut pauses = Pauses::new(Manner::Notified);
-        let mut wakeups = self.server.listen(&token);
-        let mut unanswered_in_a_row = 0;
+        let mut backoff = Backoff::new(WaitStrategy::Notified);
+        let mut notifications = self.server.listen(&token);
+        let mut no_answers_in_a_row = 0;
         loop {
-            let told_at = self.server.told_at(&token);
-            match self.command(&self.look, name, &[token.as_str(), told_at]).await {
+            let channel = self.server.channel_of(&token);
+            match self.command(&self.look, name, &[token.as_str(), channel]).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    unanswered_in_a_row = 0;
+                    no_answers_in_a_row = 0;
                     // Zero that was reached before the watch began is seen by one more look.
-                    if wakeups.is_none() {
-                        wakeups = ask(LEASE_MAX, self.server.watch(&token)).await.ok().flatten();
-                        if wakeups.is_some() {
+                    if notifications.is_none() {
+                        notifications =
+                            ask(LEASE_MAX, self.server.watch(&token)).await.ok().flatten();
+                        if notifications.is_some() {
                             continue;
                         }
                     }
                 }
                 Err(error) => {
-                    wakeups = None;
-                    unanswered_in_a_row += 1;
-                    if unanswered_in_a_row == UNANSWERED_MAX {
+                    notifications = None;
+                    no_answers_in_a_row += 1;
+                    if no_answers_in_a_row == NO_ANSWERS_MAX {
                         return Err(error);
                     }
                 }
             }
-            pauses.pass_or_be_told(&mut wakeups, LEASE_MAX).await;
-            if wakeups.as_mut().is_some_and(|told| told.granted(token.look()).is_some()) {
+            backoff.wait_or_be_notified(&mut notifications, LEASE_MAX).await;
+            if notifications
+                .as_mut()
+                .is_some_and(|notifications| notifications.granted(token.attempt()).is_some())
+            {
                 return Ok(());
             }
         }
@@ -163,7 +167,7 @@ impl<C: Connection> CountdownLatch for RedisLatch<C> {
         Box::pin(bounded(async move {
             let [left, _] = self.keys(name);
             let left: Option<u64> =
-                self.server.connection.clone().get(left).await.map_err(refused_or_unanswered)?;
+                self.server.connection.clone().get(left).await.map_err(command_error)?;
             Ok(left.unwrap_or(0))
         }))
     }

@@ -13,8 +13,8 @@
 use ::redis::{AsyncCommands, Script};
 use futures::future::BoxFuture;
 
-use super::{Connection, Keys, refused_or_unanswered, run_command};
-use crate::command::bounded;
+use super::{Connection, Keys, command_error, run_command};
+use crate::core::command::bounded;
 use crate::{
     Capabilities, CommandError, Fencing, InvalidName, LockName, Primitive, SharedCounter, Waiting,
 };
@@ -76,14 +76,14 @@ impl<C: Connection> SharedCounter for RedisCounter<C> {
     ) -> BoxFuture<'a, Result<i64, CommandError>> {
         Box::pin(bounded(async move {
             let sum = self.connection.clone().incr(self.key(name), delta).await;
-            sum.map_err(refused_or_unanswered)
+            sum.map_err(command_error)
         }))
     }
 
     fn get<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<i64, CommandError>> {
         Box::pin(bounded(async move {
             let number: Option<i64> =
-                self.connection.clone().get(self.key(name)).await.map_err(refused_or_unanswered)?;
+                self.connection.clone().get(self.key(name)).await.map_err(command_error)?;
             Ok(number.unwrap_or(0))
         }))
     }

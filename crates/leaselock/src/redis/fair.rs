@@ -23,7 +23,7 @@ use super::server::Server;
 use super::subscriber::Subscriber;
 use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys, WAITER_ALIVE};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::{InvalidName, LockName};
 
 /// Where the keys of names are.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     prefix: Arc<str>,
 }
 
 impl Keys {
     /// Takes a prefix for all keys. Braces would move the hash tag, so they are refused.
-    pub(super) fn new(prefix: &str) -> Result<Self, InvalidName> {
+    pub(crate) fn new(prefix: &str) -> Result<Self, InvalidName> {
         if !prefix.is_empty() {
             let checked = LockName::new(prefix)?;
             if checked.hash_tag().is_some() {
@@ -22,17 +22,17 @@ impl Keys {
     }
 
     /// The keys of another kind under the same prefix: kinds never meet in a key.
-    pub(super) fn of_kind(prefix: &str, kind: &str) -> Result<Self, InvalidName> {
+    pub(crate) fn of_kind(prefix: &str, kind: &str) -> Result<Self, InvalidName> {
         Self::new(&format!("{prefix}{kind}:"))
     }
 
     /// The key of the hold. A name with a tag and the same name without never meet.
-    pub(super) fn lock(&self, name: &LockName) -> String {
+    pub(crate) fn lock(&self, name: &LockName) -> String {
         self.key("lock", name)
     }
 
     /// Something else about the name, in the same slot.
-    pub(super) fn key(&self, word: &str, name: &LockName) -> String {
+    pub(crate) fn key(&self, word: &str, name: &LockName) -> String {
         let prefix = &*self.prefix;
         match name.hash_tag() {
             Some(_) => [prefix, word, ":", name.as_str()].concat(),
@@ -41,12 +41,12 @@ impl Keys {
     }
 
     /// What scripts with a queue work on: the hold, the fence counter and the queue.
-    pub(super) fn all(&self, name: &LockName) -> [String; 3] {
+    pub(crate) fn all(&self, name: &LockName) -> [String; 3] {
         [self.lock(name), self.fence(name), self.key("queue", name)]
     }
 
     /// The key of the fence counter, in the same slot.
-    pub(super) fn fence(&self, name: &LockName) -> String {
+    pub(crate) fn fence(&self, name: &LockName) -> String {
         let tag = name.hash_tag().unwrap_or(name.as_str());
         [&*self.prefix, "fence:{", tag, "}"].concat()
     }

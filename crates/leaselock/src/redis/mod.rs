@@ -19,10 +19,9 @@ pub mod countdown_latch;
 pub mod counter;
 pub mod expiring_semaphore;
 pub mod fair;
-pub mod getset;
-mod keys;
+pub mod keys;
 pub mod multi;
-mod owned_key;
+pub(crate) mod owned_key;
 mod permit_store;
 pub mod plain;
 pub mod read_write;
@@ -31,8 +30,6 @@ pub mod reentrant;
 mod script;
 pub mod semaphore;
 mod server;
-pub mod setnx;
-pub mod setnx_expire;
 pub mod spin;
 pub mod subscriber;
 pub mod token;
@@ -42,10 +39,9 @@ use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
 
-use keys::Keys;
-use script::{
-    raise_fence, refused_or_unanswered, renew_together, run, run_command, script, unanswered,
-};
+pub(crate) use keys::Keys;
+pub(crate) use script::{backend_error, run};
+use script::{command_error, raise_fence, renew_together, run_command, script};
 
 /// A connection that can be cloned and used by many tasks at once, such as
 /// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).

@@ -27,9 +27,9 @@ use tokio_util::task::TaskTracker;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, script};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
-use crate::leased::LeasedMutex;
-use crate::pauses::Manner;
+use crate::LeasedMutex;
+use crate::core::backoff::WaitStrategy;
+use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
 use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -63,14 +63,14 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<MultiMutex, InvalidName> {
     let server = Server::new(connection, Keys::new(key_prefix)?, Some(subscriber));
-    let store = GroupStore::new(server, Manner::Notified);
+    let store = GroupStore::new(server, WaitStrategy::Notified);
     Ok(MultiMutex::by_hash_tag(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)))
 }
 
 /// The names of a group, which is one name or several with one hash tag, each with an owner token.
 pub(super) struct GroupStore<C> {
     server: Server<C>,
-    manner: Manner,
+    strategy: WaitStrategy,
     acquire: Script,
     renew: Script,
     release: Script,
@@ -78,7 +78,7 @@ pub(super) struct GroupStore<C> {
 
 impl<C: Connection> GroupStore<C> {
     /// Its contenders wait in this manner.
-    pub(super) fn new(server: Server<C>, manner: Manner) -> Self {
+    pub(super) fn new(server: Server<C>, strategy: WaitStrategy) -> Self {
         let with_heads = |code| {
             let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
             let (waiters, hand_on) =
@@ -87,7 +87,7 @@ impl<C: Connection> GroupStore<C> {
         };
         Self {
             server,
-            manner,
+            strategy,
             acquire: with_heads(include_str!("multi_acquire.lua")),
             renew: with_heads(include_str!("multi_renew.lua")),
             release: with_heads(include_str!("multi_release.lua")),
@@ -108,9 +108,10 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
-            let look = token.look().to_string();
-            let arguments = [token.as_str(), &lease_ms, channel, &look];
+            let (lease_ms, channel) =
+                (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
+            let attempt = token.attempt().to_string();
+            let arguments = [token.as_str(), &lease_ms, channel, &attempt];
             let fence: Option<u64> =
                 self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
             Ok(fence.map(Grant::fenced))
@@ -144,15 +145,15 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         &'a self,
         _name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         self.server.watch(token)
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
         self.server.listen(token)
     }
 
-    fn manner(&self) -> Manner {
-        self.manner
+    fn wait_strategy(&self) -> WaitStrategy {
+        self.strategy
     }
 }

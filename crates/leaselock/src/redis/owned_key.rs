@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use ::redis::{AsyncCommands, Script};
 
-use super::{Connection, Keys, renew_together, run, unanswered};
-use crate::lease::{Renewal, StoreFuture, Token, Unanswered};
+use super::{Connection, Keys, backend_error, renew_together, run};
+use crate::store::{BackendError, Renewal, StoreFuture, Token};
 use crate::{InvalidName, LockName};
 
 /// The keys of one kind, changed only by who is their value.
-pub(super) struct OwnedKey<C> {
-    pub(super) connection: C,
+pub(crate) struct OwnedKey<C> {
+    pub(crate) connection: C,
     keys: Keys,
     renew: Script,
     release: Script,
 }
 
 impl<C: Connection> OwnedKey<C> {
-    pub(super) fn new(connection: C, key_prefix: &str, kind: &str) -> Result<Self, InvalidName> {
+    pub(crate) fn new(connection: C, key_prefix: &str, kind: &str) -> Result<Self, InvalidName> {
         Ok(Self {
             connection,
             keys: Keys::of_kind(key_prefix, kind)?,
@@ -26,18 +26,19 @@ impl<C: Connection> OwnedKey<C> {
         })
     }
 
-    pub(super) fn of(&self, name: &LockName) -> String {
+    pub(crate) fn of(&self, name: &LockName) -> String {
         self.keys.lock(name)
     }
 
     /// Whether `token` is the owner.
-    pub(super) async fn is_ours(&self, key: &str, token: &Token) -> Result<bool, Unanswered> {
-        let owner: Option<String> = self.connection.clone().get(key).await.map_err(unanswered)?;
+    pub(crate) async fn is_ours(&self, key: &str, token: &Token) -> Result<bool, BackendError> {
+        let owner: Option<String> =
+            self.connection.clone().get(key).await.map_err(backend_error)?;
         Ok(owner.as_deref() == Some(token.as_str()))
     }
 
     /// Sets the expiry of what is ours.
-    pub(super) fn renew<'a>(
+    pub(crate) fn renew<'a>(
         &'a self,
         name: &'a LockName,
         token: &'a Token,
@@ -50,7 +51,7 @@ impl<C: Connection> OwnedKey<C> {
     }
 
     /// The same for several names in one round trip.
-    pub(super) fn renew_together<'a>(
+    pub(crate) fn renew_together<'a>(
         &'a self,
         renewals: &'a [Renewal],
     ) -> StoreFuture<'a, Vec<bool>> {
@@ -58,7 +59,7 @@ impl<C: Connection> OwnedKey<C> {
     }
 
     /// Deletes what is ours.
-    pub(super) fn release<'a>(
+    pub(crate) fn release<'a>(
         &'a self,
         name: &'a LockName,
         token: &'a Token,

@@ -7,7 +7,7 @@ use ::redis::Script;
 use super::Connection;
 use super::server::Server;
 use crate::LockName;
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
+use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
 
 /// The holders of a name and a queue, changed by scripts with the same keys and arguments.
 pub(super) struct PermitStore<C> {
@@ -33,8 +33,9 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
             let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
-            let (channel, look) = (self.server.waits_at(token), token.look().to_string());
-            let arguments = [token.as_str(), &permits, &lease_ms, channel, &look];
+            let (channel, attempt) =
+                (self.server.channel_if_waiting(token), token.attempt().to_string());
+            let arguments = [token.as_str(), &permits, &lease_ms, channel, &attempt];
             let granted: bool =
                 self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
             Ok(granted.then_some(Grant::UNFENCED))
@@ -64,11 +65,11 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
         &'a self,
         _name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         self.server.watch(token)
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
         self.server.listen(token)
     }
 

@@ -18,9 +18,9 @@ use ::redis::{AsyncCommands, ExistenceCheck, SetExpiry, SetOptions};
 use tokio_util::task::TaskTracker;
 
 use super::owned_key::OwnedKey;
-use super::{Connection, unanswered};
-use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use super::{Connection, backend_error};
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -76,10 +76,10 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
             let set: Option<String> = redis
                 .set_options(self.key.of(name), token.as_str(), options)
                 .await
-                .map_err(unanswered)?;
+                .map_err(backend_error)?;
             // Ours already, if the answer to an earlier try was lost: with a lease from now on.
             let ours =
-                set.is_some() || token.looks_again() && self.key.renew(name, token, lease).await?;
+                set.is_some() || token.is_retry() && self.key.renew(name, token, lease).await?;
             Ok(ours.then_some(Grant::UNFENCED))
         })
     }

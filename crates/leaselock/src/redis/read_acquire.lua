@@ -1,5 +1,5 @@
 -- Lets a reader in, unless a writer holds the name or it is a writer's turn. After
--- read_write_turns.lua, which says what the keys are.
+-- read_write_queue.lua, which says what the keys are.
 -- ARGV[1]  the token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  the channel on which its process listens, or ''

@@ -26,8 +26,8 @@ use super::script::flag;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, WAITER_ALIVE, script};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
 use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.
@@ -95,20 +95,20 @@ impl Side {
     fn scripts(self) -> Scripts {
         const CLOCK: &str = include_str!("clock.lua");
         const HOLDS: &str = include_str!("expiring_holds.lua");
-        let in_turn = |code| {
+        let with_queue = |code| {
             let (mint, waiters) = (include_str!("mint_fence.lua"), include_str!("waiters.lua"));
-            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_turns.lua"), code])
+            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_queue.lua"), code])
         };
         match self {
             Self::Read => Scripts {
-                acquire: in_turn(include_str!("read_acquire.lua")),
+                acquire: with_queue(include_str!("read_acquire.lua")),
                 renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
-                release: in_turn(include_str!("read_release.lua")),
+                release: with_queue(include_str!("read_release.lua")),
             },
             Self::Write => Scripts {
-                acquire: in_turn(include_str!("write_acquire.lua")),
+                acquire: with_queue(include_str!("write_acquire.lua")),
                 renew: script(&[include_str!("token_renew.lua")]),
-                release: in_turn(include_str!("write_release.lua")),
+                release: with_queue(include_str!("write_release.lua")),
             },
         }
     }
@@ -132,9 +132,10 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let (lease_ms, channel) = (lease.as_millis().to_string(), self.server.waits_at(token));
-            let look = token.look().to_string();
-            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &look];
+            let (lease_ms, channel) =
+                (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
+            let attempt = token.attempt().to_string();
+            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &attempt];
             let answer: Option<u64> =
                 self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
             Ok(answer.map(|fence| match self.side {
@@ -171,11 +172,11 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         &'a self,
         _name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         self.server.watch(token)
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
         self.server.listen(token)
     }
 

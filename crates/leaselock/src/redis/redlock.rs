@@ -28,8 +28,8 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::{Connection, Keys, run};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -144,7 +144,7 @@ impl<C: Connection> RedlockStore<C> {
         name: &LockName,
         arguments: [String; N],
         lease: Duration,
-    ) -> FuturesUnordered<JoinHandle<Result<bool, Unanswered>>> {
+    ) -> FuturesUnordered<JoinHandle<Result<bool, BackendError>>> {
         let limit = SERVER_TIMEOUT_MAX.min(lease / SERVER_TIMEOUTS_PER_LEASE);
         let (key, arguments) = (Arc::new(self.keys.lock(name)), Arc::new(arguments));
         let send = |connection: &C| {
@@ -153,7 +153,7 @@ impl<C: Connection> RedlockStore<C> {
             self.tasks.spawn(async move {
                 let arguments = arguments.each_ref().map(|text| &**text);
                 let answer = timeout(limit, run(&connection, &script, &[&**key], &arguments)).await;
-                answer.unwrap_or_else(|_| Err(Unanswered(format!("no answer within {limit:?}"))))
+                answer.unwrap_or_else(|_| Err(BackendError(format!("no answer within {limit:?}"))))
             })
         };
         self.connections.iter().map(send).collect()
@@ -162,14 +162,14 @@ impl<C: Connection> RedlockStore<C> {
     /// Counts the answers until the outcome is certain.
     async fn count(
         &self,
-        mut answers: FuturesUnordered<JoinHandle<Result<bool, Unanswered>>>,
+        mut answers: FuturesUnordered<JoinHandle<Result<bool, BackendError>>>,
     ) -> Votes {
         let mut votes = Votes::default();
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(Ok(true)) => votes.yes += 1,
                 Ok(Ok(false)) => votes.no += 1,
-                Ok(Err(Unanswered(why))) => votes.silence = Some(why),
+                Ok(Err(BackendError(why))) => votes.silence = Some(why),
                 Err(ended) => votes.silence = Some(ended.to_string()),
             }
             if self.is_certain(&votes) {
@@ -185,13 +185,13 @@ impl<C: Connection> RedlockStore<C> {
     }
 
     /// Yes if a majority said so, no if none can any more; else nobody knows.
-    fn judge(&self, votes: Votes) -> Result<bool, Unanswered> {
+    fn judge(&self, votes: Votes) -> Result<bool, BackendError> {
         if self.is_certain(&votes) {
             return Ok(votes.yes >= self.majority());
         }
         let (spoke, all) = (votes.yes + votes.no, self.connections.len());
         let why = votes.silence.unwrap_or_default();
-        Err(Unanswered(format!("{spoke} of {all} servers answered; {why}")))
+        Err(BackendError(format!("{spoke} of {all} servers answered; {why}")))
     }
 }
 

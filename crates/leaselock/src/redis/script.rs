@@ -6,7 +6,7 @@ use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKi
 
 use super::keys::Keys;
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
-use crate::lease::{Grant, Renewal, Token, Unanswered};
+use crate::store::{BackendError, Grant, Renewal, Token};
 use crate::{CommandError, Fence};
 
 /// What most calls fit into.
@@ -23,13 +23,13 @@ pub(super) fn script(parts: &[&str]) -> Script {
 }
 
 /// Runs a script by its digest, loading it first where the server does not know it.
-pub(super) async fn run<C: Connection, T: FromRedisValue>(
+pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
     keys: &[impl AsRef<str>],
     arguments: &[&str],
-) -> Result<T, Unanswered> {
-    call(connection, script, keys, arguments).await.map_err(unanswered)
+) -> Result<T, BackendError> {
+    call(connection, script, keys, arguments).await.map_err(backend_error)
 }
 
 /// How scripts are told yes or no.
@@ -38,10 +38,10 @@ pub(super) fn flag(set: bool) -> &'static str {
 }
 
 /// What a script granted to `token` with its answer: `fence` or `fence others`.
-pub(super) fn grant(answer: Option<String>, token: &Token) -> Result<Option<Grant>, Unanswered> {
+pub(super) fn grant(answer: Option<String>, token: &Token) -> Result<Option<Grant>, BackendError> {
     let Some(answer) = answer else { return Ok(None) };
     let (fence, others) = answer.split_once(' ').unwrap_or((&answer, "0"));
-    let fence = fence.parse().map_err(|_| Unanswered(format!("not a fence: {answer}")))?;
+    let fence = fence.parse().map_err(|_| BackendError(format!("not a fence: {answer}")))?;
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn raise_fence<C: Connection>(
     connection: &C,
     counter: String,
     at_least: Fence,
-) -> Result<(), Unanswered> {
+) -> Result<(), BackendError> {
     let _fence: u64 = run(connection, &RAISE_FENCE, &[counter], &[&at_least.to_string()]).await?;
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
     keys: &[impl AsRef<str>],
     arguments: &[&str],
 ) -> Result<T, CommandError> {
-    call(connection, script, keys, arguments).await.map_err(refused_or_unanswered)
+    call(connection, script, keys, arguments).await.map_err(command_error)
 }
 
 async fn call<C: Connection, T: FromRedisValue>(
@@ -92,10 +92,10 @@ async fn call<C: Connection, T: FromRedisValue>(
 /// What an error means to one whose command is a single step: either the server says that it did
 /// not do it, or nobody knows.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn refused_or_unanswered(error: ::redis::RedisError) -> CommandError {
+pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
     match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => CommandError::Refused(error.to_string()),
-        _ => CommandError::Unanswered(error.to_string()),
+        _ => CommandError::NoAnswer(error.to_string()),
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn renew_together<C: Connection>(
     script: &Script,
     keys: &Keys,
     renewals: &[Renewal],
-) -> Result<Vec<bool>, Unanswered> {
+) -> Result<Vec<bool>, BackendError> {
     let mut pipeline = ::redis::pipe();
     for Renewal { name, token, lease } in renewals {
         let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(keys.lock(name));
@@ -115,15 +115,15 @@ pub(super) async fn renew_together<C: Connection>(
     let mut redis = connection.clone();
     match pipeline.query_async(&mut redis).await {
         Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-            script.load_async(&mut redis).await.map_err(unanswered)?;
-            pipeline.query_async(&mut redis).await.map_err(unanswered)
+            script.load_async(&mut redis).await.map_err(backend_error)?;
+            pipeline.query_async(&mut redis).await.map_err(backend_error)
         }
-        answer => answer.map_err(unanswered),
+        answer => answer.map_err(backend_error),
     }
 }
 
 /// What an error of the client means.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn unanswered(error: ::redis::RedisError) -> Unanswered {
-    Unanswered(error.to_string())
+pub(crate) fn backend_error(error: ::redis::RedisError) -> BackendError {
+    BackendError(error.to_string())
 }

@@ -20,7 +20,7 @@ use super::permit_store::PermitStore;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, script};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -6,7 +6,7 @@ use ::redis::{FromRedisValue, Script};
 
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, raise_fence, run};
-use crate::lease::{StoreFuture, Token, Unanswered, Wakeups};
+use crate::store::{BackendError, Notifications, StoreFuture, Token};
 use crate::{Fence, LockName};
 
 /// A connection for commands, the keys of one kind, and where this process is told of changes, if
@@ -28,7 +28,7 @@ impl<C: Connection> Server<C> {
         script: &Script,
         keys: &[impl AsRef<str>],
         arguments: &[&str],
-    ) -> Result<T, Unanswered> {
+    ) -> Result<T, BackendError> {
         run(&self.connection, script, keys, arguments).await
     }
 
@@ -39,7 +39,7 @@ impl<C: Connection> Server<C> {
         keys: &[impl AsRef<str>],
         token: &Token,
         lease: Duration,
-    ) -> Result<bool, Unanswered> {
+    ) -> Result<bool, BackendError> {
         self.run(script, keys, &[token.as_str(), &lease.as_millis().to_string()]).await
     }
 
@@ -47,30 +47,30 @@ impl<C: Connection> Server<C> {
         &self,
         name: &LockName,
         at_least: Fence,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), BackendError> {
         raise_fence(&self.connection, self.keys.fence(name), at_least).await
     }
 
     /// The channel on which a token is told: empty unless it listens.
-    pub(super) fn told_at(&self, token: &Token) -> &str {
-        self.subscriber.as_ref().map_or("", |told| told.channel(token))
+    pub(super) fn channel_of(&self, token: &Token) -> &str {
+        self.subscriber.as_ref().map_or("", |notifications| notifications.channel(token))
     }
 
     /// The channel on which a token waits to be told: empty where it does not wait or listen.
-    pub(super) fn waits_at(&self, token: &Token) -> &str {
-        if token.waits() { self.told_at(token) } else { "" }
+    pub(super) fn channel_if_waiting(&self, token: &Token) -> &str {
+        if token.waits() { self.channel_of(token) } else { "" }
     }
 
-    /// As [`LeaseStore::listen`](crate::lease::LeaseStore::listen).
-    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Wakeups>> {
+    /// As [`LeaseStore::listen`](crate::store::LeaseStore::listen).
+    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Notifications>> {
         self.subscriber.as_ref()?.listen(token)
     }
 
-    /// As [`LeaseStore::watch`](crate::lease::LeaseStore::watch).
+    /// As [`LeaseStore::watch`](crate::store::LeaseStore::watch).
     pub(super) fn watch<'a>(
         &'a self,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         Box::pin(async move {
             let Some(subscriber) = &self.subscriber else { return Ok(None) };
             subscriber.watch(token).await.map(Some)

@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 use super::multi::GroupStore;
 use super::server::Server;
 use super::{Connection, Keys};
-use crate::leased::LeasedMutex;
-use crate::pauses::Manner;
+use crate::LeasedMutex;
+use crate::core::backoff::WaitStrategy;
 use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -50,6 +50,6 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = GroupStore::new(Server::new(connection, keys, None), Manner::Spin);
+    let store = GroupStore::new(Server::new(connection, keys, None), WaitStrategy::Spin);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

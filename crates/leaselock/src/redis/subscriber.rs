@@ -32,8 +32,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::InvalidName;
-use crate::lease::{Grant, Token, Unanswered, Wakeups};
 use crate::redis::Keys;
+use crate::store::{BackendError, Grant, Notifications, Token};
 
 /// How long connecting and subscribing may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ struct State {
 /// What one token has been told.
 #[derive(Default)]
 struct Listener {
-    told: Notify,
+    notified: Notify,
     granted: Mutex<Option<Granted>>,
     wanted: AtomicBool,
     cut_off: AtomicBool,
@@ -75,7 +75,7 @@ struct Listener {
 /// A grant, and the look that it is for: 0 where the message names none.
 struct Granted {
     grant: Grant,
-    look: u32,
+    attempt: u32,
 }
 
 impl Subscriber {
@@ -103,7 +103,7 @@ impl Subscriber {
     }
 
     /// Listens for what `token` is told, if that works now.
-    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Wakeups>> {
+    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Notifications>> {
         let mut state = self.shared.locked();
         if !state.connected {
             self.shared.wanted.notify_one();
@@ -117,14 +117,17 @@ impl Subscriber {
     }
 
     /// The same, once there is a connection.
-    pub(super) async fn watch(&self, token: &Token) -> Result<Box<dyn Wakeups>, Unanswered> {
+    pub(super) async fn watch(
+        &self,
+        token: &Token,
+    ) -> Result<Box<dyn Notifications>, BackendError> {
         let mut connected = self.shared.connected.subscribe();
         loop {
             if let Some(listening) = self.listen(token) {
                 return Ok(listening);
             }
             if connected.wait_for(|connected| *connected).await.is_err() {
-                return Err(Unanswered("the subscriber has ended".to_owned()));
+                return Err(BackendError("the subscriber has ended".to_owned()));
             }
         }
     }
@@ -152,11 +155,11 @@ impl Shared {
         self.connected.send_replace(false);
         for listener in listeners.into_values() {
             listener.cut_off.store(true, Ordering::Release);
-            listener.told.notify_one();
+            listener.notified.notify_one();
         }
     }
 
-    fn tell(&self, message: &str) {
+    fn deliver_text(&self, message: &str) {
         let mut words = message.split(' ');
         let listener = words.next().and_then(|token| self.locked().listeners.get(token).cloned());
         // Whoever does not listen any more has given back what it was granted.
@@ -164,19 +167,19 @@ impl Shared {
         let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
         match (words.next(), words.next(), words.next()) {
             (Some("wanted"), ..) => listener.wanted.store(true, Ordering::Release),
-            (Some("granted"), look, _) => {
-                let granted = Granted { grant: Grant::UNFENCED, look: number(look) };
+            (Some("granted"), attempt, _) => {
+                let granted = Granted { grant: Grant::UNFENCED, attempt: number(attempt) };
                 *listener.granted() = Some(granted);
-                listener.told.notify_one();
+                listener.notified.notify_one();
             }
-            (Some("look"), ..) => listener.told.notify_one(),
+            (Some("look"), ..) => listener.notified.notify_one(),
             (Some(fence), Some(fences), Some(others)) => {
                 let (fence, fences) = (fence.parse(), fences.parse());
                 if let (Ok(fence), Ok(fences)) = (fence, fences) {
                     let grant = Grant::block(fence, fences, others != "0");
-                    *listener.granted() = Some(Granted { grant, look: number(words.next()) });
+                    *listener.granted() = Some(Granted { grant, attempt: number(words.next()) });
                 }
-                listener.told.notify_one();
+                listener.notified.notify_one();
             }
             _ => {}
         }
@@ -196,17 +199,17 @@ struct Listening {
     listener: Arc<Listener>,
 }
 
-impl Wakeups for Listening {
+impl Notifications for Listening {
     fn next(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(async {
-            self.listener.told.notified().await;
+            self.listener.notified.notified().await;
             !self.listener.cut_off.load(Ordering::Acquire)
         })
     }
 
-    fn granted(&mut self, look: u32) -> Option<Grant> {
+    fn granted(&mut self, attempt: u32) -> Option<Grant> {
         let granted = self.listener.granted().take()?;
-        (granted.look == look).then_some(granted.grant)
+        (granted.attempt == attempt).then_some(granted.grant)
     }
 
     fn others_wait(&self) -> bool {
@@ -253,7 +256,7 @@ async fn listen(client: &Client, shared: &Shared) -> RedisResult<()> {
         loop {
             tokio::select! {
                 message = messages.next() => match message {
-                    Some(message) => shared.tell_of(&message),
+                    Some(message) => shared.deliver(&message),
                     None => return Ok(()),
                 },
                 alive = &mut ping => break alive?,
@@ -271,9 +274,9 @@ async fn within<T>(
 }
 
 impl Shared {
-    fn tell_of(&self, message: &Msg) {
+    fn deliver(&self, message: &Msg) {
         if let Ok(text) = std::str::from_utf8(message.get_payload_bytes()) {
-            self.tell(text);
+            self.deliver_text(text);
         }
     }
 }

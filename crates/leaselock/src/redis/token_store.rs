@@ -7,7 +7,7 @@ use ::redis::Script;
 use super::script::{flag, grant};
 use super::server::Server;
 use super::{Connection, renew_together, script};
-use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token, Wakeups};
+use crate::store::{Grant, LeaseStore, Notifications, Renewal, StoreFuture, Token};
 use crate::{Fence, LockName};
 
 /// A hold in a key, a counter of fences and a queue, changed by scripts.
@@ -64,15 +64,15 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let channel = self.server.told_at(token);
+            let channel = self.server.channel_of(token);
             let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
             // Without a message a waiter is of no use in the queue, unless the queue is the order.
             let queues = token.waits() && (self.fair || !channel.is_empty());
-            let may_overtake = !self.fair && !token.looks_again();
+            let may_overtake = !self.fair && !token.is_retry();
             let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
-            let (me, owner, look) = (token.as_str(), token.owner(), token.look().to_string());
+            let (me, owner, attempt) = (token.as_str(), token.owner(), token.attempt().to_string());
             let arguments =
-                [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &look];
+                [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &attempt];
             let keys = self.server.keys.all(name);
             grant(self.server.run(&self.scripts.acquire, &keys, &arguments).await?, token)
         })
@@ -114,11 +114,11 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         &'a self,
         _name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         self.server.watch(token)
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Wakeups>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
         self.server.listen(token)
     }
 

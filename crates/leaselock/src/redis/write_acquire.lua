@@ -1,5 +1,5 @@
 -- Lets a writer in when nobody holds the name and no reader's turn is left. After
--- read_write_turns.lua, which says what the keys are.
+-- read_write_queue.lua, which says what the keys are.
 -- ARGV[1]  the token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  the channel on which its process listens, or ''

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use zookeeper_client::{Client, Error};
 
 use super::{Base, Ensemble, PERSISTENT};
-use crate::command::{CommandError, bounded};
+use crate::core::command::{CommandError, bounded};
 use crate::{Capabilities, Fencing, LockName, Primitive, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
@@ -73,7 +73,7 @@ impl Counter {
                 Ok(Some((number.ok_or_else(broken)?, stat.version)))
             }
             Err(Error::NoNode) => Ok(None),
-            Err(error) => Err(CommandError::Unanswered(error.to_string())),
+            Err(error) => Err(CommandError::NoAnswer(error.to_string())),
         }
     }
 
@@ -93,7 +93,7 @@ impl Counter {
             None => match client.create(path, data.as_bytes(), &PERSISTENT).await {
                 Err(Error::NoNode) => {
                     let made = self.base.make(client).await;
-                    made.map_err(|error| CommandError::Unanswered(error.0))?;
+                    made.map_err(|error| CommandError::NoAnswer(error.0))?;
                     return Ok(false);
                 }
                 created => created.map(|_| ()),
@@ -102,7 +102,7 @@ impl Counter {
         match written {
             Ok(()) => Ok(true),
             Err(Error::BadVersion | Error::NodeExists) => Ok(false),
-            Err(error) => Err(CommandError::Unanswered(error.to_string())),
+            Err(error) => Err(CommandError::NoAnswer(error.to_string())),
         }
     }
 
@@ -155,7 +155,7 @@ impl SharedCounter for Counter {
             let syncing = client.sync(&path);
             let reading = Self::read(&client, &path);
             let (synced, read) = tokio::join!(syncing, reading);
-            synced.map_err(|error| CommandError::Unanswered(error.to_string()))?;
+            synced.map_err(|error| CommandError::NoAnswer(error.to_string()))?;
             Ok(read?.map_or(0, |(number, _)| number))
         }))
     }

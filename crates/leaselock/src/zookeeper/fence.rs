@@ -2,9 +2,9 @@
 
 use zookeeper_client::{Error, MultiReadResult};
 
-use super::super::Fence;
-use super::super::lease::Unanswered;
-use super::{Base, unanswered};
+use super::{Base, backend_error};
+use crate::Fence;
+use crate::store::BackendError;
 
 /// How often raising starts again because somebody else was faster.
 const RAISES_MAX: u32 = 10;
@@ -13,32 +13,32 @@ const RAISES_MAX: u32 = 10;
 const ANY_LEASE: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// The fence of what the transaction `made_by` has made.
-pub(super) fn fence(made_by: i64, floor: u64) -> Result<u64, Unanswered> {
+pub(super) fn fence(made_by: i64, floor: u64) -> Result<u64, BackendError> {
     let made_by = u64::try_from(made_by).unwrap_or(u64::MAX);
     match made_by.checked_add(floor).filter(|fence| *fence <= Fence::MAX.get()) {
         Some(fence) => Ok(fence),
-        None => Err(Unanswered("no fence is left".to_owned())),
+        None => Err(BackendError("no fence is left".to_owned())),
     }
 }
 
 /// The floor, as the kind's node was read. It only ever rises, and is read together with what
 /// decides the grant: so a later holder sees what an earlier one has seen.
-pub(super) fn floor_of(read: &MultiReadResult) -> Result<u64, Unanswered> {
+pub(super) fn floor_of(read: &MultiReadResult) -> Result<u64, BackendError> {
     match read {
         MultiReadResult::Data { data, .. } => floor(data),
         MultiReadResult::Error { err: Error::NoNode } => Ok(0),
-        MultiReadResult::Error { err } => Err(unanswered(err.clone())),
-        _ => Err(Unanswered("the server answered something else".to_owned())),
+        MultiReadResult::Error { err } => Err(backend_error(err.clone())),
+        _ => Err(BackendError("the server answered something else".to_owned())),
     }
 }
 
-fn floor(data: &[u8]) -> Result<u64, Unanswered> {
+fn floor(data: &[u8]) -> Result<u64, BackendError> {
     let text = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok());
-    text.ok_or_else(|| Unanswered("the fence floor is not a number".to_owned()))
+    text.ok_or_else(|| BackendError("the fence floor is not a number".to_owned()))
 }
 
 /// Makes all fences to come higher than `at_least`.
-pub(super) async fn raise(base: &Base, at_least: Fence) -> Result<(), Unanswered> {
+pub(super) async fn raise(base: &Base, at_least: Fence) -> Result<(), BackendError> {
     let client = base.ensemble.session(ANY_LEASE).await?;
     for _ in 0..RAISES_MAX {
         let (data, stat) = match client.get_data(&base.path).await {
@@ -46,13 +46,13 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> Result<(), Unanswered
                 base.make(&client).await?;
                 continue;
             }
-            read => read.map_err(unanswered)?,
+            read => read.map_err(backend_error)?,
         };
         let floor = floor(&data)?;
         // Writing what is there already tells how far the transactions have come.
         let now = match client.set_data(&base.path, &data, Some(stat.version)).await {
             Err(Error::BadVersion) => continue,
-            written => written.map_err(unanswered)?,
+            written => written.map_err(backend_error)?,
         };
         let made_by = u64::try_from(now.mzxid).unwrap_or(u64::MAX);
         let Some(higher) = at_least.get().checked_sub(made_by).filter(|higher| *higher > floor)
@@ -62,8 +62,8 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> Result<(), Unanswered
         let data = higher.to_string();
         match client.set_data(&base.path, data.as_bytes(), Some(now.version)).await {
             Err(Error::BadVersion) => {}
-            written => return written.map(|_| ()).map_err(unanswered),
+            written => return written.map(|_| ()).map_err(backend_error),
         }
     }
-    Err(Unanswered("others raised the fence at the same time".to_owned()))
+    Err(BackendError("others raised the fence at the same time".to_owned()))
 }

@@ -12,16 +12,16 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
-use super::super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
-use super::super::{Fence, LockName};
+use super::contenders::{Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX};
 use super::fence::{fence, floor_of, raise};
-use super::places::{Ahead, Leaves, Listening, Node, Place, Places, QUEUED};
-use super::{Base, EPHEMERAL, session_is_over, unanswered};
+use super::{Base, EPHEMERAL, backend_error, session_is_over};
+use crate::store::{BackendError, Grant, LeaseStore, Notifications, StoreFuture, Token};
+use crate::{Fence, LockName};
 
 /// The store of these kinds.
 pub(super) struct Fixed {
     base: Base,
-    places: Arc<Places>,
+    contenders: Arc<Contenders>,
 }
 
 /// What stands there, all at the same moment: the transactions that made the nodes.
@@ -42,7 +42,7 @@ impl Seen {
 
 impl Fixed {
     pub(super) fn start(base: Base, tasks: &TaskTracker) -> Arc<Self> {
-        Places::serve(tasks, |places| Self { base, places })
+        Contenders::serve(tasks, |contenders| Self { base, contenders })
     }
 
     async fn enter(
@@ -50,50 +50,50 @@ impl Fixed {
         name: &LockName,
         token: &str,
         lease: Duration,
-    ) -> Result<Option<u64>, Unanswered> {
+    ) -> Result<Option<u64>, BackendError> {
         let until = Instant::now() + lease;
         let client = self.base.ensemble.session(lease).await?;
         let own = format!("{}/.{token}-{:016x}", self.base.path, client.session_id().0);
         let at_names = name.parts().map(|name| self.base.of(&name));
         let paths: Vec<String> = std::iter::once(own).chain(at_names).collect();
-        let place = self.places.enter(token, &client, &paths, until);
-        let seen = match place.node {
+        let contender = self.contenders.enter(token, &client, &paths, until);
+        let seen = match contender.node {
             Some(_) => self.look(&client, &paths).await?,
             None => self.make(&client, &paths).await?,
         };
         let Some(made_by) = seen.made_by() else {
             if seen.own.is_some() {
-                self.places.update(token, |place| place.until = Instant::now());
-                return Err(Unanswered("a node was deleted".to_owned()));
+                self.contenders.update(token, |contender| contender.until = Instant::now());
+                return Err(BackendError("a node was deleted".to_owned()));
             }
             let taken = seen.at_names.iter().position(Option::is_some).unwrap_or_default();
-            self.places.update(token, |place| {
-                (place.node, place.unsure) = (None, false);
-                place.ahead = paths.get(taken + 1).cloned().map(Ahead::Node);
-                place.until = until.max(Instant::now() + QUEUED);
+            self.contenders.update(token, |contender| {
+                (contender.node, contender.unsure) = (None, false);
+                contender.ahead = paths.get(taken + 1).cloned().map(Ahead::Node);
+                contender.until = until.max(Instant::now() + QUEUED_MAX);
             });
             return Ok(None);
         };
         let minted = fence(made_by, seen.floor)?;
-        let granted = place.node.and_then(|node| node.fence).unwrap_or(minted);
-        let kept = self.places.update(token, |place| {
-            place.unsure = false;
-            place.node = Some(Node { path: paths[0].clone(), made_by, fence: Some(granted) });
-            place.until = until;
+        let granted = contender.node.and_then(|node| node.fence).unwrap_or(minted);
+        let kept = self.contenders.update(token, |contender| {
+            contender.unsure = false;
+            contender.node = Some(Node { path: paths[0].clone(), made_by, fence: Some(granted) });
+            contender.until = until;
         });
         match kept {
             true => Ok(Some(granted)),
-            false => Err(Unanswered("the answer came after the end of its lease".to_owned())),
+            false => Err(BackendError("the answer came after the end of its lease".to_owned())),
         }
     }
 
     /// Tries to make all nodes and looks what came of it, in one round trip: ours after an earlier
     /// try whose answer was lost look the same.
-    async fn make(&self, client: &Client, paths: &[String]) -> Result<Seen, Unanswered> {
+    async fn make(&self, client: &Client, paths: &[String]) -> Result<Seen, BackendError> {
         loop {
             let mut writer = client.new_multi_writer();
             for path in paths {
-                writer.add_create(path, b"", &EPHEMERAL).map_err(unanswered)?;
+                writer.add_create(path, b"", &EPHEMERAL).map_err(backend_error)?;
             }
             // Both are sent now, in this order.
             let writing = writer.commit();
@@ -102,7 +102,7 @@ impl Fixed {
             match written.map_err(Error::from) {
                 Ok(_) | Err(Error::NodeExists) => return seen,
                 Err(Error::NoNode) => self.base.make(client).await?,
-                Err(error) => return Err(unanswered(error)),
+                Err(error) => return Err(backend_error(error)),
             }
         }
     }
@@ -112,21 +112,21 @@ impl Fixed {
         &self,
         client: &'c Client,
         paths: &[String],
-    ) -> impl Future<Output = Result<Seen, Unanswered>> + Send + use<'c> {
+    ) -> impl Future<Output = Result<Seen, BackendError>> + Send + use<'c> {
         let mut reader = client.new_multi_reader();
         let added = reader
             .add_get_data(&self.base.path)
             .and_then(|()| paths.iter().try_for_each(|path| reader.add_get_data(path)));
         let reading = added.map(|()| reader.commit());
         async move {
-            let read = reading.map_err(unanswered)?.await.map_err(unanswered)?;
+            let read = reading.map_err(backend_error)?.await.map_err(backend_error)?;
             let [base, own, at_names @ ..] = read.as_slice() else {
-                return Err(Unanswered("the server answered something else".to_owned()));
+                return Err(BackendError("the server answered something else".to_owned()));
             };
             let made_by = |node: &MultiReadResult| match node {
                 MultiReadResult::Data { stat, .. } => Ok(Some(stat.czxid)),
                 MultiReadResult::Error { err: Error::NoNode } => Ok(None),
-                _ => Err(Unanswered("a node could not be read".to_owned())),
+                _ => Err(BackendError("a node could not be read".to_owned())),
             };
             let at_names = at_names.iter().map(made_by).collect::<Result<_, _>>()?;
             Ok(Seen { floor: floor_of(base)?, own: made_by(own)?, at_names })
@@ -135,54 +135,56 @@ impl Fixed {
 
     /// Proves that all nodes are there and ours: a write of the ensemble that fails when one is
     /// gone, and behind it a look at whose they are.
-    async fn prove(&self, token: &str, lease: Duration) -> Result<bool, Unanswered> {
+    async fn prove(&self, token: &str, lease: Duration) -> Result<bool, BackendError> {
         let until = Instant::now() + lease;
-        let Some(place) = self.places.get(token) else { return Ok(false) };
-        let Some(node) = place.node else { return Ok(false) };
-        let mut writer = place.client.new_multi_writer();
-        for path in &place.paths {
-            writer.add_check_version(path, -1).map_err(unanswered)?;
+        let Some(contender) = self.contenders.get(token) else { return Ok(false) };
+        let Some(node) = contender.node else { return Ok(false) };
+        let mut writer = contender.client.new_multi_writer();
+        for path in &contender.paths {
+            writer.add_check_version(path, -1).map_err(backend_error)?;
         }
         let writing = writer.commit();
-        let looking = self.look(&place.client, &place.paths);
+        let looking = self.look(&contender.client, &contender.paths);
         let (written, seen) = tokio::join!(writing, looking);
         let ours = match written.map_err(Error::from) {
             Ok(_) => seen?.made_by() == Some(node.made_by),
             Err(error) if error == Error::NoNode || session_is_over(&error) => false,
-            Err(error) => return Err(unanswered(error)),
+            Err(error) => return Err(backend_error(error)),
         };
         if ours {
-            return Ok(self.places.update(token, |place| place.until = place.until.max(until)));
+            return Ok(self
+                .contenders
+                .update(token, |contender| contender.until = contender.until.max(until)));
         }
         // Some of several may still be ours.
-        self.places.update(token, |place| place.until = Instant::now());
+        self.contenders.update(token, |contender| contender.until = Instant::now());
         Ok(false)
     }
 }
 
 impl Leaves for Fixed {
     /// Reads first: a name that an operator freed may be somebody else's by now.
-    fn leave<'a>(&'a self, place: &'a Place, _token: &'a str) -> StoreFuture<'a, bool> {
+    fn leave<'a>(&'a self, contender: &'a Contender, _token: &'a str) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            if place.node.is_none() && !place.unsure {
+            if contender.node.is_none() && !contender.unsure {
                 return Ok(false);
             }
-            let client = &place.client;
-            let syncing = client.sync(&place.paths[0]);
-            let looking = self.look(client, &place.paths);
+            let client = &contender.client;
+            let syncing = client.sync(&contender.paths[0]);
+            let looking = self.look(client, &contender.paths);
             let (synced, seen) = tokio::join!(syncing, looking);
             if client.state().is_terminated() {
                 return Ok(false);
             }
-            let seen = synced.map_err(unanswered).and(seen)?;
+            let seen = synced.map_err(backend_error).and(seen)?;
             if seen.own.is_none() {
                 return Ok(false);
             }
             let mut writer = client.new_multi_writer();
-            writer.add_delete(&place.paths[0], None).map_err(unanswered)?;
-            for (path, made_by) in place.paths[1..].iter().zip(&seen.at_names) {
+            writer.add_delete(&contender.paths[0], None).map_err(backend_error)?;
+            for (path, made_by) in contender.paths[1..].iter().zip(&seen.at_names) {
                 if *made_by == seen.own {
-                    writer.add_delete(path, None).map_err(unanswered)?;
+                    writer.add_delete(path, None).map_err(backend_error)?;
                 }
             }
             match writer.commit().await.map_err(Error::from) {
@@ -190,13 +192,13 @@ impl Leaves for Fixed {
                 // Another deletion of ours was faster.
                 Err(Error::NoNode) => Ok(false),
                 Err(error) if session_is_over(&error) => Ok(false),
-                Err(error) => Err(unanswered(error)),
+                Err(error) => Err(backend_error(error)),
             }
         })
     }
 
-    fn places(&self) -> &Arc<Places> {
-        &self.places
+    fn contenders(&self) -> &Arc<Contenders> {
+        &self.contenders
     }
 }
 
@@ -223,9 +225,9 @@ impl LeaseStore for Fixed {
 
     fn release<'a>(&'a self, _name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let Some(place) = self.places.get(token.as_str()) else { return Ok(false) };
-            let left = self.leave(&place, token.as_str()).await?;
-            self.places.remove(token.as_str());
+            let Some(contender) = self.contenders.get(token.as_str()) else { return Ok(false) };
+            let left = self.leave(&contender, token.as_str()).await?;
+            self.contenders.remove(token.as_str());
             Ok(left)
         })
     }
@@ -238,7 +240,7 @@ impl LeaseStore for Fixed {
         &'a self,
         _name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
-        Box::pin(async move { Ok(Some(Listening::to(&self.places, token))) })
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
+        Box::pin(async move { Ok(Some(Listening::to(&self.contenders, token))) })
     }
 }

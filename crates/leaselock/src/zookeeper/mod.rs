@@ -7,7 +7,7 @@
 //! **Leases.** ZooKeeper ends sessions, not holds. A hold's session is half as long again as its
 //! lease, since the servers of an ensemble tell their leader of their sessions only now and then; so
 //! the node outlives what our own clock says of the lease, and `lost` fires first. While this process
-//! lives its holds also end with their own lease: what was not renewed is deleted (`places.rs`).
+//! lives its holds also end with their own lease: what was not renewed is deleted (`contenders.rs`).
 //!
 //! **Renewal** is a write of the ensemble that changes nothing and fails when the node is gone: no
 //! server that was left behind can answer it. A node of another session is never taken for ours, not
@@ -17,9 +17,9 @@
 //! together, over all names, restarts and leaders. An ensemble that lost its data starts again from
 //! nothing; then the floor is raised, and is added from then on.
 
+mod contenders;
 mod fence;
 mod fixed;
-mod places;
 mod queue;
 mod session;
 
@@ -37,8 +37,8 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 pub use session::Ensemble;
 
-use super::lease::Unanswered;
-use super::{InvalidName, LockName};
+use crate::store::BackendError;
+use crate::{InvalidName, LockName};
 
 /// Whoever reaches the servers may do everything: what the data are worth is the network's matter.
 const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
@@ -66,21 +66,21 @@ impl Base {
     }
 
     /// Makes the kind's node, which stays for ever.
-    async fn make(&self, client: &Client) -> Result<(), Unanswered> {
+    async fn make(&self, client: &Client) -> Result<(), BackendError> {
         made(client.create(&self.path, b"0", &PERSISTENT).await)
     }
 
     /// Makes the kind's node and the directory of a name.
-    async fn make_directory(&self, client: &Client, path: &str) -> Result<(), Unanswered> {
+    async fn make_directory(&self, client: &Client, path: &str) -> Result<(), BackendError> {
         self.make(client).await?;
         made(client.create(path, b"", &CONTAINER).await)
     }
 }
 
-fn made<T>(answer: Result<T, Error>) -> Result<(), Unanswered> {
+fn made<T>(answer: Result<T, Error>) -> Result<(), BackendError> {
     match answer {
         Ok(_) | Err(Error::NodeExists) => Ok(()),
-        Err(error) => Err(unanswered(error)),
+        Err(error) => Err(backend_error(error)),
     }
 }
 
@@ -96,8 +96,8 @@ fn component(name: &LockName) -> String {
 
 /// What an error of the client means: perhaps the command ran, perhaps not.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn unanswered(error: Error) -> Unanswered {
-    Unanswered(error.to_string())
+fn backend_error(error: Error) -> BackendError {
+    BackendError(error.to_string())
 }
 
 /// Whether an answer says that the session is over, and its nodes with it.

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
-use super::super::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered, Wakeups};
-use super::super::{Fence, LockName};
+use super::contenders::{Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX};
 use super::fence::{fence, floor_of, raise};
-use super::places::{Ahead, Leaves, Listening, Node, Place, Places, QUEUED};
-use super::{Base, SEQUENTIAL, session_is_over, unanswered};
+use super::{Base, SEQUENTIAL, backend_error, session_is_over};
+use crate::store::{BackendError, Grant, LeaseStore, Notifications, StoreFuture, Token};
+use crate::{Fence, LockName};
 
 /// How often a directory that the server has just removed is made again.
 const MAKES_MAX: u32 = 3;
@@ -45,7 +45,7 @@ pub(super) struct Queue<R> {
     rule: R,
     /// Whether several can hold a name at the same time.
     shared: bool,
-    places: Arc<Places>,
+    contenders: Arc<Contenders>,
 }
 
 /// What one look has seen, all at the same moment.
@@ -56,7 +56,7 @@ struct Seen {
 
 impl<R: Rule> Queue<R> {
     pub(super) fn start(base: Base, rule: R, shared: bool, tasks: &TaskTracker) -> Arc<Self> {
-        Places::serve(tasks, |places| Self { base, rule, shared, places })
+        Contenders::serve(tasks, |contenders| Self { base, rule, shared, contenders })
     }
 
     /// Stands in line with the token, unless it does already, and looks whether it is its turn.
@@ -65,28 +65,29 @@ impl<R: Rule> Queue<R> {
         name: &LockName,
         token: &str,
         lease: Duration,
-    ) -> Result<Option<u64>, Unanswered> {
+    ) -> Result<Option<u64>, BackendError> {
         let until = Instant::now() + lease;
         let client = self.base.ensemble.session(lease).await?;
         let directory = self.base.of(name);
-        let place = self.places.enter(token, &client, std::slice::from_ref(&directory), until);
+        let contender =
+            self.contenders.enter(token, &client, std::slice::from_ref(&directory), until);
         let stem = self.stem(token, &client);
-        let found = match place.node {
+        let found = match contender.node {
             Some(node) => Some(node),
-            None if place.unsure => find(&client, &directory, &stem).await?,
+            None if contender.unsure => find(&client, &directory, &stem).await?,
             None => None,
         };
         let (node, seen) = match found {
             Some(node) => (node, self.look(&client, &directory).await),
             None => self.stand(&client, &directory, &stem).await?,
         };
-        self.places.update(token, |place| {
-            (place.node, place.unsure) = (Some(node.clone()), false);
+        self.contenders.update(token, |contender| {
+            (contender.node, contender.unsure) = (Some(node.clone()), false);
         });
         let seen = seen?;
         let Some(before) = standing_before(&node, &directory, seen.names) else {
-            self.places.remove(token);
-            return Err(Unanswered("the node was deleted".to_owned()));
+            self.contenders.remove(token);
+            return Err(BackendError("the node was deleted".to_owned()));
         };
         let marks: Vec<char> = before.iter().map(|name| mark_of(name)).collect();
         let kept = match self.rule.keeps_out(&marks) {
@@ -94,9 +95,9 @@ impl<R: Rule> Queue<R> {
                 // The first grant's fence stays, though the floor may have been raised since.
                 let minted = fence(node.made_by, seen.floor)?;
                 let granted = node.fence.unwrap_or(minted);
-                let kept = self.places.update(token, |place| {
-                    place.node = Some(Node { fence: Some(granted), ..node });
-                    place.until = until;
+                let kept = self.contenders.update(token, |contender| {
+                    contender.node = Some(Node { fence: Some(granted), ..node });
+                    contender.until = until;
                 });
                 kept.then_some(Some(granted))
             }
@@ -107,14 +108,14 @@ impl<R: Rule> Queue<R> {
                     }
                     Obstacle::Any => Ahead::Children(directory),
                 };
-                let kept = self.places.update(token, |place| {
-                    place.ahead = Some(ahead);
-                    place.until = until.max(Instant::now() + QUEUED);
+                let kept = self.contenders.update(token, |contender| {
+                    contender.ahead = Some(ahead);
+                    contender.until = until.max(Instant::now() + QUEUED_MAX);
                 });
                 kept.then_some(None)
             }
         };
-        kept.ok_or_else(|| Unanswered("the answer came after the end of its lease".to_owned()))
+        kept.ok_or_else(|| BackendError("the answer came after the end of its lease".to_owned()))
     }
 
     /// What all nodes of this token in this session begin with.
@@ -128,7 +129,7 @@ impl<R: Rule> Queue<R> {
         client: &Client,
         directory: &str,
         stem: &str,
-    ) -> Result<(Node, Result<Seen, Unanswered>), Unanswered> {
+    ) -> Result<(Node, Result<Seen, BackendError>), BackendError> {
         let prefix = format!("{directory}/{stem}");
         for _ in 0..MAKES_MAX {
             // Both are sent now, in this order.
@@ -136,17 +137,17 @@ impl<R: Rule> Queue<R> {
             let looking = self.look(client, directory);
             match tokio::join!(creating, looking) {
                 (Ok((stat, _)), _) if stat.ephemeral_owner != client.session_id().0 => {
-                    return Err(Unanswered("the node belongs to another session".to_owned()));
+                    return Err(BackendError("the node belongs to another session".to_owned()));
                 }
                 (Ok((stat, number)), seen) => {
                     let path = format!("{prefix}{number}");
                     return Ok((Node { path, made_by: stat.czxid, fence: None }, seen));
                 }
                 (Err(Error::NoNode), _) => self.base.make_directory(client, directory).await?,
-                (Err(error), _) => return Err(unanswered(error)),
+                (Err(error), _) => return Err(backend_error(error)),
             }
         }
-        Err(Unanswered("the directory is removed again and again".to_owned()))
+        Err(BackendError("the directory is removed again and again".to_owned()))
     }
 
     /// Reads the fence floor and who stands in line. The request is sent by the call itself.
@@ -154,63 +155,67 @@ impl<R: Rule> Queue<R> {
         &self,
         client: &'c Client,
         directory: &str,
-    ) -> impl Future<Output = Result<Seen, Unanswered>> + Send + use<'c, R> {
+    ) -> impl Future<Output = Result<Seen, BackendError>> + Send + use<'c, R> {
         let mut reader = client.new_multi_reader();
         let added =
             reader.add_get_data(&self.base.path).and_then(|()| reader.add_get_children(directory));
         let reading = added.map(|()| reader.commit());
         async move {
-            match reading.map_err(unanswered)?.await.map_err(unanswered)?.as_slice() {
+            match reading.map_err(backend_error)?.await.map_err(backend_error)?.as_slice() {
                 [base, MultiReadResult::Children { children }] => {
                     Ok(Seen { floor: floor_of(base)?, names: children.clone() })
                 }
-                [_, MultiReadResult::Error { err }] => Err(unanswered(err.clone())),
-                _ => Err(Unanswered("the server answered something else".to_owned())),
+                [_, MultiReadResult::Error { err }] => Err(backend_error(err.clone())),
+                _ => Err(BackendError("the server answered something else".to_owned())),
             }
         }
     }
 
     /// Proves by a write of the ensemble that the token's node is there.
-    pub(super) async fn prove(&self, token: &str, lease: Duration) -> Result<bool, Unanswered> {
+    pub(super) async fn prove(&self, token: &str, lease: Duration) -> Result<bool, BackendError> {
         let until = Instant::now() + lease;
-        let Some(place) = self.places.get(token) else { return Ok(false) };
-        let Some(node) = place.node.filter(|node| node.fence.is_some()) else { return Ok(false) };
-        let mut writer = place.client.new_multi_writer();
-        writer.add_check_version(&node.path, -1).map_err(unanswered)?;
+        let Some(contender) = self.contenders.get(token) else { return Ok(false) };
+        let Some(node) = contender.node.filter(|node| node.fence.is_some()) else {
+            return Ok(false);
+        };
+        let mut writer = contender.client.new_multi_writer();
+        writer.add_check_version(&node.path, -1).map_err(backend_error)?;
         match writer.commit().await.map_err(Error::from) {
-            Ok(_) => Ok(self.places.update(token, |place| place.until = place.until.max(until))),
+            Ok(_) => Ok(self
+                .contenders
+                .update(token, |contender| contender.until = contender.until.max(until))),
             Err(error) if error == Error::NoNode || session_is_over(&error) => {
-                self.places.remove(token);
+                self.contenders.remove(token);
                 Ok(false)
             }
-            Err(error) => Err(unanswered(error)),
+            Err(error) => Err(backend_error(error)),
         }
     }
 
     /// Deletes what the token has.
-    pub(super) async fn give_up(&self, token: &str) -> Result<bool, Unanswered> {
-        let Some(place) = self.places.get(token) else { return Ok(false) };
-        let left = self.leave(&place, token).await?;
-        self.places.remove(token);
+    pub(super) async fn give_up(&self, token: &str) -> Result<bool, BackendError> {
+        let Some(contender) = self.contenders.get(token) else { return Ok(false) };
+        let left = self.leave(&contender, token).await?;
+        self.contenders.remove(token);
         Ok(left)
     }
 
-    pub(super) fn places(&self) -> &Arc<Places> {
-        &self.places
+    pub(super) fn contenders(&self) -> &Arc<Contenders> {
+        &self.contenders
     }
 
-    pub(super) async fn raise_fence(&self, at_least: Fence) -> Result<(), Unanswered> {
+    pub(super) async fn raise_fence(&self, at_least: Fence) -> Result<(), BackendError> {
         raise(&self.base, at_least).await
     }
 }
 
 /// Finds a node whose creation was not answered.
-async fn find(client: &Client, directory: &str, stem: &str) -> Result<Option<Node>, Unanswered> {
+async fn find(client: &Client, directory: &str, stem: &str) -> Result<Option<Node>, BackendError> {
     let Some(name) = names_with(client, directory, stem).await?.into_iter().next() else {
         return Ok(None);
     };
     let path = format!("{directory}/{name}");
-    match client.check_stat(&path).await.map_err(unanswered)? {
+    match client.check_stat(&path).await.map_err(backend_error)? {
         Some(stat) if stat.ephemeral_owner == client.session_id().0 => {
             Ok(Some(Node { path, made_by: stat.czxid, fence: None }))
         }
@@ -224,15 +229,15 @@ async fn names_with(
     client: &Client,
     directory: &str,
     stem: &str,
-) -> Result<Vec<String>, Unanswered> {
+) -> Result<Vec<String>, BackendError> {
     let syncing = client.sync(directory);
     let listing = client.list_children(directory);
     let (synced, listed) = tokio::join!(syncing, listing);
     let mut names = match listed {
         Err(Error::NoNode) => return Ok(Vec::new()),
-        listed => listed.map_err(unanswered)?,
+        listed => listed.map_err(backend_error)?,
     };
-    synced.map_err(unanswered)?;
+    synced.map_err(backend_error)?;
     names.retain(|name| name.starts_with(stem));
     names.sort_unstable();
     Ok(names)
@@ -264,12 +269,12 @@ fn mark_of(name: &str) -> char {
 }
 
 impl<R: Rule> Leaves for Queue<R> {
-    fn leave<'a>(&'a self, place: &'a Place, token: &'a str) -> StoreFuture<'a, bool> {
+    fn leave<'a>(&'a self, contender: &'a Contender, token: &'a str) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let client = &place.client;
-            let paths = match (&place.node, &*place.paths) {
+            let client = &contender.client;
+            let paths = match (&contender.node, &*contender.paths) {
                 (Some(node), _) => vec![node.path.clone()],
-                (None, [directory]) if place.unsure => {
+                (None, [directory]) if contender.unsure => {
                     match names_with(client, directory, &self.stem(token, client)).await {
                         Ok(names) => {
                             names.iter().map(|name| format!("{directory}/{name}")).collect()
@@ -286,15 +291,15 @@ impl<R: Rule> Leaves for Queue<R> {
                     Ok(()) => left = true,
                     Err(Error::NoNode) => {}
                     Err(error) if session_is_over(&error) => return Ok(false),
-                    Err(error) => return Err(unanswered(error)),
+                    Err(error) => return Err(backend_error(error)),
                 }
             }
             Ok(left)
         })
     }
 
-    fn places(&self) -> &Arc<Places> {
-        &self.places
+    fn contenders(&self) -> &Arc<Contenders> {
+        &self.contenders
     }
 }
 
@@ -331,8 +336,8 @@ impl<R: Rule> LeaseStore for Queue<R> {
         &'a self,
         _name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
-        Box::pin(async move { Ok(Some(Listening::to(&self.places, token))) })
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
+        Box::pin(async move { Ok(Some(Listening::to(&self.contenders, token))) })
     }
 
     fn shared(&self) -> bool {

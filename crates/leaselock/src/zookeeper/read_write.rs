@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::queue::{Obstacle, Queue, Rule};
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.

@@ -17,8 +17,8 @@ use tokio_util::task::TaskTracker;
 use super::queue::Queue;
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Wakeups};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
 use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -114,8 +114,8 @@ impl LeaseStore for Reentrant {
                 self.take(token);
                 return Ok(None);
             }
-            let place = self.queue.places().get(owner);
-            let fence = place.and_then(|place| place.node?.fence);
+            let contender = self.queue.contenders().get(owner);
+            let fence = contender.and_then(|contender| contender.node?.fence);
             Ok(fence.map(Grant::fenced))
         })
     }
@@ -152,7 +152,7 @@ impl LeaseStore for Reentrant {
         &'a self,
         name: &'a LockName,
         token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Wakeups>>> {
+    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
         self.queue.watch(name, token)
     }
 

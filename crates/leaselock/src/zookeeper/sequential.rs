@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::queue::{Obstacle, Queue, Rule};
 use super::{Base, Ensemble};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, Primitive, Waiting};
 
 /// What this kind can and cannot do.

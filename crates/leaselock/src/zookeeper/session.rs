@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Shared};
 use zookeeper_client::Client;
 
 use super::super::LEASE_MAX;
-use super::super::lease::{Unanswered, ask};
-use super::{InvalidName, LockName, unanswered};
+use super::{InvalidName, LockName, backend_error};
+use crate::store::{BackendError, ask};
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
 /// matters to others after this process has died.
@@ -52,9 +52,9 @@ impl Ensemble {
     pub async fn ping(&self, lease: Duration) -> Result<(), String> {
         let answer = async {
             let session = self.session(lease).await?;
-            session.check_stat("/").await.map(drop).map_err(unanswered)
+            session.check_stat("/").await.map(drop).map_err(backend_error)
         };
-        ask(LEASE_MAX, answer).await.map_err(|Unanswered(why)| why)
+        ask(LEASE_MAX, answer).await.map_err(|BackendError(why)| why)
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -62,11 +62,11 @@ impl Ensemble {
     }
 
     /// A live session that is long enough for holds of this lease, opened if there is none.
-    pub(super) async fn session(&self, lease: Duration) -> Result<Client, Unanswered> {
-        let client = self.connecting(session_for(lease)).await.map_err(Unanswered)?;
+    pub(super) async fn session(&self, lease: Duration) -> Result<Client, BackendError> {
+        let client = self.connecting(session_for(lease)).await.map_err(BackendError)?;
         let negotiated = client.session_timeout();
         if negotiated < shortest_for(lease) {
-            return Err(Unanswered(format!(
+            return Err(BackendError(format!(
                 "the server ends sessions after {negotiated:?}, too soon for a lease of {lease:?}: \
                  raise its maxSessionTimeout"
             )));

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::fixed::Fixed;
 use super::{Base, Ensemble};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
 use crate::{Capabilities, Fencing, Primitive, Waiting};
 
 /// What this kind can and cannot do.

@@ -1,18 +1,18 @@
-//! What happened so far, as plain counters that some metrics layer may read.
+//! Counters and times of a lock, for a metrics layer to read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Declares the counters once: those that are counted, and their values at one moment.
+/// Declares each counter once, for [`Stats`] and for [`StatsSnapshot`].
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The counters of one lock. All only rise, except `waiting_now`.
         #[derive(Debug, Default)]
         pub struct Stats {
-            $(pub(super) $name: AtomicU64,)*
-            pub(super) wait: Times,
-            pub(super) hold: Times,
-            pub(super) renewal_lag: Times,
+            $(pub(crate) $name: AtomicU64,)*
+            pub(crate) wait: Times,
+            pub(crate) hold: Times,
+            pub(crate) renewal_lag: Times,
         }
 
         /// The values of [`Stats`] at about one moment.
@@ -28,7 +28,7 @@ macro_rules! counters {
         }
 
         impl Stats {
-            /// All counters, read one after the other (so not one instant's picture).
+            /// All counters, read one after the other, so not at one instant.
             pub fn snapshot(&self) -> StatsSnapshot {
                 StatsSnapshot {
                     $($name: self.$name.load(Ordering::Relaxed),)*
@@ -49,9 +49,9 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Guards granted, also those whose caller had gone meanwhile.
+    /// Guards granted, also to callers that had gone meanwhile.
     acquired,
-    /// Acquires that did not get the name at their first look, whatever came of them.
+    /// Acquires that were not granted at their first attempt, whatever their outcome.
     contended,
     /// Acquires answered with `Busy`.
     busy,
@@ -59,13 +59,13 @@ counters! {
     timed_out,
     /// Acquires answered with `Unavailable`.
     unavailable,
-    /// Guards that the one before in this process handed over, without asking the backend.
+    /// Guards that another guard of this process handed over, without asking the backend.
     handed_over,
-    /// Guards that the release of another process granted, told by its message.
+    /// Guards that the release of another process granted, by a notification.
     handed_over_by_others,
     /// Guards whose `lost` signal fired.
     lost,
-    /// Writes that the guarded store refused for their fence, as told by [`Stats::count_fenced`].
+    /// Writes that the guarded store refused for their fence, counted by [`Stats::count_fenced`].
     fenced,
     /// Renewals that the backend confirmed.
     renewals,
@@ -73,39 +73,40 @@ counters! {
     renew_failures,
     /// Commands in which renewals were sent: several holds may share one.
     renewal_batches,
-    /// Holds that were given back or handed over while they were ours.
+    /// Holds that lasted until they were released or handed over.
     released,
-    /// Holds that were no longer ours, or could not be confirmed as ours, when given back.
+    /// Holds that had ended before their release, or whose release was not confirmed in time.
     already_lost,
     /// Guards dropped without a (finished) release, which the background releaser took over.
     released_by_drop,
-    /// Dropped guards that found the releaser's queue full or closed and were left to expire.
+    /// Dropped guards that were left to expire because the queue of releases was full or closed.
     left_to_expire,
-    /// Callers waiting in line in this process right now, without the one at the head.
+    /// Callers of this process that wait in a queue right now, without the one at its head.
     waiting_now,
 }
 
 impl Stats {
-    /// Counts a write that the guarded store refused because it had seen a higher fence. Only the
-    /// caller knows of it.
+    /// Counts a write that the guarded store refused because it had seen a higher fence. To be called
+    /// by the user of the lock, who alone sees the refusal.
     pub fn count_fenced(&self) {
         count(&self.fenced);
     }
 }
 
-/// The upper bounds of [`Times`]: 64 µs, doubling to 2 s; one more takes the rest.
+/// The number of buckets of [`Times`]: the bounds go from 64 µs to 2 s and double; the last bucket
+/// has no bound.
 const BUCKETS: usize = 17;
 
-/// Durations, counted by size.
+/// A histogram of durations.
 #[derive(Debug, Default)]
-pub(super) struct Times {
+pub(crate) struct Times {
     counts: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
 
 impl Times {
     /// Counts one.
-    pub(super) fn add(&self, duration: Duration) {
+    pub(crate) fn add(&self, duration: Duration) {
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         // How many bits are left above 64 µs.
         let bucket = (u64::BITS - (duration_us >> 6).leading_zeros()) as usize;
@@ -121,22 +122,23 @@ impl Times {
     }
 }
 
-/// Durations, counted by size, at about one moment.
+/// A histogram of durations at about one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimesSnapshot {
     counts: [u64; BUCKETS],
-    /// All of them together, in microseconds.
+    /// The sum of all durations, in microseconds.
     pub sum_us: u64,
 }
 
 impl TimesSnapshot {
-    /// How many there were.
+    /// How many durations were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// For each upper bound in microseconds, how many stayed below it. The rest is above the last.
+    /// For each upper bound in microseconds, how many durations were below it. The others are above
+    /// the last bound.
     pub fn below_us(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut below = 0;
         self.counts[..BUCKETS - 1].iter().zip(6..).map(move |(count, bits)| {
@@ -147,6 +149,6 @@ impl TimesSnapshot {
 }
 
 /// Adds one.
-pub(super) fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

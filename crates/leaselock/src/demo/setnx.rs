@@ -14,10 +14,10 @@ use std::time::Duration;
 use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use super::owned_key::OwnedKey;
-use super::{Connection, unanswered};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::redis::owned_key::OwnedKey;
+use crate::redis::{Connection, backend_error};
+use crate::store::{Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -40,7 +40,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; arguments as for [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
 /// When the prefix is not one.
@@ -67,7 +67,7 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
         Box::pin(async move {
             let key = self.key.of(name);
             let mut redis = self.key.connection.clone();
-            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
+            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
             // Ours already, if the answer to an earlier try was lost.
             let ours = set || self.key.is_ours(&key, token).await?;
             Ok(ours.then_some(Grant::UNFENCED))

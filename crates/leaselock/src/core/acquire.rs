@@ -1,4 +1,4 @@
-//! One acquire from the call to the guard: in line, asking, asking again, and cleaning up after it.
+//! One acquire, from the call to the guard: wait in the queue, ask the backend, ask again, clean up.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,69 +12,71 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use super::backoff::{Backoff, WaitStrategy};
 use super::hand_over::fences_for;
-use super::lease::{Grant, Token, Unanswered, Wakeups, ask, local_deadline};
 use super::leased::Core;
-use super::pauses::{Manner, Pauses};
-use super::releaser::ReleaseJob;
+use super::queue::{QueueHead, Woken};
+use super::release::ReleaseJob;
 use super::stats::count;
-use super::waiting::{Called, Turn};
-use super::{AcquireError, AcquireOptions, Guard, LockName, Wait};
+use super::store::{BackendError, Grant, Notifications, Token, ask, local_deadline};
+use crate::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
-/// How often an acquire is sent in a row without an answer before the backend counts as down.
-const UNANSWERED_MAX: u32 = 3;
+/// How many attempts in a row may stay without an answer before the backend counts as down.
+const NO_ANSWERS_MAX: u32 = 3;
 
-/// One acquire that has its turn and may ask the backend.
-pub(super) struct Request {
-    pub(super) name: LockName,
-    pub(super) token: Token,
-    pub(super) lease: Duration,
-    pub(super) asked_at: Instant,
-    /// The right to ask for this process; `None` where nobody of it has to wait for another.
-    pub(super) turn: Option<Turn>,
+/// One acquire that is allowed to ask the backend.
+pub(crate) struct Request {
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
+    pub(crate) asked_at: Instant,
+    /// The head of this process's queue; `None` where callers of one process do not wait for each other.
+    pub(crate) head: Option<QueueHead>,
     waits: bool,
-    manner: Manner,
+    strategy: WaitStrategy,
     /// Whether it was counted as contended already.
     contended: bool,
 }
 
-/// What came of asking the backend once.
+/// The outcome of one attempt.
 enum Reply {
     Granted(Grant),
     HeldByOther,
-    Unanswered(String),
+    NoAnswer(String),
 }
 
-/// Stands in line, then asks. A caller may go away at any moment: see [`Asking`].
-pub(super) async fn acquire(
+/// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`Asking`].
+pub(crate) async fn acquire(
     core: &Arc<Core>,
     name: LockName,
     options: AcquireOptions,
 ) -> Result<Guard, AcquireError> {
     options.check()?;
     let asked_at = Instant::now();
-    let (turn, contended) = match options.wait {
+    let (head, contended) = match options.wait {
         Wait::Contend { .. } => (None, false),
-        wait => match stand_in_line(core, &name, options.lease, wait).await? {
-            (Called::Turn(turn), contended) => (Some(turn), contended),
-            (Called::Guard(guard), _) => {
+        wait => match enter_queue(core, &name, options.lease, wait).await? {
+            (Woken::Head(head), contended) => (Some(head), contended),
+            (Woken::Guard(guard), _) => {
+                assert_eq!(guard.name(), &name, "a waiter gets the name that it asked for");
+                assert!(!guard.over, "a guard that was handed over is live");
                 core.stats.wait.add(asked_at.elapsed());
                 return Ok(guard);
             }
-            (Called::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
+            (Woken::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
         },
     };
     let waits = options.wait != Wait::Never;
-    let behind = turn.as_ref().map_or(0, |_| core.lines.waiting(&name));
+    let behind = head.as_ref().map_or(0, |_| core.queues.waiting(&name));
     let request = Request {
         token: Token::mint(waits, fences_for(core, behind)),
         name,
         lease: options.lease,
         waits,
-        manner: options.wait.manner().unwrap_or_else(|| core.store.manner()),
+        strategy: options.wait.strategy().unwrap_or_else(|| core.store.wait_strategy()),
         asked_at,
         contended,
-        turn,
+        head,
     };
     let asking = Asking::start(core, request);
     match options.wait.deadline() {
@@ -83,26 +85,27 @@ pub(super) async fn acquire(
     }
 }
 
-/// Waits for the turn to ask, or for the lock itself, as `wait` says; tells whether somebody else
-/// had it.
-async fn stand_in_line(
+/// Waits for the head of the queue, or for the lock itself, as `wait` says. The flag says whether
+/// somebody else was there first.
+async fn enter_queue(
     core: &Arc<Core>,
     name: &LockName,
     lease: Duration,
     wait: Wait,
-) -> Result<(Called, bool), AcquireError> {
-    if let Some(turn) = core.lines.try_enter(name) {
-        return Ok((Called::Turn(turn), false));
+) -> Result<(Woken, bool), AcquireError> {
+    if let Some(head) = core.queues.try_enter(name) {
+        return Ok((Woken::Head(head), false));
     }
     count(&core.stats.contended);
     let deadline = wait.deadline().ok_or(AcquireError::Busy)?;
-    let called = timeout_at(deadline, core.lines.enter(name, lease)).await;
+    let called = timeout_at(deadline, core.queues.enter(name, lease)).await;
     let called = called.map_err(|_| AcquireError::TimedOut)??;
     Ok((called, true))
 }
 
-/// One more hold of an owner that has the name: past the line, in which it would wait for itself.
-pub(super) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
+/// Acquires one more hold for an owner that has the name, past the queue, in which it would wait for
+/// itself.
+pub(crate) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
     let Guard { core, hold, .. } = outer;
     if !core.capabilities.reentrant {
         let why = "this kind of lock is not re-entrant";
@@ -114,10 +117,10 @@ pub(super) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
         token: hold.token.again(),
         lease: hold.lease,
         waits: false,
-        manner: Manner::Backoff,
+        strategy: WaitStrategy::Backoff,
         asked_at: Instant::now(),
         contended: false,
-        turn: None,
+        head: None,
     };
     let mut inner = Asking::start(core, request).await?;
     // The backend knows the first fence of the block only.
@@ -125,15 +128,16 @@ pub(super) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
     Ok(inner)
 }
 
-/// Asking on behalf of a caller. While the caller waits, its own task does it, which spares two
-/// wake-ups for each acquire. When the caller goes away, a task of our own does what is left: only
-/// the future knows what was sent, so it has to come to its end. A caller that neither polls it nor
-/// drops it holds up its own process for as long, as it would with a guard, and others for a lease
-/// at most, since what it was granted meanwhile is not renewed.
+/// A future that asks the backend on behalf of a caller.
+///
+/// While the caller waits, its own task polls it, which saves two wake-ups for each acquire. When the
+/// caller goes away, a task of our own polls it to its end, because only this future knows what was
+/// sent. A caller that neither polls nor drops it blocks the name in its own process, as a guard
+/// would, and in other processes for one lease at most, since nothing renews its grant.
 struct Asking {
-    /// `None` when it has come to its end.
+    /// `None` once it has finished.
     left: Option<BoxFuture<'static, Result<Guard, AcquireError>>>,
-    /// Dropping it tells the future that its caller has gone.
+    /// Dropping it signals the future that its caller has gone.
     caller: Option<oneshot::Sender<Infallible>>,
     tasks: TaskTracker,
     /// A future may be dropped where there is no runtime.
@@ -170,7 +174,7 @@ impl Drop for Asking {
     fn drop(&mut self) {
         self.caller = None;
         if let Some(left) = self.left.take() {
-            // A guard that comes after all is dropped there, which gives it back.
+            // A guard that is granted after all is dropped in that task, which gives it back.
             self.tasks.spawn_on(async { drop(left.await) }, &self.runtime);
         }
     }
@@ -182,46 +186,46 @@ async fn ask_until_granted(
     mut request: Request,
     mut caller_gone: oneshot::Receiver<Infallible>,
 ) -> Result<Guard, AcquireError> {
-    let mut pauses = Pauses::new(request.manner);
-    let mut wakeups = match request.manner {
-        Manner::Notified => core.store.listen(&request.name, &request.token),
+    let mut backoff = Backoff::new(request.strategy);
+    let mut notifications = match request.strategy {
+        WaitStrategy::Notified => core.store.listen(&request.name, &request.token),
         _ => None,
     };
-    let mut unanswered_in_a_row = 0;
-    // So may a place in the queue, which has to be given back as well.
-    let mut may_be_held = core.store.queues() || (request.waits && wakeups.is_some());
+    let mut no_answers_in_a_row = 0;
+    // An entry in a queue at the backend has to be removed as well.
+    let mut may_be_held = core.store.queues() || (request.waits && notifications.is_some());
     let refusal = loop {
-        request.token.next_look();
+        request.token.next_attempt();
         let sent_at = Instant::now();
         match ask_once(&core, &request, sent_at).await {
             Reply::Granted(grant) => {
-                return Ok(core.guard(request, grant, sent_at, wakeups));
+                return Ok(core.guard(request, grant, sent_at, notifications));
             }
             Reply::HeldByOther => {
-                unanswered_in_a_row = 0;
+                no_answers_in_a_row = 0;
                 if !std::mem::replace(&mut request.contended, true) {
                     count(&core.stats.contended);
                 }
                 if !request.waits {
                     break AcquireError::Busy;
                 }
-                // A name that became free before the watch began is seen by one more look.
-                if wakeups.is_none() && request.manner == Manner::Notified {
-                    wakeups = watch(&core, &request).await;
-                    if wakeups.is_some() {
+                // One more attempt sees a name that became free before the subscription began.
+                if notifications.is_none() && request.strategy == WaitStrategy::Notified {
+                    notifications = watch(&core, &request).await;
+                    if notifications.is_some() {
                         may_be_held = true;
                         continue;
                     }
                 }
             }
-            Reply::Unanswered(why) => {
+            Reply::NoAnswer(why) => {
                 may_be_held = true;
-                // The link that would have told us may be the one that broke.
-                wakeups = None;
-                unanswered_in_a_row += 1;
-                if unanswered_in_a_row == UNANSWERED_MAX {
-                    if let Some(turn) = &request.turn {
-                        turn.tell_unavailable(&why);
+                // The link that carries notifications may be the one that broke.
+                notifications = None;
+                no_answers_in_a_row += 1;
+                if no_answers_in_a_row == NO_ANSWERS_MAX {
+                    if let Some(head) = &request.head {
+                        head.fail_waiters(&why);
                     }
                     break AcquireError::Unavailable(why);
                 }
@@ -230,16 +234,18 @@ async fn ask_until_granted(
         tokio::select! {
             biased;
             _ = &mut caller_gone => break AcquireError::TimedOut,
-            () = pauses.pass_or_be_told(&mut wakeups, request.lease) => {}
+            () = backoff.wait_or_be_notified(&mut notifications, request.lease) => {}
         }
-        let look = request.token.look();
-        if let Some(grant) = wakeups.as_mut().and_then(|told| told.granted(look))
+        let attempt = request.token.attempt();
+        if let Some(grant) =
+            notifications.as_mut().and_then(|notifications| notifications.granted(attempt))
             && local_deadline(sent_at, request.lease) > Instant::now() + request.lease / 2
         {
-            // Granted after the look at `sent_at` was refused, for a whole lease. One that comes when
-            // half of it is over is not believed: the next look renews it, or finds that it is gone.
+            // The release granted it after the attempt at `sent_at` was refused, for a whole lease. A
+            // grant that arrives when half of it is over is not used: the next attempt renews it, or
+            // finds that it is gone.
             count(&core.stats.handed_over_by_others);
-            return Ok(core.guard(request, grant, sent_at, wakeups));
+            return Ok(core.guard(request, grant, sent_at, notifications));
         }
     };
     if may_be_held {
@@ -249,28 +255,28 @@ async fn ask_until_granted(
             lease: request.lease,
             give_up_at: Instant::now() + request.lease,
             was_held: false,
-            turn: None,
+            head: None,
         });
     }
     Err(refusal)
 }
 
-/// Listens for the name, if its kind can and the backend answers.
-async fn watch(core: &Core, request: &Request) -> Option<Box<dyn Wakeups>> {
+/// Subscribes to the name, if the kind can notify and the backend answers.
+async fn watch(core: &Core, request: &Request) -> Option<Box<dyn Notifications>> {
     let Request { name, token, lease, .. } = request;
     ask(*lease, core.store.watch(name, token)).await.ok().flatten()
 }
 
-/// Asks the backend once. Asking again with the same token after an answer that did not come is no
-/// second hold, should the first have been granted.
+/// Sends one attempt. A repeated attempt has the same token, so it makes no second hold where an
+/// earlier one was granted and only its answer was lost.
 async fn ask_once(core: &Core, request: &Request, sent_at: Instant) -> Reply {
     let Request { name, token, lease, .. } = request;
     match ask(*lease, core.store.acquire(name, token, *lease)).await {
         Ok(Some(_)) if Instant::now() >= local_deadline(sent_at, *lease) => {
-            Reply::Unanswered("the grant came after its deadline".to_owned())
+            Reply::NoAnswer("the grant came after its deadline".to_owned())
         }
         Ok(Some(grant)) => Reply::Granted(grant),
         Ok(None) => Reply::HeldByOther,
-        Err(Unanswered(why)) => Reply::Unanswered(why),
+        Err(BackendError(why)) => Reply::NoAnswer(why),
     }
 }

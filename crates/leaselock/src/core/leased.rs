@@ -1,5 +1,5 @@
-//! The mutex that all backends with leases share. A backend brings four operations
-//! ([`LeaseStore`]); waiting, resending, renewal, loss and clean-up are the same for all.
+//! [`LeasedMutex`]: the lock that all backends share. A backend adds only its operations
+//! ([`LeaseStore`]); waiting, repeating, renewal, loss and clean-up are done here for all of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,34 +12,37 @@ use tokio_util::task::TaskTracker;
 
 use super::acquire::{Request, acquire};
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
-use super::lease::{Grant, LeaseStore, Wakeups, ask, local_deadline};
-use super::releaser::{self, ReleaseJob, ReleaseQueue};
+use super::queue::WaitQueues;
+use super::release::{self, ReleaseJob, ReleaseQueue};
 use super::renewal::{Scheduler, renew_at};
 use super::stats::{Stats, count};
-use super::waiting::Lines;
-use super::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
+use super::store::{Grant, LeaseStore, Notifications, ask, local_deadline};
+use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
-/// A [`Mutex`] with leases on some backend. Cheap to clone; clones are the same lock.
+/// A [`Mutex`] with leases on some backend. Cheap to clone; all clones are one lock.
 #[derive(Clone)]
 pub struct LeasedMutex {
     core: Arc<Core>,
 }
 
 impl LeasedMutex {
-    /// Starts the releaser on `tasks`; it ends when the last clone and the last guard are gone, after
-    /// everything dropped was given back. The scheduler is shared by all locks of the runtime.
-    pub(super) fn start(
+    /// Makes a lock of a backend's operations. Needs a tokio runtime.
+    ///
+    /// Its background task runs on `tasks`; it ends when the last clone and the last guard are gone,
+    /// after everything that was dropped has been released. Renewals run on one scheduler per
+    /// runtime, which all locks share.
+    pub fn start(
         store: Arc<dyn LeaseStore>,
         capabilities: &'static Capabilities,
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
         let (releases, jobs) = ReleaseQueue::new(Arc::clone(&stats));
-        tasks.spawn(releaser::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
+        tasks.spawn(release::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
         let core = Core {
             store,
             capabilities,
-            lines: Lines::new(Arc::clone(&stats)),
+            queues: WaitQueues::new(Arc::clone(&stats)),
             stats,
             renewals: Scheduler::of_this_runtime(),
             releases,
@@ -49,8 +52,8 @@ impl LeasedMutex {
         Self { core: Arc::new(core) }
     }
 
-    /// Whether holds may be passed on inside the process without asking the backend, where the kind
-    /// can. They are, unless this switches it off: then every acquire is the backend's own answer.
+    /// Switches hand-over on or off for a kind that has it; it is on from the start. Without it the
+    /// backend answers every acquire.
     #[must_use]
     pub fn with_hand_over(self, on: bool) -> Self {
         self.core.hands_over.store(on, Ordering::Relaxed);
@@ -92,9 +95,9 @@ impl Mutex for LeasedMutex {
                 return Err(RaiseFenceError::TooHigh(at_least));
             }
             let raised = self.core.store.raise_fence(&name, at_least);
-            ask(super::LEASE_MAX, raised)
+            ask(crate::LEASE_MAX, raised)
                 .await
-                .map_err(|unanswered| RaiseFenceError::Unavailable(unanswered.0))
+                .map_err(|backend_error| RaiseFenceError::Unavailable(backend_error.0))
         })
     }
 
@@ -112,37 +115,39 @@ impl fmt::Debug for LeasedMutex {
     }
 }
 
-/// Numbers the holds of this process, since all of them share a schedule.
+/// The number of the next hold: all holds of the process share a schedule.
 static HOLDS: AtomicU64 = AtomicU64::new(0);
 
-/// What mutex, guards and tasks of one lock share.
-pub(super) struct Core {
-    pub(super) store: Arc<dyn LeaseStore>,
-    pub(super) capabilities: &'static Capabilities,
-    pub(super) lines: Arc<Lines>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) renewals: Arc<Scheduler>,
-    pub(super) releases: ReleaseQueue,
-    pub(super) tasks: TaskTracker,
-    pub(super) hands_over: AtomicBool,
+/// The state that the handles, guards and tasks of one lock share.
+pub(crate) struct Core {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) capabilities: &'static Capabilities,
+    pub(crate) queues: Arc<WaitQueues>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) renewals: Arc<Scheduler>,
+    pub(crate) releases: ReleaseQueue,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) hands_over: AtomicBool,
 }
 
 impl Core {
-    pub(super) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
-        releaser::give_back(&*self.store, job).await
+    pub(crate) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
+        release::give_back(&*self.store, job).await
     }
 
-    /// Puts a grant into a guard and under the scheduler's care.
-    pub(super) fn guard(
+    /// Makes a guard of a grant, and has the scheduler renew it.
+    pub(crate) fn guard(
         self: &Arc<Self>,
         request: Request,
         grant: Grant,
         sent_at: Instant,
-        signals: Option<Box<dyn Wakeups>>,
+        notifications: Option<Box<dyn Notifications>>,
     ) -> Guard {
-        let Request { name, token, lease, turn, .. } = request;
-        // Where several can hold a name, the next one of this process may ask at once.
-        let turn = turn.filter(|_| !self.store.shared());
+        let Request { name, token, lease, head, .. } = request;
+        assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
+        assert!(grant.fence.is_none_or(|fence| fence <= Fence::MAX), "{:?}", grant.fence);
+        // Where several can hold a name, the next caller of this process may ask at once.
+        let head = head.filter(|_| !self.store.shared());
         let now = Instant::now();
         count(&self.stats.acquired);
         self.stats.wait.add(now - request.asked_at);
@@ -158,12 +163,12 @@ impl Core {
                 phase: Phase::Held,
                 deadline: local_deadline(sent_at, lease),
                 due: renew_at(sent_at, lease),
-                turn,
+                head,
                 lost: lost.clone(),
                 grant,
                 hand_overs: 0,
                 entered_again: false,
-                signals,
+                notifications,
             }),
         });
         self.renewals.watch(&hold);
@@ -179,9 +184,9 @@ mod tests {
 
     use futures::poll;
 
-    use super::super::lease::{StoreFuture, Token, Unanswered};
-    use super::super::{Wait, local};
+    use super::super::store::{BackendError, StoreFuture, Token};
     use super::*;
+    use crate::{Wait, local};
 
     const LEASE: Duration = Duration::from_secs(1);
 
@@ -189,7 +194,7 @@ mod tests {
     #[derive(Default)]
     struct Generous {
         asked: AtomicU32,
-        /// The process stands still beyond the lease while the first answer comes.
+        /// Whether the process stands still beyond the lease while the first answer comes.
         stands_still: bool,
     }
 
@@ -214,7 +219,7 @@ mod tests {
             _token: &'a Token,
             _lease: Duration,
         ) -> StoreFuture<'a, bool> {
-            Box::pin(async { Err(Unanswered("not now".to_owned())) })
+            Box::pin(async { Err(BackendError::new("not now")) })
         }
 
         fn release<'a>(&'a self, _name: &'a LockName, _token: &'a Token) -> StoreFuture<'a, bool> {

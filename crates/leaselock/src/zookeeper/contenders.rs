@@ -14,10 +14,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error};
 
-use super::super::lease::{StoreFuture, Token, Wakeups};
+use crate::store::{Notifications, StoreFuture, Token};
 
 /// For how long a place in a queue is kept after its contender last looked. It looks every second.
-pub(super) const QUEUED: Duration = Duration::from_secs(5);
+pub(super) const QUEUED_MAX: Duration = Duration::from_secs(5);
 
 /// The pause before a deletion that was not answered is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const LEAVE_MAX: Duration = Duration::from_millis(500);
 
 /// What one token has.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Contender {
     /// The session that it belongs to. It is never carried over into another one.
     pub(super) client: Client,
     /// Where its nodes are: the directory of the name, or the nodes themselves.
@@ -62,7 +62,7 @@ pub(super) enum Ahead {
 }
 
 /// All places of one lock.
-pub(super) struct Places {
+pub(super) struct Contenders {
     state: Mutex<State>,
     earlier: Arc<Notify>,
     _sweeper: DropGuard,
@@ -70,7 +70,7 @@ pub(super) struct Places {
 
 #[derive(Default)]
 struct State {
-    by_token: HashMap<String, Place>,
+    by_token: HashMap<String, Contender>,
     /// When the sweeper wakes up by itself.
     alarm: Option<Instant>,
 }
@@ -78,24 +78,24 @@ struct State {
 /// Something that can delete what a token has.
 pub(super) trait Leaves: Send + Sync + 'static {
     /// Deletes it; `false` when there was nothing of ours.
-    fn leave<'a>(&'a self, place: &'a Place, token: &'a str) -> StoreFuture<'a, bool>;
+    fn leave<'a>(&'a self, contender: &'a Contender, token: &'a str) -> StoreFuture<'a, bool>;
 
-    fn places(&self) -> &Arc<Places>;
+    fn contenders(&self) -> &Arc<Contenders>;
 }
 
-impl Places {
+impl Contenders {
     /// Makes a store around its places, and starts the task that clears up behind it.
     pub(super) fn serve<S: Leaves>(
         tasks: &TaskTracker,
         make: impl FnOnce(Arc<Self>) -> S,
     ) -> Arc<S> {
         let (ended, earlier) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let places = Self {
+        let contenders = Self {
             state: Mutex::default(),
             earlier: Arc::clone(&earlier),
             _sweeper: ended.clone().drop_guard(),
         };
-        let store = Arc::new(make(Arc::new(places)));
+        let store = Arc::new(make(Arc::new(contenders)));
         let sweep = sweep(Arc::downgrade(&store), earlier);
         tasks.spawn(async move { ended.run_until_cancelled(sweep).await });
         store
@@ -115,43 +115,43 @@ impl Places {
         client: &Client,
         paths: &[String],
         until: Instant,
-    ) -> Place {
+    ) -> Contender {
         let mut state = self.locked();
-        let place = state.by_token.entry(token.to_owned());
-        let place = place.or_insert_with(|| Place::new(client, paths, until));
-        if place.client.session_id() != client.session_id() {
-            *place = Place::new(client, paths, until);
+        let contender = state.by_token.entry(token.to_owned());
+        let contender = contender.or_insert_with(|| Contender::new(client, paths, until));
+        if contender.client.session_id() != client.session_id() {
+            *contender = Contender::new(client, paths, until);
         }
-        place.until = place.until.max(until);
-        let before = place.clone();
-        place.unsure = place.node.is_none();
+        contender.until = contender.until.max(until);
+        let before = contender.clone();
+        contender.unsure = contender.node.is_none();
         self.wake_before(&state, until);
         before
     }
 
     /// Changes the token's place, if it still has one; tells whether it has.
-    pub(super) fn update(&self, token: &str, change: impl FnOnce(&mut Place)) -> bool {
+    pub(super) fn update(&self, token: &str, change: impl FnOnce(&mut Contender)) -> bool {
         let mut state = self.locked();
-        let Some(place) = state.by_token.get_mut(token) else { return false };
-        change(place);
-        let until = place.until;
+        let Some(contender) = state.by_token.get_mut(token) else { return false };
+        change(contender);
+        let until = contender.until;
         self.wake_before(&state, until);
         true
     }
 
-    pub(super) fn get(&self, token: &str) -> Option<Place> {
+    pub(super) fn get(&self, token: &str) -> Option<Contender> {
         self.locked().by_token.get(token).cloned()
     }
 
-    pub(super) fn remove(&self, token: &str) -> Option<Place> {
+    pub(super) fn remove(&self, token: &str) -> Option<Contender> {
         self.locked().by_token.remove(token)
     }
 
     /// Puts a place back that could not be left, to be swept a little later.
-    pub(super) fn put_back(&self, token: &str, place: Place) {
+    pub(super) fn put_back(&self, token: &str, contender: Contender) {
         let until = Instant::now() + RETRY_PAUSE;
         let mut state = self.locked();
-        state.by_token.entry(token.to_owned()).or_insert(Place { until, ..place });
+        state.by_token.entry(token.to_owned()).or_insert(Contender { until, ..contender });
         self.wake_before(&state, until);
     }
 
@@ -162,37 +162,37 @@ impl Places {
     }
 
     /// Takes out what is over.
-    fn take_over(&self) -> Vec<(String, Place)> {
+    fn take_over(&self) -> Vec<(String, Contender)> {
         let now = Instant::now();
         let mut state = self.locked();
-        let over = state.by_token.extract_if(|_, place| place.until <= now).collect();
+        let over = state.by_token.extract_if(|_, contender| contender.until <= now).collect();
         state.alarm = None;
         over
     }
 
     fn set_alarm(&self) -> Option<Instant> {
         let mut state = self.locked();
-        state.alarm = state.by_token.values().map(|place| place.until).min();
+        state.alarm = state.by_token.values().map(|contender| contender.until).min();
         state.alarm
     }
 }
 
-impl Place {
+impl Contender {
     fn new(client: &Client, paths: &[String], until: Instant) -> Self {
         let (client, paths) = (client.clone(), paths.to_vec());
         Self { client, paths, node: None, unsure: false, until, ahead: None }
     }
 }
 
-impl Drop for Places {
+impl Drop for Contenders {
     fn drop(&mut self) {
-        for place in self.locked().by_token.values() {
-            let Some(node) = &place.node else { continue };
-            let nodes = match place.paths.contains(&node.path) {
-                true => place.paths.as_slice(),
+        for contender in self.locked().by_token.values() {
+            let Some(node) = &contender.node else { continue };
+            let nodes = match contender.paths.contains(&node.path) {
+                true => contender.paths.as_slice(),
                 false => std::slice::from_ref(&node.path),
             };
-            let mut writer = place.client.new_multi_writer();
+            let mut writer = contender.client.new_multi_writer();
             if nodes.iter().all(|path| writer.add_delete(path, None).is_ok()) {
                 // Sent at once, and nobody waits for the answer.
                 drop(writer.commit());
@@ -205,14 +205,14 @@ impl Drop for Places {
 async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
     loop {
         let Some(alive) = store.upgrade() else { return };
-        for (token, place) in alive.places().take_over() {
+        for (token, contender) in alive.contenders().take_over() {
             // Each within its own bound: one session that hangs must not keep the others waiting.
-            let leaving = timeout(LEAVE_MAX, alive.leave(&place, &token));
+            let leaving = timeout(LEAVE_MAX, alive.leave(&contender, &token));
             if !matches!(leaving.await, Ok(Ok(_))) {
-                alive.places().put_back(&token, place);
+                alive.contenders().put_back(&token, contender);
             }
         }
-        let alarm = alive.places().set_alarm();
+        let alarm = alive.contenders().set_alarm();
         drop(alive);
         tokio::select! {
             () = earlier.notified() => {}
@@ -223,35 +223,36 @@ async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
 
 /// Tells when what stands before a token's node has changed.
 pub(super) struct Listening {
-    places: Arc<Places>,
+    contenders: Arc<Contenders>,
     token: String,
     /// What is watched, and the watch.
     armed: Option<(Ahead, BoxFuture<'static, ()>)>,
 }
 
 impl Listening {
-    pub(super) fn to(places: &Arc<Places>, token: &Token) -> Box<dyn Wakeups> {
-        let (places, token) = (Arc::clone(places), token.as_str().to_owned());
-        Box::new(Self { places, token, armed: None })
+    pub(super) fn to(contenders: &Arc<Contenders>, token: &Token) -> Box<dyn Notifications> {
+        let (contenders, token) = (Arc::clone(contenders), token.as_str().to_owned());
+        Box::new(Self { contenders, token, armed: None })
     }
 }
 
-impl Wakeups for Listening {
+impl Notifications for Listening {
     fn next(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(async {
-            let Some(place) = self.places.get(&self.token) else { return false };
-            let Some(ahead) = place.ahead else { return false };
+            let Some(contender) = self.contenders.get(&self.token) else { return false };
+            let Some(ahead) = contender.ahead else { return false };
             if self.armed.as_ref().is_none_or(|(watched, _)| *watched != ahead) {
                 let watcher = match &ahead {
-                    Ahead::Node(path) => match place.client.get_and_watch_data(path).await {
+                    Ahead::Node(path) => match contender.client.get_and_watch_data(path).await {
                         Ok((_, _, watcher)) => watcher,
                         Err(error) => return error == Error::NoNode,
                     },
-                    Ahead::Children(path) => match place.client.list_and_watch_children(path).await
-                    {
-                        Ok((_, watcher)) => watcher,
-                        Err(_) => return false,
-                    },
+                    Ahead::Children(path) => {
+                        match contender.client.list_and_watch_children(path).await {
+                            Ok((_, watcher)) => watcher,
+                            Err(_) => return false,
+                        }
+                    }
                 };
                 let is_node = matches!(ahead, Ahead::Node(_));
                 self.armed = Some((ahead, Box::pin(async move { drop(watcher.changed().await) })));

@@ -1,7 +1,7 @@
-//! One scheduler for all holds of all locks: renews each at a third of its lease, and fires `lost`
-//! on time when that did not work.
+//! Renewal: one scheduler for all holds of all locks renews each at a third of its lease, and fires
+//! `lost` on time when that fails.
 //!
-//! Renewals that are due at about the same time on one backend go out in one command, where it can.
+//! Renewals that are due at about the same time share one command, where the backend supports it.
 //! The loop itself never waits for a backend, so a renewal that hangs delays neither another hold's
 //! renewal nor its own hold's `lost` signal. There is one scheduler in each tokio runtime, since
 //! tasks end with theirs; a service has one.
@@ -20,10 +20,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::LEASE_MIN;
 use super::guard::{Hold, Phase};
-use super::lease::{Renewal, ask, local_deadline};
 use super::stats::count;
+use super::store::{Renewal, ask, local_deadline};
+use crate::LEASE_MIN;
 
 /// A hold is renewed when this part of its lease has passed.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -31,28 +31,28 @@ const RENEWALS_PER_LEASE: u32 = 3;
 /// A failed renewal is tried again after this part of the lease.
 const RETRIES_PER_LEASE: u32 = 12;
 
-/// Whoever is due so soon after another one goes with it.
+/// A hold that is due at most this much later than another one is renewed with it.
 const RENEWED_EARLY: Duration = Duration::from_millis(20);
 
-/// How long the scheduler stays awake for the next hold after it found none: no hold is due sooner
-/// than that. Holds that come and go between two of its looks do not wake it each time.
-const IDLE_LOOK: Duration = LEASE_MIN.checked_div(RENEWALS_PER_LEASE).expect("more than none");
+/// How long the scheduler sleeps when it has no hold: no new hold is due sooner than that, so holds
+/// that come and go meanwhile do not wake it.
+const IDLE_SLEEP: Duration = LEASE_MIN.checked_div(RENEWALS_PER_LEASE).expect("more than none");
 
 /// How many holds go in one command at most.
 const RENEWED_TOGETHER_MAX: usize = 100;
 
-/// The schedulers of this process by their runtimes.
+/// The running schedulers by their runtimes.
 static SCHEDULERS: LazyLock<Mutex<HashMap<Id, Weak<Scheduler>>>> = LazyLock::new(Mutex::default);
 
-/// A running scheduler. It ends when the last lock and the last guard that have it are gone.
-pub(super) struct Scheduler {
+/// A running scheduler. It ends when the last lock and the last guard that use it are gone.
+pub(crate) struct Scheduler {
     renewals: Arc<Renewals>,
     task: AbortHandle,
 }
 
 impl Scheduler {
-    /// The one of this runtime.
-    pub(super) fn of_this_runtime() -> Arc<Self> {
+    /// The scheduler of this runtime, started if there is none.
+    pub(crate) fn of_this_runtime() -> Arc<Self> {
         let mut schedulers = SCHEDULERS.lock().unwrap_or_else(PoisonError::into_inner);
         let id = Handle::current().id();
         let running = schedulers.get(&id).and_then(Weak::upgrade);
@@ -82,11 +82,11 @@ impl Drop for Scheduler {
     }
 }
 
-/// The holds, ordered by when the scheduler has to look at them next.
+/// The holds, ordered by when the scheduler has to handle them next.
 ///
-/// Whoever needs both locks takes a hold's state first, then the schedule.
+/// Lock order: first a hold's state, then the schedule.
 #[derive(Default)]
-pub(super) struct Renewals {
+pub(crate) struct Renewals {
     schedule: Mutex<Schedule>,
     earlier: Notify,
     closed: CancellationToken,
@@ -95,21 +95,21 @@ pub(super) struct Renewals {
 #[derive(Default)]
 struct Schedule {
     holds: BTreeMap<(Instant, u64), (Arc<Hold>, Look)>,
-    /// When the scheduler wakes up by itself. It is not moved when a hold ends: waking once for
-    /// nothing in a third of a lease is cheaper than being woken by every short hold.
+    /// When the scheduler wakes up by itself. It is not moved when a hold ends: one needless wake-up
+    /// in a third of a lease is cheaper than a wake-up by every short hold.
     alarm: Option<Instant>,
 }
 
-/// Why the scheduler looks at a hold.
+/// Why a hold is in the schedule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// It is to be renewed.
+    /// Its renewal is due.
     Renew,
-    /// Its renewal is on the way; only its deadline is left to watch.
+    /// Its renewal was sent; until the answer comes, only its deadline counts.
     Deadline,
 }
 
-/// A renewal that was sent.
+/// A renewal that was sent at `at`, and was due at `due`.
 struct Sent {
     hold: Arc<Hold>,
     due: Instant,
@@ -117,23 +117,23 @@ struct Sent {
 }
 
 /// When a hold whose command was sent at `sent_at` is to be renewed.
-pub(super) fn renew_at(sent_at: Instant, lease: Duration) -> Instant {
+pub(crate) fn renew_at(sent_at: Instant, lease: Duration) -> Instant {
     sent_at + lease / RENEWALS_PER_LEASE
 }
 
 impl Renewals {
-    /// Looks after `hold` from its `due` instant on.
-    pub(super) fn watch(&self, hold: &Arc<Hold>) {
+    /// Schedules `hold` at its `due` instant.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         let state = hold.locked();
         self.insert(hold, state.due, Look::Renew);
     }
 
-    /// Never looks at `hold` again. A renewal that is on its way changes nothing any more.
-    pub(super) fn forget(&self, hold: &Hold, due: Instant) {
+    /// Takes `hold` out of the schedule. The answer of a renewal that was sent is ignored from now on.
+    pub(crate) fn forget(&self, hold: &Hold, due: Instant) {
         self.locked().holds.remove(&(due, hold.id));
     }
 
-    /// The scheduler. Ends when its [`Scheduler`] is dropped.
+    /// Runs until the [`Scheduler`] is dropped.
     async fn run(self: Arc<Self>) {
         let mut renewing = FuturesUnordered::new();
         let mut woken = false;
@@ -159,7 +159,7 @@ impl Renewals {
         }
     }
 
-    /// Those that are due, and those that are to be renewed soon after.
+    /// Takes the holds that are due, and those whose renewal is due within [`RENEWED_EARLY`].
     fn take_due(&self) -> Vec<(Instant, Arc<Hold>)> {
         let now = Instant::now();
         let mut schedule = self.locked();
@@ -178,12 +178,12 @@ impl Renewals {
     fn set_alarm(&self, woken: bool) -> Option<Instant> {
         let mut schedule = self.locked();
         let first = schedule.holds.keys().next().map(|(due, _)| *due);
-        schedule.alarm = first.or_else(|| woken.then(|| Instant::now() + IDLE_LOOK));
+        schedule.alarm = first.or_else(|| woken.then(|| Instant::now() + IDLE_SLEEP));
         schedule.alarm
     }
 
-    /// Fires `lost` if the deadline has passed; otherwise it is time to renew, and the instant at
-    /// which the renewal counts as sent is returned.
+    /// Fires `lost` if the deadline has passed. Otherwise a renewal is due, and the answer is the
+    /// instant at which it counts as sent.
     fn look_at(&self, hold: &Arc<Hold>) -> Option<Instant> {
         let now = Instant::now();
         {
@@ -192,7 +192,6 @@ impl Renewals {
                 return None;
             }
             if now < state.deadline {
-                // Until the answer comes, only the deadline is left to watch.
                 state.due = state.deadline;
                 self.insert(hold, state.due, Look::Deadline);
                 return Some(now);
@@ -256,7 +255,7 @@ enum Answer {
     Unknown,
 }
 
-/// Puts together what one command can renew.
+/// Groups renewals that fit into one command.
 fn batches(sent: impl Iterator<Item = Sent>) -> Vec<Vec<Sent>> {
     let mut batches: Vec<Vec<Sent>> = Vec::new();
     for one in sent {
@@ -273,7 +272,7 @@ fn batches(sent: impl Iterator<Item = Sent>) -> Vec<Vec<Sent>> {
     batches
 }
 
-/// Renews what one command can renew, at least one.
+/// Sends one group of renewals, of at least one hold.
 fn renew(batch: Vec<Sent>) -> BoxFuture<'static, Vec<(Sent, Answer)>> {
     Box::pin(async move {
         let Some(Sent { hold: first, .. }) = batch.first() else { return Vec::new() };

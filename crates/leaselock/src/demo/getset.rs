@@ -22,9 +22,9 @@ use std::time::Duration;
 use ::redis::{AsyncCommands, RedisResult, Script};
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Keys, run, unanswered};
-use crate::lease::{Grant, LeaseStore, StoreFuture, Token, Unanswered};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::redis::{Connection, Keys, backend_error, run};
+use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -50,7 +50,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// The wall clock that expiries are computed with, in milliseconds since 1970.
 pub type ClockMs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Makes the lock; the other arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; the other arguments as for [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
 /// When the prefix is not one.
@@ -64,7 +64,7 @@ pub fn mutex<C: Connection>(
         connection,
         keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
         now_ms,
-        release: Script::new(include_str!("value_release.lua")),
+        release: Script::new(include_str!("../redis/value_release.lua")),
         written: Mutex::default(),
     };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
@@ -112,7 +112,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         lease: Duration,
     ) -> StoreFuture<'a, Option<Grant>> {
         Box::pin(async move {
-            let won = self.try_once(&self.keys.lock(name), lease).await.map_err(unanswered)?;
+            let won = self.try_once(&self.keys.lock(name), lease).await.map_err(backend_error)?;
             Ok(won.map(|value| {
                 self.written().insert(token.as_str().to_owned(), value);
                 Grant::UNFENCED
@@ -127,7 +127,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         _token: &'a Token,
         _lease: Duration,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async { Err(Unanswered("this kind is not renewed".to_owned())) })
+        Box::pin(async { Err(BackendError("this kind is not renewed".to_owned())) })
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {

@@ -1,17 +1,16 @@
-//! Passing a hold on inside the process: the next in line gets the lock from the guard before it,
-//! and the backend is not asked.
+//! Hand-over: a released hold goes to the next waiter of the same process, without asking the backend.
 //!
-//! A hand-over costs no round trip, so a crowd in one process passes a lock on as fast as a local
-//! mutex. Each holder has a guard of its own, with a fence of its own out of the block that was
-//! minted with the hold, and a lost signal of its own. The hold itself, its token and its renewal
-//! go on.
+//! A hand-over costs no round trip, so many callers of one process pass a lock on as fast as a local
+//! mutex. Each holder has a guard of its own, with its own lost signal and its own fence out of the
+//! block that came with the grant. The hold itself, its token and its renewal go on. The technique
+//! is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012).
 //!
-//! It stops, and the name goes back to the backend,
+//! The hand-overs of a hold stop, and the name goes back to the backend,
 //! * after [`HAND_OVERS_MAX`] hand-overs, or when the fences of the block are used up;
-//! * when less than half of the lease is left: renewal does not work, so the hold may be lost soon;
-//! * when another process waits: after [`HAND_OVERS_CONTENDED_MAX`] of them, or at once where the
+//! * when less than half of the lease is left: renewals fail, so the hold may be lost soon;
+//! * when another process waits: after [`HAND_OVERS_CONTENDED_MAX`] hand-overs, or at once where the
 //!   kind is fair between processes;
-//! * when the next in line wants another lease than the hold has.
+//! * when the next waiter asks for another lease than the hold has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,21 +20,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::{Fence, Guard, HoldState, Phase};
 use super::leased::Core;
+use super::queue::Woken;
 use super::stats::count;
-use super::waiting::Called;
 
-/// So often a hold is passed on at most before the backend is asked again.
+/// The most hand-overs of one hold before the backend is asked again.
 pub const HAND_OVERS_MAX: u32 = 256;
 
-/// The same while another process is known to wait.
+/// The most hand-overs of one hold while another process is known to wait.
 pub const HAND_OVERS_CONTENDED_MAX: u32 = 8;
 
-/// How many fences are asked for, for each caller that stands in line already: some more will come.
+/// How many fences are asked for per caller that waits already: more will come meanwhile.
 const FENCES_PER_WAITER: usize = 4;
 
-/// How many fences an acquire should ask for when so many wait behind it. Not more than are used,
-/// since a counter that ran ahead of the clock could not be rebuilt from it.
-pub(super) fn fences_for(core: &Core, waiting: usize) -> u32 {
+/// How many fences an acquire asks for when `waiting` callers wait behind it. Not more than are
+/// used: a fence counter that runs ahead of the clock could not be rebuilt from the clock.
+pub(crate) fn fences_for(core: &Core, waiting: usize) -> u32 {
     if !core.hands_over() {
         return 1;
     }
@@ -44,9 +43,9 @@ pub(super) fn fences_for(core: &Core, waiting: usize) -> u32 {
 }
 
 impl Guard {
-    /// Passes the hold on to the next in line; `false` if nobody may have it or nobody waits.
-    /// Otherwise this guard is over.
-    pub(super) fn hand_over(&mut self) -> bool {
+    /// Passes the hold on to the next waiter; `false` if nobody waits or a limit forbids it. After
+    /// `true` this guard is over.
+    pub(crate) fn hand_over(&mut self) -> bool {
         if !self.core.hands_over() {
             return false;
         }
@@ -55,15 +54,22 @@ impl Guard {
             return false;
         }
         loop {
-            let Some(call) = state.turn.as_ref().and_then(|turn| turn.pop_waiter(self.hold.lease))
+            let Some(call) = state.head.as_ref().and_then(|head| head.pop_waiter(self.hold.lease))
             else {
                 return false;
             };
+            assert_eq!(state.phase, Phase::Held, "only a live hold is handed over");
+            let next_fence = next_fence(&state);
+            assert!(
+                self.fence.is_none() || next_fence > self.fence,
+                "the next holder's fence {next_fence:?} is above {:?}",
+                self.fence
+            );
             let now = Instant::now();
             let next = Self {
                 hold: Arc::clone(&self.hold),
                 core: Arc::clone(&self.core),
-                fence: next_fence(&state),
+                fence: next_fence,
                 lost: CancellationToken::new(),
                 since: now,
                 over: false,
@@ -72,7 +78,7 @@ impl Guard {
             state.hand_overs += 1;
             drop(state);
             let held_for = now - self.since;
-            match call.send(Called::Guard(next)) {
+            match call.send(Woken::Guard(next)) {
                 Ok(()) => {
                     self.over = true;
                     let stats = &self.core.stats;
@@ -84,7 +90,7 @@ impl Guard {
                 }
                 // It has just gone away: as if it had never been asked.
                 Err(returned) => {
-                    if let Called::Guard(mut unused) = returned {
+                    if let Woken::Guard(mut unused) = returned {
                         unused.over = true;
                     }
                     state = self.hold.locked();
@@ -99,7 +105,10 @@ impl Guard {
 
     fn may_hand_over(&self, state: &HoldState) -> bool {
         let others_wait = state.grant.others_wait
-            || state.signals.as_ref().is_some_and(|told| told.others_wait());
+            || state
+                .notifications
+                .as_ref()
+                .is_some_and(|notifications| notifications.others_wait());
         let most = match others_wait {
             false => HAND_OVERS_MAX,
             true if self.core.capabilities.fair_between_processes => 0,
@@ -113,14 +122,14 @@ impl Guard {
     }
 }
 
-/// The fence after those that were given out already.
+/// The first fence of the block that was not given out yet.
 fn next_fence(state: &HoldState) -> Option<Fence> {
     state.grant.fence.map(|first| Fence(first.get() + u64::from(state.hand_overs) + 1))
 }
 
 impl Core {
-    /// Whether holds are passed on inside the process.
-    pub(super) fn hands_over(&self) -> bool {
+    /// Whether the kind can hand over and the caller has not switched it off.
+    pub(crate) fn hands_over(&self) -> bool {
         self.capabilities.hands_over && self.hands_over.load(Ordering::Relaxed)
     }
 }

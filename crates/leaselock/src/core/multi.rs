@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, select_all};
 use tokio::time::Instant;
 
-use super::{
+use crate::{
     AcquireError, AcquireOptions, Capabilities, Fence, Guard, LeasedMutex, LockName, Mutex,
     ReleaseOutcome,
 };
@@ -16,9 +16,9 @@ pub const NAMES_MAX: usize = 64;
 
 /// Acquires several names over one lock.
 ///
-/// Names that the backend can grant in one step are one group; the groups are acquired in an order
-/// that is the same for everyone, so opposite orders of two callers cannot block each other, and
-/// given back when one of them is not granted.
+/// Names that the backend can grant in one step form a group. All callers acquire the groups in one
+/// fixed order, so opposite orders of two callers cannot block each other; when a group is not
+/// granted, the groups before it are released.
 #[derive(Clone, Debug)]
 pub struct MultiMutex {
     mutex: LeasedMutex,
@@ -37,19 +37,23 @@ enum Together {
 }
 
 impl MultiMutex {
-    /// Acquires the names one by one, for backends that grant one at a time.
-    pub(super) fn one_by_one(mutex: LeasedMutex) -> Self {
+    /// A lock that acquires the names one by one, for a backend that grants one name at a time.
+    #[must_use]
+    pub fn one_by_one(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::None }
     }
 
-    /// Acquires all names with one hash tag in one step. The store behind `mutex` is given groups:
-    /// see [`LockName::group`].
-    pub(super) fn by_hash_tag(mutex: LeasedMutex) -> Self {
+    /// A lock that acquires all names with one hash tag in one step. The store behind `mutex` gets
+    /// groups of names: see [`LockName::parts`].
+    #[must_use]
+    pub fn by_hash_tag(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::SameHashTag }
     }
 
-    /// Acquires all names in one step. The store behind `mutex` is given one group.
-    pub(super) fn all_at_once(mutex: LeasedMutex) -> Self {
+    /// A lock that acquires all names in one step. The store behind `mutex` gets one group: see
+    /// [`LockName::parts`].
+    #[must_use]
+    pub fn all_at_once(mutex: LeasedMutex) -> Self {
         Self { mutex, together: Together::All }
     }
 
@@ -59,19 +63,19 @@ impl MultiMutex {
         self.mutex.capabilities()
     }
 
-    /// The lock that the groups are acquired with, for its counters.
+    /// The lock that acquires the groups, for its counters.
     #[must_use]
     pub fn mutex(&self) -> &LeasedMutex {
         &self.mutex
     }
 
-    /// Acquires all of `names`, 1 to [`NAMES_MAX`], in whatever order they are given; a name that
-    /// is given twice counts once. Waits as `options.wait` says, for all of them together. Dropping
-    /// the future gives back what was granted already.
+    /// Acquires all of `names`, 1 to [`NAMES_MAX`], in any order; a name that is given twice counts
+    /// once. Waits as `options.wait` says, for all of them together. Dropping the future releases
+    /// the names that were granted already.
     ///
     /// # Errors
-    /// Those of [`Mutex::acquire`]: nothing is held after any of them, though it may take the
-    /// background a moment to give back what was granted before.
+    /// Those of [`Mutex::acquire`]. Nothing is held after any of them, though the background may need
+    /// a moment to release the names that were granted before.
     pub async fn acquire_all(
         &self,
         names: &[LockName],
@@ -91,7 +95,7 @@ impl MultiMutex {
             };
             groups.entry(group).or_default().push(name.clone());
         }
-        // What is held already is given back when this is dropped.
+        // Dropping this releases the names that are held already.
         let mut held = MultiGuard { groups: Vec::with_capacity(groups.len()) };
         for (_, names) in groups {
             let guard = self.mutex.acquire(&LockName::group(&names), options).await?;
@@ -105,7 +109,7 @@ impl MultiMutex {
     }
 }
 
-/// Proof of a hold of several names: as [`Guard`] for one.
+/// Proof of a hold of several names, as [`Guard`] is of one.
 #[derive(Debug)]
 #[must_use = "a dropped guard gives the locks back"]
 pub struct MultiGuard {
@@ -119,8 +123,8 @@ struct Group {
 }
 
 impl MultiGuard {
-    /// The number to store with what is written under this name, as [`Guard::fence`]. `None` for
-    /// names that are not held, and where the kind has no fences.
+    /// The fence of one of the names, as [`Guard::fence`]. `None` for a name that is not held, and
+    /// where the kind has no fences.
     #[must_use]
     pub fn fence(&self, name: &LockName) -> Option<Fence> {
         self.groups.iter().find(|group| group.names.contains(name))?.guard.fence()
@@ -146,7 +150,7 @@ impl MultiGuard {
         self.groups.iter().any(|group| group.guard.is_lost())
     }
 
-    /// Gives all names back, and tells whether all of them were still ours. As [`Guard::release`].
+    /// Releases all names, as [`Guard::release`]. `Released` if every hold had lasted until then.
     pub async fn release(self) -> ReleaseOutcome {
         let outcomes = join_all(self.groups.into_iter().map(|group| group.guard.release())).await;
         if outcomes.contains(&ReleaseOutcome::AlreadyLost) {

@@ -1,5 +1,5 @@
-//! Gives back in the background what nobody waits for: dropped guards, and acquires of which it is
-//! not known whether they were granted.
+//! Background release of what nobody waits for: dropped guards, and acquires that may or may not have
+//! been granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,57 +9,57 @@ use futures::stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::LockName;
 use super::guard::ReleaseOutcome;
-use super::lease::{LeaseStore, Token, ask};
+use super::queue::QueueHead;
 use super::stats::{Stats, count};
-use super::waiting::Turn;
+use super::store::{LeaseStore, Token, ask};
+use crate::LockName;
 
 /// How many releases may wait for the background. A hold beyond that is left to expire.
 const QUEUED_MAX: usize = 16_384;
 
-/// How many of them are given back at the same time, so that one slow answer blocks no other name.
+/// How many releases run at the same time, so that one slow answer blocks no other name.
 const IN_FLIGHT_MAX: usize = 64;
 
 /// The pause before an unanswered release is sent again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// One hold to be given back.
-pub(super) struct ReleaseJob {
-    pub(super) name: LockName,
-    pub(super) token: Token,
-    pub(super) lease: Duration,
-    /// When the lease is over, so that giving back has lost its purpose.
-    pub(super) give_up_at: Instant,
-    /// It was somebody's hold, not only the trace that a refused acquire may have left.
-    pub(super) was_held: bool,
-    /// Passed to the next in line once the name is free.
-    pub(super) turn: Option<Turn>,
+/// One hold to be released.
+pub(crate) struct ReleaseJob {
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
+    /// When the lease is over, so that a release has lost its purpose.
+    pub(crate) give_up_at: Instant,
+    /// Whether it was a hold, and not only what a refused acquire may have left behind.
+    pub(crate) was_held: bool,
+    /// Passed to the next waiter once the name is free.
+    pub(crate) head: Option<QueueHead>,
 }
 
-/// Where dropped guards are handed in.
-pub(super) struct ReleaseQueue {
+/// The queue of releases.
+pub(crate) struct ReleaseQueue {
     jobs: mpsc::Sender<ReleaseJob>,
     stats: Arc<Stats>,
 }
 
 impl ReleaseQueue {
-    /// The queue and its end for [`run`].
-    pub(super) fn new(stats: Arc<Stats>) -> (Self, mpsc::Receiver<ReleaseJob>) {
+    /// The queue, and its receiver for [`run`].
+    pub(crate) fn new(stats: Arc<Stats>) -> (Self, mpsc::Receiver<ReleaseJob>) {
         let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
         (Self { jobs, stats }, receiver)
     }
 
-    /// Never waits and never fails: what does not fit is left to expire.
-    pub(super) fn submit(&self, job: ReleaseJob) {
+    /// Adds a release. Never waits and never fails: one that does not fit is left to expire.
+    pub(crate) fn submit(&self, job: ReleaseJob) {
         if self.jobs.try_send(job).is_err() {
             count(&self.stats.left_to_expire);
         }
     }
 }
 
-/// The releaser. Ends when the lock and its last guard are gone and the queue is empty.
-pub(super) async fn run(
+/// Runs the releases. Ends when the lock and its last guard are gone and the queue is empty.
+pub(crate) async fn run(
     mut jobs: mpsc::Receiver<ReleaseJob>,
     store: Arc<dyn LeaseStore>,
     stats: Arc<Stats>,
@@ -67,8 +67,8 @@ pub(super) async fn run(
     stream::poll_fn(move |context| jobs.poll_recv(context))
         .for_each_concurrent(IN_FLIGHT_MAX, |job| async {
             let outcome = give_back(&*store, &job).await;
-            // Only now: the next in line would find the name taken.
-            drop(job.turn);
+            // Only now: before, the next waiter would be refused.
+            drop(job.head);
             if job.was_held {
                 stats.count_release(outcome);
             }
@@ -76,8 +76,9 @@ pub(super) async fn run(
         .await;
 }
 
-/// Deletes the hold if it is ours, asking again until it is known or the lease is over.
-pub(super) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> ReleaseOutcome {
+/// Releases the hold if its token still has it; asks again until there is an answer or the lease is
+/// over.
+pub(crate) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> ReleaseOutcome {
     let mut earlier_unanswered = false;
     loop {
         match ask(job.lease, store.release(&job.name, &job.token)).await {
@@ -99,7 +100,7 @@ pub(super) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> Relea
 }
 
 impl Stats {
-    pub(super) fn count_release(&self, outcome: ReleaseOutcome) {
+    pub(crate) fn count_release(&self, outcome: ReleaseOutcome) {
         count(match outcome {
             ReleaseOutcome::Released => &self.released,
             ReleaseOutcome::AlreadyLost => &self.already_lost,

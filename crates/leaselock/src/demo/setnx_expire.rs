@@ -17,10 +17,10 @@ use std::time::Duration;
 use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use super::owned_key::OwnedKey;
-use super::{Connection, unanswered};
-use crate::lease::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::leased::LeasedMutex;
+use crate::LeasedMutex;
+use crate::redis::owned_key::OwnedKey;
+use crate::redis::{Connection, backend_error};
+use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
 use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -52,7 +52,7 @@ pub enum Repair {
     Never,
 }
 
-/// Makes the lock; the other arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock; the other arguments as for [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
 /// When the prefix is not one.
@@ -101,13 +101,13 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
         Box::pin(async move {
             let key = self.key.of(name);
             let mut redis = self.key.connection.clone();
-            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(unanswered)?;
+            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
             if !set && !self.key.is_ours(&key, token).await? {
-                self.lose(&key, lease).await.map_err(unanswered)?;
+                self.lose(&key, lease).await.map_err(backend_error)?;
                 return Ok(None);
             }
             // Dying here is the fault. A key that is gone meanwhile was not ours for long.
-            let expires = self.expire(&key, lease).await.map_err(unanswered)?;
+            let expires = self.expire(&key, lease).await.map_err(backend_error)?;
             Ok(expires.then_some(Grant::UNFENCED))
         })
     }

@@ -1,17 +1,18 @@
-//! Combining: what many callers want to do under one lock is done in one batch under one hold.
+//! Combining: the operations of many callers run as one batch under one hold of a lock.
 //!
 //! **How it works.** [`Combiner::submit`] puts an operation into a queue and waits for its answer.
-//! One task takes the lock, takes what has come meanwhile, up to a bound, out of the queue, and gives
-//! all of it to the caller's [`Executor`], which can make one script or one statement of it. Passing
-//! a lock on saves the way to the backend; combining saves most of the work under the lock, too.
+//! One task acquires the lock, takes the operations that came meanwhile out of the queue, up to a
+//! limit, and gives them to the caller's [`Executor`], which can make one script or one statement of
+//! them. Hand-over saves the round trips to the backend; combining also saves most of the work under
+//! the lock. The technique is flat combining (Hendler, Incze, Shavit, Tzafrir, 2010).
 //!
-//! **What can go wrong.** An operation whose executor panicked or did not answer may have been done:
-//! [`SubmitError::Unknown`]. An executor that runs operations one by one should run them with
+//! **What can go wrong.** When an executor panics or does not answer, its operation may have been
+//! done: [`SubmitError::Unknown`]. An executor that runs operations one by one should run them with
 //! [`each`], so that a panic in one spoils only its own.
 //!
-//! **When to use it.** When many callers of one process change the same thing, and the change of many
-//! costs hardly more than that of one. With a `batch_max` of 1 it is off: each operation has a hold
-//! of its own.
+//! **When to use it.** When many callers of one process change the same thing, and many changes at
+//! once cost hardly more than one. A `batch_max` of 1 switches it off: each operation has a hold of
+//! its own.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -27,21 +28,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::guard::Hold;
-use super::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
+use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
 
 /// How operations are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CombineOptions {
     /// The lease of each hold; see [`AcquireOptions::lease`].
     pub lease: Duration,
-    /// How many operations run under one hold at most; 1 switches combining off.
+    /// The most operations under one hold; 1 switches combining off.
     pub batch_max: usize,
-    /// How many operations may wait at most.
+    /// The most operations that may wait.
     pub queued_max: usize,
 }
 
-/// Runs a batch. It answers each operation by [`Operation::answer`]; the others are answered with
-/// [`SubmitError::Unknown`] when it has ended.
+/// Runs a batch. It answers each operation by [`Operation::answer`]; when it has ended, operations
+/// without an answer are answered with [`SubmitError::Unknown`].
 pub type Executor<I, O> =
     Arc<dyn Fn(HeldFor, Vec<Operation<I, O>>) -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -60,8 +61,8 @@ impl HeldFor {
         Self { fence: guard.fence(), lost: guard.lost(), hold: Arc::clone(&guard.hold) }
     }
 
-    /// As [`Guard::is_lost`]: to be asked before each write. After a pause of the whole process the
-    /// clock knows that the hold is over, and the signal not yet.
+    /// As [`Guard::is_lost`]: ask it before each write. After a pause of the process the clock shows
+    /// that the hold is over before the signal fires.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
@@ -86,12 +87,12 @@ pub struct Operation<I, O> {
 }
 
 impl<I, O> Operation<I, O> {
-    /// What the caller submitted; `None` if it was taken before.
+    /// Takes what the caller submitted; `None` if it was taken before.
     pub fn take_input(&mut self) -> Option<I> {
         self.input.take()
     }
 
-    /// Tells the caller what came of it. Who has gone is not told.
+    /// Sends the result to the caller, if it still waits.
     pub fn answer(self, output: O) {
         drop(self.reply.send(Ok(output)));
     }
@@ -103,18 +104,18 @@ pub enum SubmitError {
     /// Too many operations wait; it was not run.
     #[error("too many operations are waiting")]
     QueueFull,
-    /// Its time was over before it was begun; it was not run.
+    /// Its time was over before it began; it was not run.
     #[error("the operation was not begun in time")]
     TimedOut,
-    /// There was no lock for it; it was not run.
+    /// The lock was not granted; it was not run.
     #[error("no lock for the operation: {0}")]
     NotLocked(AcquireError),
-    /// It was begun, and may or may not have been done.
+    /// It began, and may or may not have been done.
     #[error("it is not known whether the operation was done")]
     Unknown,
 }
 
-/// Combines what is submitted for one name. Clones share one queue.
+/// Combines the operations for one name. Clones share one queue.
 pub struct Combiner<I, O> {
     queue: mpsc::Sender<Queued<I, O>>,
 }
@@ -135,12 +136,13 @@ const WAITS: u8 = 0;
 const BEGUN: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
-/// Only one of the two can happen: the batch begins it, or the caller takes it back.
+/// Moves a waiting operation to `next`. Only one can win: the batch that begins it, or the caller that
+/// withdraws it.
 fn claim(state: &AtomicU8, next: u8) -> bool {
     state.compare_exchange(WAITS, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }
 
-/// Takes the operation back when its caller goes away before it was begun.
+/// Withdraws the operation when its caller goes away before it began.
 struct Withdraw(Arc<AtomicU8>);
 
 impl Drop for Withdraw {
@@ -150,7 +152,8 @@ impl Drop for Withdraw {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
-    /// Starts its task on `tasks`; it ends with the last clone, after what was submitted is done.
+    /// Starts its task on `tasks`; the task ends with the last clone, after all submitted operations
+    /// are done.
     pub fn start(
         mutex: Arc<dyn Mutex>,
         name: LockName,
@@ -163,11 +166,11 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
         Self { queue }
     }
 
-    /// Has `input` run under the lock, and answers what came of it, by `until` at the latest.
-    /// Dropping the future takes the operation back unless it has been begun.
+    /// Runs `input` under the lock and answers its result, by `until` at the latest. Dropping the
+    /// future withdraws the operation unless it has begun.
     ///
     /// # Errors
-    /// See [`SubmitError`]; only after `Unknown` something may have been done.
+    /// See [`SubmitError`]; only after `Unknown` may something have been done.
     pub async fn submit(&self, input: I, until: Instant) -> Result<O, SubmitError> {
         let (reply, answer) = oneshot::channel();
         let state = Arc::new(AtomicU8::new(WAITS));
@@ -179,7 +182,7 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(SubmitError::Unknown),
             Err(_) => {
-                // When the lock was waited for in vain, the other side has taken it back already.
+                // When the lock was not granted in time, the task has withdrawn it already.
                 claim(&withdraw.0, WITHDRAWN);
                 match withdraw.0.load(Ordering::Acquire) {
                     BEGUN => Err(SubmitError::Unknown),
@@ -220,7 +223,7 @@ async fn run<I: Send + 'static, O: Send + 'static>(
             begin(&mut batch, next);
         }
         run_batch(&guard, &execute, batch).await;
-        // Lost meanwhile or not: the executor could see it, and had the fence.
+        // The executor could see a loss, and had the fence.
         let _ = guard.release().await;
     }
 }
@@ -236,14 +239,14 @@ async fn run_batch<I, O>(guard: &Guard, execute: &Executor<I, O>, batch: Vec<Ope
         return;
     }
     let held = HeldFor::of(guard);
-    // Whoever was not answered learns it when its operation is dropped.
+    // A caller without an answer gets `Unknown` when its operation is dropped.
     let ran = AssertUnwindSafe(async { execute(held, batch).await }).catch_unwind().await;
     if ran.is_err() {
         tracing::error!("a batch of operations panicked");
     }
 }
 
-/// An executor that runs one operation after the other. A panic in one leaves the others alone.
+/// An executor that runs one operation after the other. A panic in one does not affect the others.
 pub fn each<I, O, F>(run: impl Fn(HeldFor, I) -> F + Send + Sync + 'static) -> Executor<I, O>
 where
     I: Send + 'static,

@@ -3,29 +3,29 @@
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::{Capabilities, CommandError, LockName};
+use crate::{Capabilities, CommandError, LockName};
 
-/// A number per name that only falls, down to zero. What is not set counts as zero, so a waiter
-/// that comes late goes on at once.
+/// A number per name that only falls, down to zero. A name without a number counts as zero, so a
+/// waiter that comes late goes on at once.
 pub trait CountdownLatch: Send + Sync + 'static {
     /// What this kind promises, as data.
     fn capabilities(&self) -> &'static Capabilities;
 
-    /// Starts to count down from `count`. `false`, and nothing is changed, while an earlier count is
-    /// not down to zero. Setting zero is allowed and changes nothing.
+    /// Sets the number to `count`. While an earlier number is not down to zero, this changes nothing
+    /// and answers `false`. Setting zero is allowed and changes nothing.
     fn set<'a>(
         &'a self,
         name: &'a LockName,
         count: u64,
     ) -> BoxFuture<'a, Result<bool, CommandError>>;
 
-    /// Counts down by one and tells what is left. At zero it stays at zero.
+    /// Counts down by one and answers the rest. At zero it stays at zero.
     fn count_down<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<u64, CommandError>>;
 
-    /// What is left.
+    /// The present number.
     fn count<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<u64, CommandError>>;
 
-    /// Waits for zero: `true`, or `false` when it was not reached by `until`.
+    /// Waits for zero: `true` once it is reached, `false` if it is not by `until`.
     fn wait<'a>(
         &'a self,
         name: &'a LockName,

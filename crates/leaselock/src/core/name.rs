@@ -1,4 +1,4 @@
-//! Names of locks: checked once, cheap to clone, with the hash tag that places their keys.
+//! Names of locks: checked once, cheap to clone, with the hash tag that chooses the slot of their keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 /// The name of a lock: 1 to [`LockName::LEN_MAX_BYTES`] visible ASCII characters, with at most one
 /// hash tag in braces.
 ///
-/// On a clustered backend everything with the same hash tag lives in one slot, so a caller who
-/// wants the lock beside its data writes the data's tag into the name: `{invoice:12}:write`. A name
-/// without a tag is its own tag. Only ASCII is taken because two names that look alike but differ
-/// in bytes would be two locks.
+/// In a Redis Cluster all keys with one hash tag are in one slot. To have the lock beside its data,
+/// write the tag of the data into the name: `{invoice:12}:write`. A name without a tag is its own
+/// tag. Only ASCII is allowed, because two names that look alike but differ in bytes would be two
+/// locks.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockName(Arc<str>);
 
@@ -17,7 +17,10 @@ impl LockName {
     /// The longest name, in bytes.
     pub const LEN_MAX_BYTES: usize = 200;
 
-    /// Checks `name`. The error says what is wrong with it.
+    /// Checks `name`.
+    ///
+    /// # Errors
+    /// What is wrong with the name.
     pub fn new(name: &str) -> Result<Self, InvalidName> {
         if name.is_empty() {
             return Err(InvalidName("it is empty"));
@@ -39,15 +42,16 @@ impl LockName {
         &self.0
     }
 
-    /// Several names with one hash tag as one, for a store that grants them in one step. The parts
-    /// are those of [`LockName::parts`]: a name contains no space. One name is a group by itself.
-    pub(super) fn group(names: &[Self]) -> Self {
+    /// Joins several names into a group, for a store that grants them in one step. A name contains no
+    /// space, so a space separates them. One name is a group by itself.
+    pub(crate) fn group(names: &[Self]) -> Self {
         let parts: Vec<&str> = names.iter().map(Self::as_str).collect();
         Self(parts.join(" ").into())
     }
 
-    /// The names of a group.
-    pub(super) fn parts(&self) -> impl Iterator<Item = Self> {
+    /// The names of a group: what a store gets from a [`MultiMutex`](crate::MultiMutex) is a group of
+    /// names. Any other name is a group of one.
+    pub fn parts(&self) -> impl Iterator<Item = Self> {
         self.0.split(' ').map(|part| Self(part.into()))
     }
 
@@ -69,12 +73,12 @@ impl fmt::Debug for LockName {
     }
 }
 
-/// Why a text is not a lock's name.
+/// Why a text cannot be the name of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a lock name: {0}")]
-pub struct InvalidName(pub(super) &'static str);
+pub struct InvalidName(pub(crate) &'static str);
 
-/// The one non-empty hash tag, or nothing if there is none or the braces make no sense.
+/// The one non-empty hash tag; `None` if there is none or the braces are not balanced.
 fn tag_of(name: &str) -> Option<&str> {
     let (_, after_open) = name.split_once('{')?;
     let (tag, rest) = after_open.split_once('}')?;

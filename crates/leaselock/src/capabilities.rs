@@ -1,0 +1,155 @@
+//! What each kind of lock can and cannot do, as data.
+
+use serde::Serialize;
+
+#[cfg(feature = "etcd")]
+use crate::etcd;
+use crate::local;
+#[cfg(feature = "mysql")]
+use crate::mysql;
+#[cfg(feature = "zookeeper")]
+use crate::zookeeper;
+#[cfg(feature = "redis")]
+use crate::{demo, redis};
+
+/// The list of every kind on every backend that this build has, with what it can and cannot do.
+pub static KINDS: &[&Capabilities] = &[
+    #[cfg(feature = "redis")]
+    &redis::token::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::reentrant::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::fair::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::plain::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::spin::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::redlock::CAPABILITIES,
+    #[cfg(feature = "mysql")]
+    &mysql::table::CAPABILITIES,
+    #[cfg(feature = "mysql")]
+    &mysql::named::CAPABILITIES,
+    #[cfg(feature = "etcd")]
+    &etcd::mutex::CAPABILITIES,
+    #[cfg(feature = "etcd")]
+    &etcd::read_write::CAPABILITIES,
+    #[cfg(feature = "etcd")]
+    &etcd::semaphore::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::sequential::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::spin::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::reentrant::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::read_write::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::semaphore::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::multi::CAPABILITIES,
+    #[cfg(feature = "zookeeper")]
+    &zookeeper::counter::CAPABILITIES,
+    &local::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &demo::setnx_expire::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &demo::setnx::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &demo::getset::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::read_write::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::expiring_semaphore::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::semaphore::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::multi::CAPABILITIES,
+    &local::MULTI_CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::countdown_latch::CAPABILITIES,
+    #[cfg(feature = "redis")]
+    &redis::counter::CAPABILITIES,
+];
+
+/// What one kind of lock on one backend can and cannot do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// What it can be used as.
+    pub primitive: Primitive,
+    /// The kind, such as `token`.
+    pub kind: &'static str,
+    /// The backend, such as `redis`.
+    pub backend: &'static str,
+    /// How it works, in one sentence.
+    pub summary: &'static str,
+    /// What can lead to two holders at once, in one sentence. A fence protects the data even then.
+    pub breaks_when: &'static str,
+    /// Whether the owner may acquire the name again while it holds it.
+    pub reentrant: bool,
+    /// Whether callers of one process are served first come, first served.
+    pub fair_in_process: bool,
+    /// Whether callers of different processes are served first come, first served.
+    pub fair_between_processes: bool,
+    /// Whether a guard renews its lease by itself.
+    pub renewed: bool,
+    /// Whether the guard's `lost` signal fires before anyone else can hold the name.
+    pub lost_signal: bool,
+    /// How far its fences can be trusted.
+    pub fencing: Fencing,
+    /// How a waiting process learns that the name has become free.
+    pub waiting: Waiting,
+    /// Whether waiters of one process pass the lock on without asking the backend.
+    pub hands_over: bool,
+    /// Whether the hold of a dead process ends by itself, at the latest with its lease.
+    pub expires: bool,
+    /// Whether it excludes other processes, too.
+    pub between_processes: bool,
+    /// Whether a hold survives the death of one server without a second holder.
+    pub survives_failover: bool,
+}
+
+/// What a kind can be used as. Only a [`Mutex`](crate::Mutex) excludes everybody else by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Primitive {
+    /// One holder.
+    Mutex,
+    /// Many readers or one writer: [`ReadWrite`](crate::ReadWrite).
+    ReadWrite,
+    /// A limited number of holders: a [`LeasedMutex`](crate::LeasedMutex) made with that number.
+    Semaphore,
+    /// Several names at once, all or none: [`MultiMutex`](crate::MultiMutex).
+    MultiLock,
+    /// Waiters go on when a number has been counted down to zero:
+    /// [`CountdownLatch`](crate::CountdownLatch).
+    CountdownLatch,
+    /// A number that many change without losing an update:
+    /// [`SharedCounter`](crate::SharedCounter).
+    SharedCounter,
+}
+
+/// How far the fences of a kind can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fencing {
+    /// Every acquire gets a higher fence than all earlier ones, also after the backend lost its
+    /// data, provided that the backend's clock has not been set back.
+    Rising,
+    /// Every acquire gets a higher fence than all earlier ones while the backend keeps its data.
+    /// A backend that lost them starts again from a low number: then the fence has to be raised
+    /// with [`Mutex::raise_fence`](crate::Mutex::raise_fence).
+    RisingWhileKept,
+    /// The kind has no fences.
+    None,
+}
+
+/// How a process learns that a name has become free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// One contender per process asks again, with growing and jittered pauses.
+    Polls,
+    /// The release notifies the next contender.
+    Notified,
+}

@@ -1,0 +1,22 @@
+//! The machinery that all kinds of lock share; a backend adds only its [`store::LeaseStore`].
+//!
+//! In reading order: [`leased`] (the lock itself), [`acquire`], [`queue`], [`hand_over`], [`guard`],
+//! [`renewal`], [`release`], [`backoff`], [`store`]; then what is built upon it: [`combine`], [`multi`].
+
+mod acquire;
+pub(crate) mod backoff;
+pub mod combine;
+pub(crate) mod command;
+pub(crate) mod counter;
+pub(crate) mod guard;
+pub(crate) mod hand_over;
+pub(crate) mod latch;
+pub(crate) mod leased;
+pub(crate) mod multi;
+pub(crate) mod name;
+pub(crate) mod queue;
+pub(crate) mod read_write;
+mod release;
+mod renewal;
+pub(crate) mod stats;
+pub mod store;
