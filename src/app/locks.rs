@@ -9,7 +9,6 @@ use tokio_util::task::TaskTracker;
 
 use super::shared::Shared;
 use crate::config::Config;
-use crate::domain::Clock;
 use crate::domain::outcome::Dependency;
 use crate::lock;
 use crate::lock::redis::subscriber::Subscriber;

@@ -28,6 +28,7 @@ pub(super) fn web(
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     Web::new(Parts {
+        lock_stats: purchases.strategies().locks(),
         lab: lab(shared, purchases.clone()),
         purchases,
         orders,
@@ -44,7 +45,6 @@ pub(super) fn web(
         proxies,
         hosts: Hosts::new(&config.http.hosts, addr),
         job_status: shared.job_status.clone(),
-        lock_stats: purchases.strategies().locks(),
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         lifecycle: shared.lifecycle.clone(),

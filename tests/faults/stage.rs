@@ -4,13 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dev_servers::{
-use redis::aio::MultiplexedConnection;
-use seckill::account::{Role, Tokens};
-use seckill::config::{Config, Secret};
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
     StartError, ZookeeperOptions, ZookeeperServer,
 };
 use redis::aio::MultiplexedConnection;
+use seckill::account::{Role, Tokens};
 use seckill::config::{Config, Secret};
 use seckill::domain::UserId;
 use seckill::store::mysql;
