@@ -1,9 +1,8 @@
 //! The connection dies at COMMIT: nobody is told a lie.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use faulty_link::{Fault, Trap};
 use reqwest::Method;
 use seckill::arbiter::{Arbiter, LaneConnections, Lanes, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
@@ -15,186 +14,36 @@ use seckill::store::mysql::{self as store, items};
 use seckill::strategy::LIST;
 use serde_json::json;
 use time::OffsetDateTime;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::http::events::{Event, Events};
 use crate::http::{BOUND, order_id};
-use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path, servers};
+use crate::support::{
+    Answer, Client, FaultyLink, Instance, Shop, eventually, link_to_ledger, purchase_path,
+};
 
 /// COM_QUERY with the text that ends a transaction, as it stands on the wire.
 const COMMIT: &[u8] = b"\x03COMMIT";
 
-/// What the link does.
-const WORKS: u8 = 0;
-/// Passes the next COMMIT on, waits for its answer, and breaks instead of passing that back.
-const LOSES_ANSWER: u8 = 1;
-/// Breaks instead of passing the next COMMIT on.
-const LOSES_COMMIT: u8 = 2;
-/// As LOSES_ANSWER, and then refuses every connection.
-const LOSES_ANSWER_AND_REFUSES: u8 = 3;
-/// Breaks every connection.
-const REFUSES: u8 = 4;
-/// As LOSES_COMMIT, but the one who sent it hears nothing until the link works again.
-const LOSES_COMMIT_IN_SILENCE: u8 = 5;
-
-/// How often a link that keeps silent looks whether it works again.
-const LOOK: Duration = Duration::from_millis(5);
-/// Breaks at the next COMMIT, and passes that on when it is told to.
-const KEEPS_COMMIT: u8 = 6;
-
-/// As LOSES_ANSWER, and then refuses the next connection.
-const LOSES_ANSWER_AND_REFUSES_ONE: u8 = 7;
-/// Refuses the next connection.
-const REFUSES_ONE: u8 = 8;
-/// As LOSES_COMMIT, for every COMMIT.
-const LOSES_EVERY_COMMIT: u8 = 9;
-
-/// A link to the database that can break at COMMIT.
-struct Link {
-    port: u16,
-    mode: Arc<AtomicU8>,
-    cuts: Arc<AtomicUsize>,
-    /// COMMITs that pass unharmed before the one that does not.
-    spared: Arc<AtomicUsize>,
-    /// Passes on the COMMIT that was kept.
-    release: Arc<Notify>,
+/// Passes the next COMMIT on, and breaks the connection instead of passing its answer back.
+fn loses_answer() -> Trap {
+    Trap::at(COMMIT).lose_answer()
 }
 
-impl Link {
-    async fn start(server_port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (mode, cuts) = (Arc::new(AtomicU8::new(WORKS)), Arc::new(AtomicUsize::new(0)));
-        let spared = Arc::new(AtomicUsize::new(0));
-        let (shared_mode, shared_cuts) = (Arc::clone(&mode), Arc::clone(&cuts));
-        let shared_spared = Arc::clone(&spared);
-        let release = Arc::new(Notify::new());
-        let released = Arc::clone(&release);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let refused = shared_mode.compare_exchange(
-                    REFUSES_ONE,
-                    WORKS,
-                    Ordering::SeqCst,
-                    Ordering::SeqCst,
-                );
-                if refused.is_ok() {
-                    continue;
-                }
-                let (mode, cuts) = (Arc::clone(&shared_mode), Arc::clone(&shared_cuts));
-                let spared = Arc::clone(&shared_spared);
-                let released = Arc::clone(&released);
-                tokio::spawn(async move {
-                    if mode.load(Ordering::SeqCst) != REFUSES
-                        && let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await
-                    {
-                        pass(client, server, mode, cuts, spared, released).await;
-                    }
-                });
-            }
-        });
-        Self { port, mode, cuts, spared, release }
-    }
-
-    fn set(&self, mode: u8) {
-        self.mode.store(mode, Ordering::SeqCst);
-    }
-
-    /// How often it broke at a COMMIT: proof that the fault bit.
-    fn cuts(&self) -> usize {
-        self.cuts.load(Ordering::SeqCst)
-    }
+/// Breaks the connection instead of passing the next COMMIT on.
+fn loses_commit() -> Trap {
+    Trap::at(COMMIT)
 }
 
-async fn pass(
-    client: TcpStream,
-    server: TcpStream,
-    mode: Arc<AtomicU8>,
-    cuts: Arc<AtomicUsize>,
-    spared: Arc<AtomicUsize>,
-    released: Arc<Notify>,
-) {
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let mut request = vec![0; 65_536];
-    let mut answer = vec![0; 65_536];
-    loop {
-        tokio::select! {
-            read = from_client.read(&mut request) => {
-                let Some(bytes) = some(read, &request) else { return };
-                let commits = bytes.windows(COMMIT.len()).any(|window| window == COMMIT)
-                    && spared.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
-                match mode.load(Ordering::SeqCst) {
-                    REFUSES => return,
-                    now @ (LOSES_COMMIT | LOSES_EVERY_COMMIT) if commits => {
-                        let next = if now == LOSES_COMMIT { WORKS } else { now };
-                        mode.store(next, Ordering::SeqCst);
-                        cuts.fetch_add(1, Ordering::SeqCst);
-                        return;
-                    }
-                    LOSES_COMMIT_IN_SILENCE if commits => {
-                        // The server rolls back now.
-                        let _ = to_server.shutdown().await;
-                        cuts.fetch_add(1, Ordering::SeqCst);
-                        while mode.load(Ordering::SeqCst) != WORKS {
-                            tokio::time::sleep(LOOK).await;
-                        }
-                        return;
-                    }
-                    KEEPS_COMMIT if commits => {
-                        mode.store(WORKS, Ordering::SeqCst);
-                        cuts.fetch_add(1, Ordering::SeqCst);
-                        drop((from_client, to_client));
-                        released.notified().await;
-                        return lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
-                    }
-                    now @ (LOSES_ANSWER | LOSES_ANSWER_AND_REFUSES | LOSES_ANSWER_AND_REFUSES_ONE)
-                        if commits =>
-                    {
-                        lose_answer(&mut to_server, bytes, &mut from_server, &mut answer).await;
-                        let next = match now {
-                            LOSES_ANSWER => WORKS,
-                            LOSES_ANSWER_AND_REFUSES_ONE => REFUSES_ONE,
-                            _ => REFUSES,
-                        };
-                        mode.store(next, Ordering::SeqCst);
-                        cuts.fetch_add(1, Ordering::SeqCst);
-                        return;
-                    }
-                    _ => if to_server.write_all(bytes).await.is_err() { return },
-                }
-            }
-            read = from_server.read(&mut answer) => {
-                let Some(bytes) = some(read, &answer) else { return };
-                if to_client.write_all(bytes).await.is_err() { return }
-            }
-        }
-    }
-}
-
-fn some(read: std::io::Result<usize>, buffer: &[u8]) -> Option<&[u8]> {
-    read.ok().filter(|count| *count > 0).map(|count| &buffer[..count])
-}
-
-async fn lose_answer(
-    to_server: &mut (impl AsyncWrite + Unpin),
-    commit: &[u8],
-    from_server: &mut (impl AsyncRead + Unpin),
-    answer: &mut [u8],
-) {
-    if to_server.write_all(commit).await.is_ok() {
-        // The answer is there: it is committed. Nobody will hear of it.
-        let _ = from_server.read(answer).await;
-    }
+/// Loses every COMMIT; whoever sent it hears nothing until the link is mended.
+fn loses_commits_in_silence() -> Trap {
+    Trap::at(COMMIT).cut_server_in_silence().always()
 }
 
 /// A shop whose instance reaches the ledger through a link, and an instance beside it.
-async fn linked_shop() -> (Link, Instance, Instance) {
+async fn linked_shop() -> (FaultyLink, Instance, Instance) {
     let (link, linked, beside, _) = linked_shop_with(|_| {}).await;
     (link, linked, beside)
 }
@@ -202,21 +51,13 @@ async fn linked_shop() -> (Link, Instance, Instance) {
 /// The same with some settings changed, and the ledger beside the instances.
 async fn linked_shop_with(
     change: impl FnOnce(&mut Config),
-) -> (Link, Instance, Instance, sqlx::MySqlPool) {
-    let mysql = &servers().await.mysql;
-    let link = Link::start(mysql.port()).await;
+) -> (FaultyLink, Instance, Instance, sqlx::MySqlPool) {
     let mut shop = Shop::with(change).await;
     // The one beside leaves the queues to the linked one.
     shop.config.queue.claim_idle_ms = 7_200_000;
     shop.config.queue.poll_ms = 3_600_000;
     let beside = shop.start().await;
-    let database = shop.config.database_url.reveal();
-    let database =
-        database.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name");
-    let url = mysql
-        .tcp_url_of(database)
-        .replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
-    shop.config.database_url = Secret::new(url);
+    let link = link_before(&mut shop).await;
     // The link is for the purchase alone: no job may be the one that commits.
     shop.config.job.expire_period_ms = 3_600_000;
     shop.config.job.reconcile_period_ms = 3_600_000;
@@ -226,16 +67,16 @@ async fn linked_shop_with(
 }
 
 /// Every strategy sells one unit although the link breaks at COMMIT.
-async fn sells_one_although_it(breaks: u8) {
+async fn sells_one_although_it(breaks: &Trap) {
     let (link, linked, beside) = linked_shop().await;
     for strategy in LIST.iter().map(|entry| entry.card.name) {
         let item = beside.make_item(json!({ "stock": 2 })).await;
-        link.set(breaks);
-        let cuts = link.cuts();
+        link.trap(breaks.clone());
+        let cuts = link.caught();
         let answer = linked.buyer(1).buy_for_good(strategy, item).await;
         // A queued order can be seen in the ledger before the link has dropped the COMMIT's answer.
-        eventually("the fault to bite", || async { (link.cuts() > cuts).then_some(()) }).await;
-        assert_eq!(link.cuts(), cuts + 1, "the fault bit more than once");
+        eventually("the fault to bite", || async { (link.caught() > cuts).then_some(()) }).await;
+        assert_eq!(link.caught(), cuts + 1, "the fault bit more than once");
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
         // What was queued leaves the queue a moment after its COMMIT.
         let audit = eventually("the queue to be empty", || async {
@@ -250,27 +91,27 @@ async fn sells_one_although_it(breaks: u8) {
 
 #[tokio::test]
 async fn a_commit_whose_answer_is_lost_is_found_in_the_ledger() {
-    sells_one_although_it(LOSES_ANSWER).await;
+    sells_one_although_it(&loses_answer()).await;
 }
 
 #[tokio::test]
 async fn a_commit_that_never_arrived_is_done_again() {
-    sells_one_although_it(LOSES_COMMIT).await;
+    sells_one_although_it(&loses_commit()).await;
 }
 
 #[tokio::test]
 async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tells_later() {
     let (link, linked, beside) = linked_shop().await;
     let item = beside.make_item(json!({ "stock": 2 })).await;
-    link.set(LOSES_ANSWER_AND_REFUSES);
+    link.trap(loses_answer().then(Fault::Refuse));
     let answer = linked.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
-    assert_eq!(link.cuts(), 1, "the fault did not bite");
+    assert_eq!(link.caught(), 1, "the fault did not bite");
     assert_eq!(answer.brief(), (504, "outcome_unknown"), "{}", answer.text);
     // While the ledger is away: nothing is accepted, and it is said that nothing changed.
     let away = linked.buyer(2).buy("mysql-atomic", item).await;
     assert_eq!(away.brief(), (503, "dependency_unavailable"), "{}", away.text);
     assert_eq!(away.json["outcome"], "none");
-    link.set(WORKS);
+    link.mend();
     let told = eventually("the ledger to be back", || async {
         let answer = linked.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
         (answer.status == 201).then_some(answer)
@@ -283,11 +124,10 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
 /// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
 /// a lie.
 async fn a_slow_commit_is_waited_for(buyers: i64) {
-    let link = Link::start(servers().await.mysql.port()).await;
     let mut shop = Shop::new().await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
-    reach_by(&link, &mut shop).await;
+    let link = link_before(&mut shop).await;
     let pool = store::pool(&shop.config).expect("the URL is fine");
     // Connected before, since that is not what takes its time here.
     drop(pool.acquire().await.expect("a connection"));
@@ -299,10 +139,10 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         let buyer = UserId::new(buyer).expect("positive");
         purchases.push(Purchase { buyer, ..a_purchase(&shop, item).await });
     }
-    link.set(KEEPS_COMMIT);
+    link.trap(Trap::at(COMMIT).cut_client_and_hold());
     let told = CancellationToken::new();
     let watch = async {
-        eventually("the fault to bite", || async { (link.cuts() == 1).then_some(()) }).await;
+        eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;
         // The order's row is locked by the transaction whose COMMIT is kept.
         eventually("the ledger to be asked", || async {
             let waiting: i64 = sqlx::query_scalar(
@@ -315,7 +155,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
             (waiting > 0 || told.is_cancelled()).then_some(())
         })
         .await;
-        link.release.notify_one();
+        link.mend();
     };
     let written = async {
         // Begun in time, and with no time for another try once the row was waited for.
@@ -352,12 +192,12 @@ async fn units_of_an_unknown_outcome_stay_taken() {
         let item = beside.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
         // The gate's counter is loaded.
         assert_eq!(linked.buyer(2).buy(strategy, item).await.status, 201, "{strategy}");
-        let cuts = link.cuts();
-        link.set(LOSES_ANSWER_AND_REFUSES);
+        let cuts = link.caught();
+        link.trap(loses_answer().then(Fault::Refuse));
         let answer = linked.buyer(1).buy_with_key(strategy, item, "k").await;
-        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
+        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(answer.brief(), (504, "outcome_unknown"), "{strategy}: {}", answer.text);
-        link.set(WORKS);
+        link.mend();
         let audit = beside.audit(item).await;
         assert_eq!((&audit["held"], &audit["clean"]), (&json!(2), &json!(true)), "{audit}");
         eventually("the ledger to be back", || async {
@@ -368,22 +208,19 @@ async fn units_of_an_unknown_outcome_stay_taken() {
     }
 }
 
-/// Changes the shop's settings: from now on its ledger is reached through the link.
-async fn reach_by(link: &Link, shop: &mut Shop) {
-    let mysql = &servers().await.mysql;
-    let database = shop.pool.connect_options().get_database().expect("a name").to_owned();
-    let url = mysql.tcp_url_of(&database);
-    let url = url.replace(&format!(":{}/", mysql.port()), &format!(":{}/", link.port));
-    shop.config.database_url = Secret::new(url);
+/// Changes the shop's settings: new instances reach its ledger through the link.
+async fn link_before(shop: &mut Shop) -> FaultyLink {
+    let link = link_to_ledger(shop).await;
+    shop.config.database_url = Secret::new(link.url());
+    link
 }
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
-async fn linked_arbiter(stock: i64) -> (Link, Shop, Instance, i64, Arbiter, Metrics) {
-    let link = Link::start(servers().await.mysql.port()).await;
+async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter, Metrics) {
     let mut shop = Shop::new().await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": stock })).await;
-    reach_by(&link, &mut shop).await;
+    let link = link_before(&mut shop).await;
     shop.config.mysql.pool_max = 1;
     let pool = store::pool(&shop.config).expect("the URL is fine");
     drop(pool.acquire().await.expect("a connection"));
@@ -397,10 +234,10 @@ async fn linked_arbiter(stock: i64) -> (Link, Shop, Instance, i64, Arbiter, Metr
 async fn a_ledger_that_misses_one_look_is_asked_again() {
     let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
     let purchase = a_purchase(&shop, item).await;
-    link.set(LOSES_ANSWER_AND_REFUSES_ONE);
+    link.trap(loses_answer().then(Fault::RefuseNext));
     let outcome = arbiter.write(&guarded(&purchase, None)).await;
-    assert_eq!(link.cuts(), 1, "the fault did not bite");
-    assert_eq!(link.mode.load(Ordering::SeqCst), WORKS, "the ledger answered the first look");
+    assert_eq!(link.caught(), 1, "the fault did not bite");
+    assert_eq!(link.fault(), Fault::Pass, "the ledger answered the first look");
     assert!(matches!(outcome, Outcome::Sold(_)), "the ledger knows it: {outcome:?}");
     assert_eq!(instance.audit(item).await["held"], 1);
 }
@@ -411,7 +248,7 @@ async fn a_ledger_that_misses_one_look_is_asked_again() {
 async fn retries_end_when_all_transactions_fail() {
     const PURCHASES: u64 = 40;
     let (link, shop, instance, item, arbiter, metrics) = linked_arbiter(50).await;
-    link.set(LOSES_EVERY_COMMIT);
+    link.trap(loses_commit().always());
     let mut purchase = a_purchase(&shop, item).await;
     for number in 0..PURCHASES {
         purchase.order_id = OrderId::generate();
@@ -470,13 +307,13 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
 async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
     let (link, linked, beside) = linked_shop().await;
     let item = beside.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
-    for (step, mode) in [("cancellation", LOSES_ANSWER), ("payment", LOSES_COMMIT)] {
+    for (step, trap) in [("cancellation", loses_answer()), ("payment", loses_commit())] {
         let order = beside.buyer(1).buy("mysql-atomic", item).await;
         let id = order.json["id"].as_str().expect("an id").to_owned();
-        link.set(mode);
-        let cuts = link.cuts();
+        link.trap(trap);
+        let cuts = link.caught();
         let answer = linked.buyer(1).post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
-        assert_eq!(link.cuts(), cuts + 1, "the fault did not bite");
+        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(answer.status, 200, "{step}: {}", answer.text);
     }
     let audit = beside.audit(item).await;
@@ -499,16 +336,16 @@ async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answ
 /// The COMMIT of `pressed` is lost; before it is settled, another instance makes an order of one
 /// unit with the same key, by `strategy`. Answers what the request was told.
 async fn overtaken(
-    (link, beside): (&Link, &Instance),
+    (link, beside): (&FaultyLink, &Instance),
     (strategy, item): (&str, i64),
     pressed: impl Future<Output = Answer> + Send + 'static,
 ) -> Answer {
-    let cuts = link.cuts();
+    let cuts = link.caught();
     let pressed = tokio::spawn(pressed);
-    eventually("the fault to bite", || async { (link.cuts() > cuts).then_some(()) }).await;
+    eventually("the fault to bite", || async { (link.caught() > cuts).then_some(()) }).await;
     let other = buy_units(beside.buyer(1), strategy, item, 1).await;
     assert_eq!(other.status, 201, "{strategy}: {}", other.text);
-    link.set(WORKS);
+    link.mend();
     pressed.await.expect("no panic")
 }
 
@@ -539,7 +376,7 @@ async fn a_lost_commit_is_not_answered_with_another_requests_order() {
             let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
             // The gate's counter is loaded.
             assert_eq!(linked.buyer(2).buy(strategy, item).await.status, 201);
-            link.set(LOSES_COMMIT_IN_SILENCE);
+            link.trap(loses_commits_in_silence());
             let pressed = buy_units(linked.buyer(1), strategy, item, units);
             // The item's lock is taken; the other order comes without it.
             let other = if strategy == "lock-redis" { "mysql-atomic" } else { strategy };
@@ -577,8 +414,7 @@ async fn a_lost_batch_is_not_answered_with_another_requests_order() {
             }
             let pressed = tokio::spawn(buy_units(linked.buyer(1), strategy, item, units));
             in_flight(&linked, 3).await;
-            link.spared.store(1, Ordering::SeqCst);
-            link.set(LOSES_COMMIT_IN_SILENCE);
+            link.trap(loses_commits_in_silence().skip(1));
             holder.rollback().await.expect("the row is free");
             let pressed = async { pressed.await.expect("no panic") };
             let answer = overtaken((&link, &beside), ("mysql-atomic", item), pressed).await;
@@ -600,18 +436,17 @@ async fn in_flight(instance: &Instance, purchases: usize) {
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
-    for breaks in [LOSES_ANSWER, LOSES_COMMIT] {
+    for breaks in [loses_answer(), loses_commit()] {
         let (link, linked, beside) = linked_shop().await;
         let item = beside.make_item(json!({ "stock": 30 })).await;
         // The first buyer's batch is that buyer alone; the next one is the crowd.
-        link.spared.store(1, Ordering::SeqCst);
-        link.set(breaks);
+        link.trap(breaks.skip(1));
         let presses = (1..=40).map(|id| {
             let buyer = linked.buyer(id);
             async move { buyer.buy("mysql-batch", item).await.status }
         });
         let statuses = futures::future::join_all(presses).await;
-        assert_eq!(link.cuts(), 1, "the fault did not bite");
+        assert_eq!(link.caught(), 1, "the fault did not bite");
         assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
         let audit = beside.audit(item).await;
         assert_eq!((&audit["held"], &audit["clean"]), (&json!(30), &json!(true)), "{audit}");
@@ -619,15 +454,14 @@ async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
 }
 
 /// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
-async fn lone_shop() -> (Link, Shop, Instance) {
-    let link = Link::start(servers().await.mysql.port()).await;
+async fn lone_shop() -> (FaultyLink, Shop, Instance) {
     let mut shop = Shop::with(|config| {
         config.job.expire_period_ms = 200;
         config.job.reconcile_period_ms = 3_600_000;
         config.session.revocation_period_ms = 3_600_000;
     })
     .await;
-    reach_by(&link, &mut shop).await;
+    let link = link_before(&mut shop).await;
     let instance = shop.start().await;
     (link, shop, instance)
 }
@@ -641,7 +475,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
     let steps = [("payment", "paid"), ("cancellation", "cancelled"), ("expiry", "expired")];
     for (number, (step, status)) in (1..).zip(steps) {
         let order = order_id(&buyer.buy("redis-lua", item).await);
-        link.set(LOSES_ANSWER);
+        link.trap(loses_answer());
         if step == "expiry" {
             sqlx::query(
                 "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
@@ -658,7 +492,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
             event.name == "order" && event.data["id"] == *order && event.data["status"] == status
         };
         events.seek(BOUND, told).await.expect("the step is told");
-        assert_eq!(link.cuts(), number, "{step}: the fault did not bite");
+        assert_eq!(link.caught(), number, "{step}: the fault did not bite");
     }
     // The counter was told, too: it equals the ledger, and nobody repairs it here.
     let audit = eventually("the counter to follow", || async {

@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
+use faulty_link::Trap;
 use futures::future::join_all;
 use seckill::account::Role;
 use seckill::config::Secret;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
+use crate::http::BOUND;
 use crate::process::{free_addr, serve};
-use crate::support::{Client, Instance, Shop, eventually, servers};
+use crate::support::{Client, Instance, Shop, eventually, link_to_ledger};
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -236,87 +235,26 @@ fn faketime() -> PathBuf {
     library.expect("libfaketime: scripts/install-packages lab installs it")
 }
 
-/// What an engine that knows no SKIP LOCKED makes of the sweep's look: a read without a lock.
-struct NoLocks {
-    port: u16,
-    /// Whether the sweep's change may pass.
-    gate: watch::Sender<bool>,
-    /// How many of them have come.
-    come: watch::Receiver<usize>,
-}
-
-const LOCKS: &[u8] = b"FOR UPDATE SKIP LOCKED";
-const EXPIRES: &[u8] = b"UPDATE orders SET status";
-
-impl NoLocks {
-    async fn before(server_port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (gate, open) = watch::channel(false);
-        let (count, come) = watch::channel(0);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
-                    return;
-                };
-                tokio::spawn(pass(client, server, open.clone(), count.clone()));
-            }
-        });
-        Self { port, gate, come }
-    }
-}
-
-async fn pass(
-    client: TcpStream,
-    server: TcpStream,
-    mut open: watch::Receiver<bool>,
-    come: watch::Sender<usize>,
-) {
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let answers = tokio::spawn(async move {
-        let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
-    });
-    let mut bytes = vec![0; 65_536];
-    while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
-        let request = &mut bytes[..count];
-        while let Some(at) = request.windows(LOCKS.len()).position(|window| window == LOCKS) {
-            request[at..at + LOCKS.len()].fill(b' ');
-        }
-        if request.windows(EXPIRES.len()).any(|window| window == EXPIRES) {
-            come.send_modify(|count| *count += 1);
-            if open.wait_for(|open| *open).await.is_err() {
-                break;
-            }
-        }
-        if to_server.write_all(request).await.is_err() {
-            break;
-        }
-    }
-    answers.abort();
-}
-
 #[tokio::test]
 async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
-    let mysql = &servers().await.mysql;
     let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
     let beside = shop.start().await;
     let item = beside.make_item(json!({})).await;
     let (paid, unpaid) = (buy(&beside, 1, item).await, buy(&beside, 2, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;
-    let mut link = NoLocks::before(mysql.port()).await;
-    let database: String =
-        sqlx::query_scalar("SELECT DATABASE()").fetch_one(&shop.pool).await.expect("a name");
-    let (here, there) = (format!(":{}/", mysql.port()), format!(":{}/", link.port));
-    shop.config.database_url = Secret::new(mysql.tcp_url_of(&database).replace(&here, &there));
+    // An engine without SKIP LOCKED: the sweep reads, and locks nothing.
+    let link = link_to_ledger(&shop).await;
+    link.blank(b"FOR UPDATE SKIP LOCKED");
+    link.trap(Trap::at(b"UPDATE orders SET status").hold().always());
+    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let sweeping = shop.start().await;
     // It has read both orders as pending, and has changed none.
-    link.come.wait_for(|come| *come > 0).await.expect("the sweep comes");
+    tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
     let path = format!("/api/orders/{}/payment", paid["id"].as_str().expect("an id"));
     let answer = beside.buyer(1).post(&path, &json!({})).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
-    link.gate.send_replace(true);
+    link.mend();
     wait_for_status(&beside, 2, &unpaid, "expired").await;
     wait_for_a_sweep(&sweeping.stranger()).await;
     wait_for_status(&beside, 1, &paid, "paid").await;

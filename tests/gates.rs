@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use faulty_link::Trap;
 use futures::future::join_all;
 use seckill::arbiter::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
@@ -11,10 +12,8 @@ use seckill::metrics::Metrics;
 use seckill::store::mysql::{items, stock};
 use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Shop, eventually, own_redis};
+use crate::support::{Shop, eventually, link_to, own_redis};
 
 /// A shop with an item of five units, and its Redis as gates see it.
 struct Stage {
@@ -242,23 +241,11 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
 #[tokio::test]
 async fn a_handshake_that_was_cut_is_made_again() {
     let server = own_redis(1, &[]).await.remove(0);
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let url = server.tcp_url().replace(&format!(":{}", server.port()), &format!(":{port}"));
-    let to = server.port();
-    tokio::spawn(async move {
-        // The first one gets a piece of an answer, and then the end.
-        let (mut first, _) = listener.accept().await.expect("a connection");
-        let _ = first.read(&mut [0; 64]).await;
-        first.write_all(b"$9\r\ncut").await.expect("written");
-        first.shutdown().await.expect("ended");
-        while let Ok((mut client, _)) = listener.accept().await {
-            let mut server = TcpStream::connect(("127.0.0.1", to)).await.expect("Redis");
-            tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
-        }
-    });
+    let link = link_to(&server.tcp_url()).await;
+    // The first connection ends in the middle of an answer.
+    link.trap(Trap::at_answer().reset());
     let mut config = Config::defaults();
-    config.redis_url = Secret::new(url);
+    config.redis_url = Secret::new(link.url());
     let redis = RedisClient::new(&config).expect("the URL is fine");
     assert!(redis.ping().await.is_err());
     eventually("Redis to be used again", || async { redis.ping().await.ok() }).await;

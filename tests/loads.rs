@@ -2,6 +2,7 @@
 //! the same time. The arbiter is off in most of these tests: then a unit that is counted twice is
 //! a unit that is sold twice.
 
+use faulty_link::Fault;
 use redis::AsyncCommands;
 use seckill::config::{Config, Secret};
 use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
@@ -11,8 +12,7 @@ use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::lock::proxy::{Link, Proxy};
-use crate::support::{Instance, Shop, eventually, redis_url};
+use crate::support::{FaultyLink, Instance, Shop, eventually, link_to, redis_url};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -41,8 +41,8 @@ fn counters(shop: &Shop) -> Counters {
     Counters::new(redis_of(shop), shop.pool.clone(), Metrics::new())
 }
 
-fn by_way_of(proxy: &Proxy, shop: &Shop) -> Config {
-    Config { redis_url: Secret::new(proxy.url()), ..shop.config.clone() }
+fn by_way_of(link: &FaultyLink, shop: &Shop) -> Config {
+    Config { redis_url: Secret::new(link.url()), ..shop.config.clone() }
 }
 
 async fn purchase(shop: &Shop, item: ItemId, key: &str, units: u32) -> Purchase {
@@ -90,9 +90,9 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let shop = shop().await;
     let instance = shop.start().await;
     let item = lab_item(&instance).await;
-    let proxy = Proxy::start(&redis_url().await).await;
+    let link = link_to(&redis_url().await).await;
     let here = counters(&shop);
-    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let slow = RedisClient::new(&by_way_of(&link, &shop)).expect("the URL is fine");
     let there = Counters::new(slow, shop.pool.clone(), Metrics::new());
     // Nobody reads the stock for now.
     let mut holder = shop.pool.acquire().await.expect("a connection");
@@ -109,11 +109,11 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let reading = tokio::spawn(async move { there.read(item).await });
     loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
-    proxy.set(Link::Stalls);
+    link.set(Fault::Stall);
     sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
-    proxy.set(Link::Works);
+    link.mend();
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!(read.available, 3, "two units are taken and on their way into an order");
     assert_eq!(counters(&shop).read(item).await.expect("read").available, 3);
@@ -125,18 +125,18 @@ async fn a_load_that_comes_late_changes_nothing() {
     let shop = shop().await;
     let instance = shop.start().await;
     let item = lab_item(&instance).await;
-    let proxy = Proxy::start(&redis_url().await).await;
-    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let link = link_to(&redis_url().await).await;
+    let slow = RedisClient::new(&by_way_of(&link, &shop)).expect("the URL is fine");
     let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
     let mut holder = shop.pool.acquire().await.expect("a connection");
     sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
     let reading = tokio::spawn(async move { there.read(item).await });
     loads_that_wait(&shop, 1).await;
-    proxy.set(Link::Stalls);
+    link.set(Fault::Stall);
     sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
-    proxy.set(Link::Works);
+    link.mend();
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!((read.available, read.epoch), (3, 2), "the later load stays");
 }
@@ -147,8 +147,8 @@ async fn a_mark_that_comes_late_changes_nothing() {
     let shop = shop().await;
     let instance = shop.start().await;
     let item = lab_item(&instance).await;
-    let proxy = Proxy::start(&redis_url().await).await;
-    let slow = RedisClient::new(&by_way_of(&proxy, &shop)).expect("the URL is fine");
+    let link = link_to(&redis_url().await).await;
+    let slow = RedisClient::new(&by_way_of(&link, &shop)).expect("the URL is fine");
     let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
     let mut claimed = shop.pool.begin().await.expect("a transaction");
     sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
@@ -168,7 +168,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
         (waiting == 1).then_some(())
     })
     .await;
-    proxy.set(Link::Stalls);
+    link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
     eventually("the first load's epoch", || async {
         (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
@@ -176,7 +176,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
     .await;
     let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
-    proxy.set(Link::Works);
+    link.mend();
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!((read.available, read.epoch), (3, 2), "two units are on their way into an order");
 }
@@ -229,8 +229,8 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let shop = shop().await;
-    let proxy = Proxy::start(&redis_url().await).await;
-    let slow = Shop { config: by_way_of(&proxy, &shop), pool: shop.pool.clone() };
+    let link = link_to(&redis_url().await).await;
+    let slow = Shop { config: by_way_of(&link, &shop), pool: shop.pool.clone() };
     let instance = slow.start().await;
     let item = lab_item(&instance).await;
     let order = instance.buyer(1).buy(STRATEGY, item.get()).await;
@@ -241,7 +241,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let restock = format!("/api/admin/items/{item}");
     for round in 0..2 {
         let before = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
-        proxy.set(Link::Stalls);
+        link.set(Fault::Stall);
         let (buyer, admin, path, restock) =
             (instance.buyer(1), instance.admin(), path.clone(), restock.clone());
         let changing = tokio::spawn(async move {
@@ -257,7 +257,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
         .await;
         let _: () = redis_of(&shop).shared().del(&key).await.expect("deleted");
         let loaded = here.read(item).await.expect("loaded").available;
-        proxy.set(Link::Works);
+        link.mend();
         assert_eq!(changing.await.expect("no panic"), 200);
         let ledger = stock::read(&shop.pool, item).await.expect("read").expect("a row").available;
         let told = here.read(item).await.expect("read").available;

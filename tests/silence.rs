@@ -10,7 +10,7 @@ use serde_json::json;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Cut, Instance, Shop, redis_url, servers};
+use crate::support::{FaultyLink, Instance, Shop, link_to, link_to_ledger, redis_url};
 
 /// How long it may take until everything is sold again: far longer than the bounds of the service,
 /// since machines that test are loaded.
@@ -21,12 +21,10 @@ const CROWD: i64 = 12;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An instance behind a link to the database and one to Redis.
-async fn place() -> (Shop, Instance, Cut, Cut) {
+async fn place() -> (Shop, Instance, FaultyLink, FaultyLink) {
     let shop = Shop::new().await;
-    let options = shop.pool.connect_options();
-    let database = options.get_database().expect("a name");
-    let mysql = Cut::to(&servers().await.mysql.tcp_url_of(database)).await;
-    let redis = Cut::to(&redis_url().await).await;
+    let mysql = link_to_ledger(&shop).await;
+    let redis = link_to(&redis_url().await).await;
     let mut config: Config = shop.config.clone();
     config.database_url = Secret::new(mysql.url());
     config.redis_url = Secret::new(redis.url());
@@ -36,7 +34,7 @@ async fn place() -> (Shop, Instance, Cut, Cut) {
 }
 
 /// Strands `link` while a crowd buys by `strategies`, and waits until each of them sells again.
-async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Cut) {
+async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &FaultyLink) {
     let item = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
     let mut items = Vec::new();
     for &strategy in strategies {
@@ -90,7 +88,7 @@ async fn a_silent_link_to_redis_is_left() {
 #[tokio::test]
 async fn a_few_commands_in_vain_are_enough_to_leave_a_link() {
     const IN_VAIN_MAX: u32 = 20;
-    let link = Cut::to(&redis_url().await).await;
+    let link = link_to(&redis_url().await).await;
     let mut config = Config::defaults();
     config.redis_url = Secret::new(link.url().to_owned());
     config.redis.command_timeout_ms = 400;
@@ -123,10 +121,10 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
         buyer.request(reqwest::Method::GET, "/api/orders/events").send().await.expect("a stream");
     assert!(events.status().is_success(), "{}", events.status());
     redis.strand();
-    let heard_later = redis.attempts();
+    let heard_later = redis.connections();
     // The connection on which events come is made anew.
     let until = Instant::now() + RECOVERY_MAX;
-    while redis.attempts() == heard_later {
+    while redis.connections() == heard_later {
         assert!(Instant::now() < until, "nobody connected again");
         sleep(PAUSE).await;
     }

@@ -5,6 +5,7 @@
 
 mod durable;
 
+use faulty_link::Fault;
 use futures::future::join_all;
 use reqwest::Method;
 use seckill::config::Secret;
@@ -18,8 +19,9 @@ use sqlx::{MySql, Transaction};
 
 use crate::http::events::Events;
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
-use crate::lock::proxy::{Link, Proxy};
-use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path, redis_url};
+use crate::support::{
+    Answer, Client, Instance, Shop, eventually, link_to, purchase_path, redis_url,
+};
 
 const STREAM: &str = "redis-stream";
 
@@ -387,9 +389,9 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let shop = shop().await;
-    let proxy = Proxy::start(&redis_url().await).await;
+    let link = link_to(&redis_url().await).await;
     let mut slow = shop.config.clone();
-    slow.redis_url = Secret::new(proxy.url());
+    slow.redis_url = Secret::new(link.url());
     slow.redis.command_timeout_ms = 9_000;
     // It leaves the queue to the other instance.
     (slow.queue.poll_ms, slow.queue.claim_idle_ms) = (3_600_000, 7_200_000);
@@ -409,7 +411,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
         (refused.code() == "sale_paused").then_some(())
     })
     .await;
-    proxy.set(Link::Stalls);
+    link.set(Fault::Stall);
     let buyer = here.buyer(1);
     let asked = tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "k").await });
     let there = shop.start().await;
@@ -418,7 +420,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
         (there.audit(item).await["redis_queued"] == 0).then_some(())
     })
     .await;
-    proxy.set(Link::Works);
+    link.mend();
     let told = asked.await.expect("no panic");
     assert_eq!(told.status, 201, "it is an order: {}", told.text);
     assert_eq!(order_id(&told), purchase.order_id.to_string());

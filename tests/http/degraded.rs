@@ -1,25 +1,26 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
 use dev_servers::RedisServer;
+use faulty_link::Fault;
 use futures::future::join_all;
 use reqwest::Method;
 use seckill::config::{Config, Secret};
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Client, Cut, Instance, Shop, independent_redis, item_body, servers};
+use crate::support::{
+    Client, FaultyLink, Instance, Shop, independent_redis, item_body, link_to, link_to_ledger,
+};
 
 /// More than a breaker needs to see.
 const CALLS: i64 = 25;
 
 /// An instance that reaches its servers by links that can be cut, and one that always does.
-async fn place() -> (Shop, Instance, Instance, Cut, Cut) {
+async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
     let shop = Shop::new().await;
     let whole = shop.start().await;
-    let options = shop.pool.connect_options();
-    let database = options.get_database().expect("a name");
-    let mysql = Cut::to(&servers().await.mysql.tcp_url_of(database)).await;
-    let redis = Cut::to(&crate::support::redis_url().await).await;
+    let mysql = link_to_ledger(&shop).await;
+    let redis = link_to(&crate::support::redis_url().await).await;
     let mut config: Config = shop.config.clone();
     config.database_url = Secret::new(mysql.url());
     config.redis_url = Secret::new(redis.url());
@@ -86,12 +87,12 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     // After enough failures nobody waits for the ledger any more, but for a probe now and then.
     join_all((0..CALLS).map(|_| stranger.get("/api/items"))).await;
     eventually(BOUND, || async { when(is_open(&instance, "mysql").await, "still closed") }).await;
-    let before = mysql.attempts();
+    let before = mysql.connections();
     for _ in 0..200 {
         assert_eq!(stranger.get("/api/items").await.json["stale"], true);
     }
     assert_problem(&buyer.buy("default", left).await, unavailable, "while it is open");
-    let asked = mysql.attempts() - before;
+    let asked = mysql.connections() - before;
     assert!(asked < 100, "{asked} connections for 200 requests");
     mysql.mend();
     eventually(BOUND, || async {
@@ -119,10 +120,10 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
         assert_eq!(answer.json["outcome"], "none");
     }
     assert!(is_open(&instance, "redis").await && !is_open(&instance, "mysql").await);
-    let before = redis.attempts();
+    let before = redis.connections();
     let refused = join_all(buyers.iter().map(|buyer| buyer.buy("redis-lua", item))).await;
     assert!(refused.iter().all(|answer| answer.status == 503));
-    let asked = redis.attempts() - before;
+    let asked = redis.connections() - before;
     assert!(asked < buyers.len(), "{asked} connections for {} requests", buyers.len());
     // No silent switch to another strategy; the others are not touched.
     assert_eq!(buyers[0].buy("mysql-atomic", item).await.status, 201);
@@ -169,14 +170,14 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
         assert_problem(&answer, unavailable, "while the breaker learns");
     }
     assert!(is_open(&instance, "mysql").await);
-    let before = mysql.attempts();
+    let before = mysql.connections();
     for _ in 0..10 {
         for (what, answer) in ask().await {
             assert_problem(&answer, unavailable, what);
             assert_eq!(answer.json["outcome"], "none", "{what}: nothing was sent");
         }
     }
-    let asked = mysql.attempts() - before;
+    let asked = mysql.connections() - before;
     assert!(asked < 40, "{asked} connections for 80 requests");
     // A token needs no ledger, and one that is signed out is so here at once.
     let leaving = instance.buyer(2);
@@ -236,12 +237,12 @@ async fn without_the_servers_of_a_lock(
     strategy: &str,
     dependency: &str,
     servers: &[String],
-    reach_by: impl FnOnce(&mut Config, &[Cut]),
+    reach_by: impl FnOnce(&mut Config, &[FaultyLink]),
 ) {
     let shop = Shop::new().await;
     let whole = shop.start().await;
-    let links = join_all(servers.iter().map(|server| Cut::to(server))).await;
-    let attempts = || links.iter().map(Cut::attempts).max().unwrap_or_default();
+    let links = join_all(servers.iter().map(|server| link_to(server))).await;
+    let attempts = || links.iter().map(FaultyLink::connections).max().unwrap_or_default();
     let mut config: Config = shop.config.clone();
     reach_by(&mut config, &links);
     let instance = Shop { config, pool: shop.pool.clone() }.start().await;
@@ -249,7 +250,7 @@ async fn without_the_servers_of_a_lock(
     assert_eq!(instance.buyer(1).buy(strategy, item).await.status, 201);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
-    links.iter().for_each(Cut::stall);
+    links.iter().for_each(|link| link.set(Fault::Silence));
     let buyers: Vec<_> = (2..2 + CALLS).map(|id| instance.buyer(id)).collect();
     for answer in join_all(buyers.iter().map(|buyer| buyer.buy(strategy, item))).await {
         assert_problem(&answer, (503, "dependency_unavailable"), "while its servers are silent");
@@ -274,7 +275,7 @@ async fn without_the_servers_of_a_lock(
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.status, 200, "{}", ready.text);
     assert_ne!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
-    links.iter().for_each(Cut::mend);
+    links.iter().for_each(FaultyLink::mend);
     let next = std::sync::atomic::AtomicI64::new(200);
     eventually(BOUND, || async {
         let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -288,16 +289,17 @@ async fn without_the_servers_of_a_lock(
 #[tokio::test]
 async fn without_etcd_its_lock_is_refused_and_the_rest_sells() {
     let server = crate::support::etcd_url().await;
-    let reach_by =
-        |config: &mut Config, links: &[Cut]| config.lock.etcd_endpoints = links[0].url().to_owned();
+    let reach_by = |config: &mut Config, links: &[FaultyLink]| {
+        config.lock.etcd_endpoints = links[0].url().to_owned();
+    };
     without_the_servers_of_a_lock("lock-etcd", "etcd", &[server], reach_by).await;
 }
 
 #[tokio::test]
 async fn without_zookeeper_its_lock_is_refused_and_the_rest_sells() {
     let server = format!("zookeeper://{}", crate::support::zookeeper_hosts().await);
-    let reach_by = |config: &mut Config, links: &[Cut]| {
-        config.lock.zookeeper_hosts = links[0].host().to_owned();
+    let reach_by = |config: &mut Config, links: &[FaultyLink]| {
+        config.lock.zookeeper_hosts = links[0].addr().to_string();
     };
     without_the_servers_of_a_lock("lock-zookeeper", "zookeeper", &[server], reach_by).await;
 }
@@ -305,8 +307,8 @@ async fn without_zookeeper_its_lock_is_refused_and_the_rest_sells() {
 #[tokio::test]
 async fn without_its_servers_redlock_is_refused_and_the_rest_sells() {
     let servers: Vec<String> = independent_redis().await.iter().map(RedisServer::tcp_url).collect();
-    let reach_by = |config: &mut Config, links: &[Cut]| {
-        let urls: Vec<&str> = links.iter().map(Cut::url).collect();
+    let reach_by = |config: &mut Config, links: &[FaultyLink]| {
+        let urls: Vec<&str> = links.iter().map(FaultyLink::url).collect();
         config.lock.redlock_urls = Secret::new(urls.join(","));
     };
     without_the_servers_of_a_lock("lock-redlock", "redlock", &servers, reach_by).await;

@@ -7,7 +7,7 @@ use seckill::lifecycle::Ended;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, when};
-use crate::support::{Answer, Client, Cut, Instance, Shop, servers};
+use crate::support::{Answer, Client, Instance, Shop, link_to_ledger};
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -174,9 +174,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
     let token = here.token(1, Role::Buyer);
     let leaving = here.stranger().with_token(&token);
     assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
-    let database = shop.pool.connect_options();
-    let database = database.get_database().expect("a name");
-    let mysql = Cut::to(&servers().await.mysql.tcp_url_of(database)).await;
+    let mysql = link_to_ledger(&shop).await;
     mysql.cut();
     let mut config = shop.config.clone();
     config.database_url = Secret::new(mysql.url());

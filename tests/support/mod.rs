@@ -1,7 +1,6 @@
 //! What tests have in common: private servers that all share, and a service of one's own.
 
 mod client;
-mod cut;
 mod instance;
 
 use std::sync::LazyLock;
@@ -16,7 +15,7 @@ use futures::future::join_all;
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
-pub use cut::Cut;
+pub use faulty_link::FaultyLink;
 pub use instance::{Instance, Shop, item_body};
 
 /// The servers of this run. They end with the process.
@@ -98,6 +97,18 @@ pub async fn zookeeper_hosts() -> String {
         started.expect("no panic").expect("the private ZooKeeper starts")
     };
     ZOOKEEPER.get_or_init(start).await.hosts()
+}
+
+/// A link to the server of a URL, which a test can break.
+pub async fn link_to(url: &str) -> FaultyLink {
+    FaultyLink::to_url(url).await.expect("a link")
+}
+
+/// A link to the ledger of a shop, which a test can break.
+pub async fn link_to_ledger(shop: &Shop) -> FaultyLink {
+    let options = shop.pool.connect_options();
+    let database = options.get_database().expect("a name");
+    link_to(&servers().await.mysql.tcp_url_of(database)).await
 }
 
 /// A name that no other test of this run has.

@@ -3,14 +3,10 @@
 //! and its write, every time, without touching the service.
 
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use faulty_link::{FaultyLink, Server, Trap};
 use sqlx::mysql::MySqlConnectOptions;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::failure::CannotJudge;
@@ -22,134 +18,47 @@ const HELD_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// An open or closed turnstile; dropping it ends its connections.
 pub struct Turnstile {
-    state: Arc<State>,
+    link: FaultyLink,
     /// The database's address through the turnstile.
     pub url: String,
-    accepting: JoinHandle<()>,
-}
-
-struct State {
-    closed: watch::Sender<bool>,
-    held: watch::Sender<usize>,
-}
-
-/// Where the database itself is.
-#[derive(Clone)]
-enum Place {
-    Socket(String),
-    Address(String),
 }
 
 impl Turnstile {
     /// Stands in front of the database of a `mysql://` address.
     pub async fn open(url: &str) -> Result<Self, CannotJudge> {
-        let place = place(url)?;
         let cannot = |error| CannotJudge(format!("no turnstile: {error}"));
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(cannot)?;
-        let port = listener.local_addr().map_err(cannot)?.port();
-        let state = Arc::new(State { closed: watch::channel(false).0, held: watch::channel(0).0 });
-        let shared = Arc::clone(&state);
-        let accepting = tokio::spawn(async move {
-            // Ends with all its connections when the turnstile is dropped.
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(serve(client, place.clone(), Arc::clone(&shared)));
-            }
-        });
-        Ok(Self { state, url: through(url, port)?, accepting })
+        let link = FaultyLink::to(place(url)?).await.map_err(cannot)?;
+        let url = through(url, link.port())?;
+        Ok(Self { link, url })
     }
 
-    /// From now on every BEGIN is held.
+    /// Holds every BEGIN from now on.
     pub fn close(&self) {
-        self.state.closed.send_replace(true);
+        self.link.trap(Trap::at(BEGIN).hold().always());
     }
 
-    /// Lets everybody through again, also those who were held.
+    /// Lets every transaction through again, also those that are held.
     pub fn reopen(&self) {
-        self.state.closed.send_replace(false);
+        self.link.mend();
     }
 
-    /// Waits until so many transactions are held.
-    pub async fn holds(&self, count: usize) -> Result<(), CannotJudge> {
-        let mut held = self.state.held.subscribe();
-        let reached = timeout(HELD_WAIT_MAX, held.wait_for(|held| *held >= count)).await;
-        match reached {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(CannotJudge(format!(
+    /// Waits until this many transactions are held.
+    pub async fn holds(&self, count: u64) -> Result<(), CannotJudge> {
+        timeout(HELD_WAIT_MAX, self.link.holds(count)).await.map_err(|_| {
+            CannotJudge(format!(
                 "{} of {count} purchases came to their write in {} s",
-                *self.state.held.borrow(),
+                self.link.held(),
                 HELD_WAIT_MAX.as_secs()
-            ))),
-        }
+            ))
+        })
     }
 }
 
-impl Drop for Turnstile {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn serve(client: TcpStream, place: Place, state: Arc<State>) {
-    let _ = client.set_nodelay(true);
-    match place {
-        Place::Socket(path) => {
-            if let Ok(server) = UnixStream::connect(path).await {
-                let (from_server, to_server) = tokio::io::split(server);
-                pump(client, from_server, to_server, &state).await;
-            }
-        }
-        Place::Address(address) => {
-            if let Ok(server) = TcpStream::connect(address).await {
-                let _ = server.set_nodelay(true);
-                let (from_server, to_server) = tokio::io::split(server);
-                pump(client, from_server, to_server, &state).await;
-            }
-        }
-    }
-}
-
-async fn pump(
-    client: TcpStream,
-    mut from_server: impl AsyncRead + Unpin,
-    mut to_server: impl AsyncWrite + Unpin,
-    state: &State,
-) {
-    let (mut from_client, mut to_client) = client.into_split();
-    let forth = async {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
-            let piece = &buffer[..length];
-            if piece.windows(BEGIN.len()).any(|window| window == BEGIN) {
-                wait_while_closed(state).await;
-            }
-            if to_server.write_all(piece).await.is_err() {
-                break;
-            }
-        }
-    };
-    let back = async { tokio::io::copy(&mut from_server, &mut to_client).await };
-    tokio::select! {
-        () = forth => {}
-        _ = back => {}
-    }
-}
-
-async fn wait_while_closed(state: &State) {
-    let mut closed = state.closed.subscribe();
-    if !*closed.borrow_and_update() {
-        return;
-    }
-    state.held.send_modify(|held| *held += 1);
-    let _ = closed.wait_for(|closed| !closed).await;
-    state.held.send_modify(|held| *held -= 1);
-}
-
-fn place(url: &str) -> Result<Place, CannotJudge> {
+fn place(url: &str) -> Result<Server, CannotJudge> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| not_mysql())?;
     Ok(match options.get_socket() {
-        Some(path) => Place::Socket(path.display().to_string()),
-        None => Place::Address(format!("{}:{}", options.get_host(), options.get_port())),
+        Some(path) => Server::Unix(path.clone()),
+        None => Server::Tcp(format!("{}:{}", options.get_host(), options.get_port())),
     })
 }
 
@@ -167,6 +76,11 @@ fn not_mysql() -> CannotJudge {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -174,10 +88,10 @@ mod tests {
         let url = "mysql://me:secret@localhost/shop?socket=%2Frun%2Fmysql.sock&charset=utf8mb4";
         let led = through(url, 7).expect("an address");
         assert_eq!(led, "mysql://me:secret@127.0.0.1:7/shop");
-        assert!(matches!(place(url), Ok(Place::Socket(path)) if path == "/run/mysql.sock"));
         assert!(
-            matches!(place("mysql://me@db:3307/shop"), Ok(Place::Address(at)) if at == "db:3307")
+            matches!(place(url), Ok(Server::Unix(path)) if path == Path::new("/run/mysql.sock"))
         );
+        assert!(matches!(place("mysql://me@db:3307/shop"), Ok(Server::Tcp(at)) if at == "db:3307"));
     }
 
     #[tokio::test]

@@ -1,0 +1,366 @@
+#![doc = include_str!("../README.md")]
+
+mod connection;
+mod fault;
+mod trap;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use fault::Fault;
+pub use trap::Trap;
+use trap::{Direction, Sprung};
+
+/// A TCP proxy on a loopback port in front of one server. It ends when dropped.
+#[derive(Debug)]
+pub struct FaultyLink {
+    addr: SocketAddr,
+    url: String,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+/// Where a link leads: `host:port`, or the path of a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// `host:port`.
+    Tcp(String),
+    /// A socket file.
+    Unix(PathBuf),
+}
+
+/// What the link is told, and what it counts.
+#[derive(Debug)]
+struct Shared {
+    orders: watch::Sender<Orders>,
+    server: Mutex<Server>,
+    edits: Mutex<Edits>,
+    connections: AtomicUsize,
+    counted: AtomicU64,
+    bites: AtomicU64,
+    caught: watch::Sender<u64>,
+    held: watch::Sender<u64>,
+}
+
+/// What the link is told to do.
+#[derive(Debug, Default)]
+struct Orders {
+    fault: Fault,
+    trap: Option<Trap>,
+    /// Matches of the trap so far.
+    matches: u64,
+    /// Grows each time that the link is told something.
+    number: u64,
+    /// Connections with a lower number are stranded.
+    stranded: usize,
+}
+
+/// Patterns to count and to blank out in requests; an empty one is none.
+#[derive(Debug, Default)]
+struct Edits {
+    count: Vec<u8>,
+    blank: Vec<u8>,
+}
+
+impl FaultyLink {
+    /// A link without a fault to a server.
+    pub async fn to(server: impl Into<Server>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            orders: watch::Sender::default(),
+            server: Mutex::new(server.into()),
+            edits: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            counted: AtomicU64::new(0),
+            bites: AtomicU64::new(0),
+            caught: watch::Sender::default(),
+            held: watch::Sender::default(),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { addr, url: format!("tcp://{addr}"), shared, accepting })
+    }
+
+    /// A link to the server of a URL that names host and port, such as `redis://:pw@host:6379/0`.
+    pub async fn to_url(url: &str) -> io::Result<Self> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "URL without host and port");
+        let (_, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let server = authority.rsplit('@').next().unwrap_or_default();
+        if !server.contains(':') {
+            return Err(wrong());
+        }
+        let mut link = Self::to(server).await?;
+        let at = url.len() - rest.len() + authority.len() - server.len();
+        link.url = format!("{}{}{}", &url[..at], link.addr, &url[at + server.len()..]);
+        Ok(link)
+    }
+
+    /// Where clients connect to.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The port that clients connect to.
+    pub fn port(&self) -> u16 {
+        self.addr.port()
+    }
+
+    /// The URL given to [`to_url`](FaultyLink::to_url), by way of the link; else `tcp://` and the
+    /// address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Has this fault from now on. A trap is removed; whatever it holds is let go.
+    pub fn set(&self, fault: Fault) {
+        self.told(|orders| (orders.fault, orders.trap) = (fault, None));
+    }
+
+    /// Has no fault from now on.
+    pub fn mend(&self) {
+        self.set(Fault::Pass);
+    }
+
+    /// Closes every connection, and new ones as soon as they are accepted.
+    pub fn cut(&self) {
+        self.set(Fault::Refuse);
+    }
+
+    /// Has no fault but this trap from now on.
+    pub fn trap(&self, trap: Trap) {
+        self.told(|orders| {
+            (orders.fault, orders.trap, orders.matches) = (Fault::Pass, Some(trap), 0);
+        });
+    }
+
+    /// Silences the connections of this moment for ever, in both directions and without a word to
+    /// either end. New ones work.
+    pub fn strand(&self) {
+        let before = self.connections();
+        self.told(|orders| orders.stranded = before);
+    }
+
+    /// Leads new connections to another server.
+    pub fn lead_to(&self, server: impl Into<Server>) {
+        *lock(&self.shared.server) = server.into();
+    }
+
+    /// Overwrites this pattern with blanks in requests from now on.
+    pub fn blank(&self, pattern: &[u8]) {
+        pattern.clone_into(&mut lock(&self.shared.edits).blank);
+    }
+
+    /// Counts requests with this pattern from now on; [`counted`](FaultyLink::counted) tells.
+    pub fn count(&self, pattern: &[u8]) {
+        pattern.clone_into(&mut lock(&self.shared.edits).count);
+    }
+
+    /// How often the counted pattern passed towards the server.
+    pub fn counted(&self) -> u64 {
+        self.shared.counted.load(Ordering::SeqCst)
+    }
+
+    /// The fault at this moment.
+    pub fn fault(&self) -> Fault {
+        self.shared.orders.borrow().fault
+    }
+
+    /// How many connections were asked for so far, refused ones included.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// How often the link cut, held back, delayed or dropped something: proof that the fault bit.
+    pub fn bites(&self) -> u64 {
+        self.shared.bites.load(Ordering::SeqCst)
+    }
+
+    /// How often a trap has sprung and its message was held, cut, or lost its answer.
+    pub fn caught(&self) -> u64 {
+        *self.shared.caught.borrow()
+    }
+
+    /// Waits until traps have [caught](FaultyLink::caught) this many messages since the link was
+    /// made. It has no bound of its own: wrap it in a time-out.
+    pub async fn until_caught(&self, messages: u64) {
+        // The sender lives as long as `self`.
+        let _ = self.shared.caught.subscribe().wait_for(|caught| *caught >= messages).await;
+    }
+
+    /// Waits until no trap is set: the one that springs once has sprung. It has no bound of its own:
+    /// wrap it in a time-out.
+    pub async fn until_sprung(&self) {
+        let _ = self.shared.orders.subscribe().wait_for(|orders| orders.trap.is_none()).await;
+    }
+
+    /// Waits until traps hold this many messages at once. It has no bound of its own: wrap it in a
+    /// time-out.
+    pub async fn holds(&self, messages: u64) {
+        let _ = self.shared.held.subscribe().wait_for(|held| *held >= messages).await;
+    }
+
+    /// How many messages traps hold at this moment.
+    pub fn held(&self) -> u64 {
+        *self.shared.held.borrow()
+    }
+
+    fn told(&self, change: impl FnOnce(&mut Orders)) {
+        self.shared.orders.send_modify(|orders| {
+            change(orders);
+            orders.number += 1;
+        });
+    }
+}
+
+impl Drop for FaultyLink {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl From<&str> for Server {
+    fn from(address: &str) -> Self {
+        if address.starts_with('/') {
+            Self::Unix(address.into())
+        } else {
+            Self::Tcp(address.to_owned())
+        }
+    }
+}
+
+impl From<SocketAddr> for Server {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address.to_string())
+    }
+}
+
+/// A port of this machine's loopback address.
+impl From<u16> for Server {
+    fn from(port: u16) -> Self {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()
+    }
+}
+
+impl Shared {
+    fn bite(&self) {
+        self.bites.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn catch(&self) {
+        self.bite();
+        self.caught.send_modify(|caught| *caught += 1);
+    }
+
+    /// What is to be done with a piece if the trap springs.
+    fn springs(&self, direction: Direction, piece: &[u8]) -> Option<Sprung> {
+        let mut sprung = None;
+        self.orders.send_if_modified(|orders| {
+            let Some(trap) = &orders.trap else { return false };
+            if !trap.matches(direction, piece) {
+                return false;
+            }
+            let number = orders.matches.checked_sub(trap.skip);
+            orders.matches += 1;
+            if number.is_none_or(|number| !number.is_multiple_of(trap.every.unwrap_or(1))) {
+                return false;
+            }
+            sprung = Some(Sprung { act: trap.act, then: trap.then, order: orders.number });
+            let gone = trap.every.is_none();
+            if gone {
+                orders.trap = None;
+            }
+            gone
+        });
+        sprung
+    }
+
+    /// Takes the fault that follows a sprung trap.
+    fn follow(&self, fault: Fault) {
+        if fault != Fault::Pass {
+            self.orders.send_modify(|orders| orders.fault = fault);
+        }
+    }
+
+    /// Waits until the link is told something after the order of this number.
+    async fn told_after(&self, order: u64) {
+        let _ = self.orders.subscribe().wait_for(|orders| orders.number != order).await;
+    }
+
+    /// Holds a message until the link is told something after the order of this number.
+    async fn hold(&self, order: u64) {
+        self.held.send_modify(|held| *held += 1);
+        self.catch();
+        self.told_after(order).await;
+        self.held.send_modify(|held| *held -= 1);
+    }
+
+    /// Whether a new connection is refused.
+    fn refuses(&self) -> bool {
+        let mut refuses = false;
+        self.orders.send_if_modified(|orders| {
+            refuses = matches!(orders.fault, Fault::Refuse | Fault::RefuseNext);
+            let once = orders.fault == Fault::RefuseNext;
+            if once {
+                orders.fault = Fault::Pass;
+            }
+            once
+        });
+        refuses
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    // Dropped with this task, and all connections with it.
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let number = shared.connections.fetch_add(1, Ordering::SeqCst);
+        if shared.refuses() {
+            shared.bite();
+            continue;
+        }
+        let server = lock(&shared.server).clone();
+        connections.spawn(serve(client, server, number, Arc::clone(&shared)));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(client: TcpStream, server: Server, number: usize, shared: Arc<Shared>) {
+    let _ = client.set_nodelay(true);
+    match server {
+        Server::Tcp(address) => {
+            // A server that is away looks like one that closes.
+            let Ok(server) = TcpStream::connect(address).await else { return };
+            let _ = server.set_nodelay(true);
+            let (from, to) = server.into_split();
+            connection::join(client, from, to, number, &shared).await;
+        }
+        #[cfg(unix)]
+        Server::Unix(path) => {
+            let Ok(server) = tokio::net::UnixStream::connect(path).await else { return };
+            let (from, to) = server.into_split();
+            connection::join(client, from, to, number, &shared).await;
+        }
+        #[cfg(not(unix))]
+        Server::Unix(_) => {}
+    }
+}
+
+/// Where `pattern` begins in `bytes`.
+fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
+    if pattern.is_empty() {
+        return Some(0);
+    }
+    bytes.windows(pattern.len()).position(|window| window == pattern)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
