@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::domain::Clock;
 use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
-use crate::http::crowd::Crowd;
+use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::door::Door;
 use crate::http::hosts::Hosts;
 use crate::http::rates::{Rate, Rates};
@@ -46,7 +46,7 @@ const FIRST_READ_MAX: Duration = Duration::from_secs(3);
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
     config: Config,
-    crowd: Crowd,
+    connection_limiter: ConnectionLimiter,
     listener: TcpListener,
     router: axum::Router,
     workers: Vec<Worker>,
@@ -258,10 +258,11 @@ impl App {
         });
         let router = http::router(web);
         let limits = &config.limits;
-        let crowd = Crowd::new(limits.address_connections_max, proxies, limits.loopback_exempt);
+        let connection_limiter =
+            ConnectionLimiter::new(limits.address_connections_max, proxies, limits.loopback_exempt);
         Ok(Self {
             config,
-            crowd,
+            connection_limiter,
             listener,
             router,
             workers,
@@ -314,7 +315,7 @@ impl App {
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
-            crowd: self.crowd,
+            connection_limiter: self.connection_limiter,
             write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
         };
         let server = server::serve(

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::value::RawValue;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemType};
 
 /// JSON nested deeper is not looked at.
 const DEPTH_MAX: usize = 32;
@@ -102,24 +102,21 @@ async fn read(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
 }
 
 fn too_slow() -> Problem {
-    let detail = "The body did not arrive in time.";
-    Problem::new(408, "request_timeout", "Too slow", detail).close()
+    ProblemType::RequestTimeout.problem().close()
 }
 
 fn broken_off() -> Problem {
-    malformed("The body broke off.").close()
+    malformed("The connection ended within the body; send the whole body.").close()
 }
 
 fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem> {
     if headers.contains_key(CONTENT_ENCODING) {
-        let detail = "Send the body as it is, without a Content-Encoding.";
-        return Err(Problem::new(415, "unsupported_encoding", "Encoded body", detail).close());
+        return Err(ProblemType::UnsupportedEncoding.problem().close());
     }
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
     if !media_type.trim().eq_ignore_ascii_case("application/json") {
-        let detail = "Send application/json.";
-        return Err(Problem::new(415, "unsupported_media_type", "Not JSON", detail).close());
+        return Err(ProblemType::UnsupportedMediaType.problem().close());
     }
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length = length.and_then(|value| value.parse::<usize>().ok());
@@ -131,39 +128,40 @@ fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem>
 }
 
 fn too_large(limits: BodyLimits) -> Problem {
-    let detail = format!("A body may have {} bytes.", limits.bytes_max);
-    Problem::new(413, "payload_too_large", "Body too large", detail).close()
+    let detail = format!("Send a body of at most {} bytes.", limits.bytes_max);
+    ProblemType::PayloadTooLarge.detail(detail).close()
 }
 
-fn malformed(detail: &str) -> Problem {
-    Problem::new(400, "malformed_json", "Not JSON", detail.to_owned())
+fn malformed(detail: &'static str) -> Problem {
+    ProblemType::MalformedJson.detail(detail)
 }
 
 /// Understands a body: first that it is JSON at all, then that it is a `T`.
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if depth(bytes) > DEPTH_MAX {
-        return Err(malformed("The body is nested too deeply."));
+        return Err(malformed("Send JSON that is nested less deeply."));
     }
     if serde_json::from_slice::<&RawValue>(bytes).is_err() {
-        return Err(malformed("The body is not JSON."));
+        return Err(ProblemType::MalformedJson.into());
     }
     // serde would also take an array of the fields' values, in order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Problem::new(422, "invalid_type", "Wrong type", "The body must be an object."));
+        return Err(ProblemType::InvalidType.detail("Send a JSON object."));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         // serde_json tells these apart only in words.
         let words = error.to_string();
         let detail = words.split(" at line ").next().unwrap_or_default().to_owned();
-        if words.starts_with("unknown field") {
-            Problem::new(422, "unknown_field", "Unknown field", detail)
+        let kind = if words.starts_with("unknown field") {
+            ProblemType::UnknownField
         } else if words.starts_with("duplicate field") {
-            Problem::new(422, "duplicate_field", "Field given twice", detail)
+            ProblemType::DuplicateField
         } else if words.starts_with("missing field") {
-            Problem::new(422, "missing_field", "Field missing", detail)
+            ProblemType::MissingField
         } else {
-            Problem::new(422, "invalid_type", "Wrong type", detail)
-        }
+            ProblemType::InvalidType
+        };
+        kind.detail(detail)
     })
 }
 
@@ -211,15 +209,11 @@ impl Integer {
         valid: impl FnOnce(i128) -> Option<T>,
         out_of_range: impl FnOnce() -> Problem,
     ) -> Result<T, Problem> {
-        let other =
-            || Problem::new(422, "invalid_type", "Wrong type", "A whole number is expected.");
         match self {
-            Self::Absent => default.ok_or_else(|| {
-                Problem::new(422, "missing_field", "Field missing", "A number is missing.")
-            }),
+            Self::Absent => default.ok_or_else(|| ProblemType::MissingField.into()),
             Self::Number(number) => valid(number).ok_or_else(out_of_range),
             Self::Huge => Err(out_of_range()),
-            Self::Other => Err(other()),
+            Self::Other => Err(ProblemType::InvalidType.detail("Send a whole number.")),
         }
     }
 

@@ -13,7 +13,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest, Sha256};
 use sqlx::MySqlPool;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemType};
 use crate::session::Hashing;
 use crate::session::hashing::{Busy, Place};
 use crate::store::breaker::Breaker;
@@ -60,8 +60,7 @@ impl Door {
     /// 503 when too many wait already.
     pub(super) async fn enter(&self, address: IpAddr) -> Result<Place, Problem> {
         self.hashing.enter(address).await.map_err(|Busy| {
-            let detail = "Too many sign-ins at once; try again in a moment.";
-            Problem::new(503, "overloaded", "Busy", detail).retry_after(1)
+            ProblemType::Overloaded.detail("Too many sign-ins are waiting; try again in a moment.")
         })
     }
 
@@ -80,9 +79,7 @@ impl Door {
             _ => Problem::database(&error),
         })?;
         if !is_allowed(failures) {
-            let detail = "Too many failed sign-ins with this name; wait a minute.";
-            let problem = Problem::new(429, "too_many_attempts", "Too many attempts", detail);
-            return Err(problem.retry_after(WINDOW_SECONDS));
+            return Err(ProblemType::TooManyAttempts.problem().retry_after(WINDOW_SECONDS));
         }
         if self.tries.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRIES_BETWEEN_CLEAN_UPS) {
             let forgot = failures::forget_old(&self.pool, WINDOW_SECONDS).await;

@@ -15,9 +15,8 @@ use crate::domain::{ArbiterMode, Cents, Item, ItemKind, Refusal, SaleWindow};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
-use crate::http::error::invalid_schedule;
 use crate::http::extract::{Admin, ItemPath};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::store::mysql::actions::Actor;
 use crate::store::mysql::items::{self, ItemEdit, NewItem};
 use crate::strategy;
@@ -183,24 +182,22 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     let kind = word(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = word(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
     if kind == ItemKind::Shop && arbiter == ArbiterMode::Off {
-        let detail = "A real sale always has its arbiter on; only lab items may turn it off.";
-        return Err(Problem::new(422, "arbiter_required", "Arbiter needed", detail));
+        return Err(ProblemType::ArbiterRequired.into());
     }
     let strategy = body.strategy.unwrap_or_else(|| STRATEGY_DEFAULT.to_owned());
     check_strategy(&strategy, kind)?;
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
     let price_out_of_range = || {
-        let detail = format!("A price is 0 to {} cents.", Cents::MAX);
-        Problem::new(422, "price_out_of_range", "Not a price", detail)
+        ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {} cents.", Cents::MAX))
     };
     let limit_out_of_range = || {
-        let detail = format!("A limit is 1 to {}.", Item::PER_BUYER_LIMIT_MAX);
-        Problem::new(422, "limit_out_of_range", "Not a limit", detail)
+        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
+        ProblemType::LimitOutOfRange.detail(detail)
     };
     let hold_out_of_range = || {
-        let detail = format!("A hold is 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
-        Problem::new(422, "hold_out_of_range", "Not a hold", detail)
+        let detail = format!("Send a hold of 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
+        ProblemType::HoldOutOfRange.detail(detail)
     };
     let price = |cents| i64::try_from(cents).ok().and_then(Cents::new);
     Ok(NewItem {
@@ -210,7 +207,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         price: body.price_cents.or(None, price, price_out_of_range)?,
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window: SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
-            .ok_or_else(invalid_schedule)?,
+            .ok_or(ProblemType::InvalidSchedule)?,
         per_buyer_limit: body.per_buyer_limit.or(
             Some(PER_BUYER_LIMIT_DEFAULT),
             in_range(1, Item::PER_BUYER_LIMIT_MAX),
@@ -239,14 +236,12 @@ fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
 }
 
 fn stock_out_of_range() -> Problem {
-    let detail = format!("A stock is 0 to {} units.", Item::STOCK_MAX);
-    Problem::new(422, "stock_out_of_range", "Not a stock", detail)
+    ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
 }
 
 fn check_strategy(name: &str, kind: ItemKind) -> Result<(), Problem> {
     let Some(card) = strategy::card(name) else {
-        let detail = "There is no such strategy; see /api/strategies.";
-        return Err(Problem::new(422, "unknown_strategy", "No such strategy", detail));
+        return Err(ProblemType::UnknownStrategy.into());
     };
     if kind == ItemKind::Shop && !card.safe {
         return Err(Refusal::UnsafeStrategy.into());
@@ -256,16 +251,15 @@ fn check_strategy(name: &str, kind: ItemKind) -> Result<(), Problem> {
 
 fn word<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {
     let Some(text) = text else { return Ok(default) };
-    parse(text).ok_or_else(|| {
-        let detail = "kind is shop or lab; arbiter is on or off.";
-        Problem::new(422, "invalid_type", "No such word", detail)
-    })
+    let detail = "Send kind as shop or lab, and arbiter as on or off.";
+    parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
 }
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| invalid_schedule())?;
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
     // Near the ends of time an instant has a year in its own zone and none in ours.
-    parsed.checked_to_offset(time::UtcOffset::UTC).ok_or_else(invalid_schedule)
+    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
+    in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
 }
 
 /// The revision named by `If-Match`; none is fine, since restocks are deltas.
@@ -276,8 +270,5 @@ fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     }
     let revision = tag.trim_matches('"').parse().ok();
-    let detail = "If-Match names no revision of this item.";
-    revision
-        .map(Some)
-        .ok_or_else(|| Problem::new(412, "precondition_failed", "Edited since", detail))
+    revision.map(Some).ok_or_else(|| ProblemType::PreconditionFailed.into())
 }

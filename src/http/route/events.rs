@@ -19,7 +19,7 @@ use crate::domain::{Item, Refusal};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemBody, rfc3339};
+use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
 use crate::live::{self, NoPlace, StockSeen, Watcher};
 use crate::session::Claims;
 use crate::store::mysql::items;
@@ -57,8 +57,8 @@ pub async fn stock(
     let found = web.catalogue.find(id).await?.value;
     let items::StockedItem { item, total, available } = found.ok_or(Refusal::ItemNotFound)?;
     let watcher = match buyer {
-        Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.counted(address)),
-        None => Watcher::Stranger(web.rates.counted(address)),
+        Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.key(address)),
+        None => Watcher::Stranger(web.rates.key(address)),
     };
     let stream = open(&web, watcher)?;
     let first = StockSeen { item, total, available };
@@ -111,7 +111,7 @@ pub async fn orders(
     Buyer(claims): Buyer,
     ClientAddress(address): ClientAddress,
 ) -> Result<Events, Problem> {
-    let stream = open(&web, Watcher::User(claims.user, web.rates.counted(address)))?;
+    let stream = open(&web, Watcher::User(claims.user, web.rates.key(address)))?;
     let mut changes = web.hub.watch_orders(claims.user);
     let owner = claims.user;
     Ok(events(web, stream, Some(claims), move |web, out| async move {
@@ -140,14 +140,14 @@ pub async fn orders(
 pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem> {
     web.hub.open_stream(watcher).map_err(|why| match why {
         NoPlace::Full => {
-            let detail = "Too many live streams are open; ask for the item instead.";
-            Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
+            let detail = "Too many event streams are open; poll the item or the order instead.";
+            ProblemType::Overloaded.detail(detail).retry_after(5)
         }
         NoPlace::Enough => {
             let by = if matches!(watcher, Watcher::User(..)) { "user" } else { "address" };
             web.metrics.rate_limited(by);
-            let detail = format!("One {by} has too many live streams open; close one first.");
-            Problem::new(429, "rate_limited", "Too many streams", detail).retry_after(5)
+            let detail = format!("Close an event stream first: this {by} has too many open.");
+            ProblemType::RateLimited.detail(detail)
         }
     })
 }

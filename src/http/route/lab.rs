@@ -18,7 +18,7 @@ use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Admin;
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
 use crate::live::Watcher;
 use crate::store::mysql::actions::{self, Actor};
@@ -89,10 +89,7 @@ pub async fn create(
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = web.lab.start(&plan, claims.user).map_err(|Busy| {
-        let detail = "Another run is at it; wait for its end, or end it.";
-        Problem::new(409, "lab_busy", "The lab is busy", detail).retry_after(5)
-    })?;
+    let run = web.lab.start(&plan, claims.user).map_err(|Busy| ProblemType::LabBusy)?;
     tracing::info!(run = run.id, operator = %claims.user, "a run of the lab began");
     write_down(&web, claims.user, address, "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
@@ -131,7 +128,7 @@ pub async fn find(
     Admin(_operator): Admin,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    web.lab.find(&id).map(Json).ok_or_else(not_found)
+    Ok(Json(web.lab.find(&id).ok_or(ProblemType::RunNotFound)?))
 }
 
 /// End a run. One that has ended stays as it is.
@@ -152,7 +149,7 @@ pub async fn cancel(
     ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    let run = web.lab.cancel(&id).ok_or_else(not_found)?;
+    let run = web.lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
     tracing::info!(run = run.id, operator = %claims.user, "a run of the lab is ended");
     write_down(&web, claims.user, address, "lab_run_ended", &run.id).await;
     Ok(Json(run))
@@ -190,8 +187,8 @@ pub async fn events(
     ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
-    let (first, mut changes) = web.lab.watch(&id).ok_or_else(not_found)?;
-    let stream = events::open(&web, Watcher::User(claims.user, web.rates.counted(address)))?;
+    let (first, mut changes) = web.lab.watch(&id).ok_or(ProblemType::RunNotFound)?;
+    let stream = events::open(&web, Watcher::User(claims.user, web.rates.key(address)))?;
     Ok(events::events(web, stream, Some(claims), move |web, out| async move {
         let mut ended = first.state != RunState::Running;
         if out.send(event("run", &first)).await.is_err() {
@@ -228,28 +225,23 @@ fn event(name: &str, data: &impl Serialize) -> Sent {
     Sent::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-fn not_found() -> Problem {
-    Problem::new(404, "run_not_found", "No such run", "The lab remembers no such run.")
-}
-
 /// Understands what is asked for.
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     let chosen: Result<Vec<Chosen>, ChosenError> =
         body.strategies.iter().map(|text| Chosen::parse(text)).collect();
     let chosen = chosen.map_err(|error| {
-        let code = match error {
-            ChosenError::Unknown(_) => "unknown_strategy",
-            ChosenError::Options(_) => "invalid_options",
+        let kind = match error {
+            ChosenError::Unknown(_) => ProblemType::UnknownStrategy,
+            ChosenError::Options(_) => ProblemType::InvalidOptions,
         };
-        Problem::new(422, code, "No such strategy", error.to_string())
+        kind.detail(error.to_string())
     })?;
     let arbiter = match body.arbiter.as_deref() {
         None | Some("off") => Arbiters::Off,
         Some("on") => Arbiters::On,
         Some("both") => Arbiters::Both,
         Some(_) => {
-            let detail = "arbiter is off, on or both.";
-            return Err(Problem::new(422, "invalid_type", "No such word", detail));
+            return Err(ProblemType::InvalidType.detail("Send arbiter as off, on or both."));
         }
     };
     let buyers = number(body.buyers, None, lab::BUYERS_MAX, "buyers")?;
@@ -271,8 +263,9 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     };
     let plan = Plan { wanted, chosen };
     if !(1..=lab::LANES_MAX).contains(&plan.lanes().len()) {
-        let detail = format!("A run has 1 to {} lanes.", lab::LANES_MAX);
-        return Err(Problem::new(422, "lanes_out_of_range", "Not a run", detail));
+        let detail =
+            format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::LANES_MAX);
+        return Err(ProblemType::LanesOutOfRange.detail(detail));
     }
     Ok(plan)
 }
@@ -284,14 +277,11 @@ fn number<T: TryFrom<i128> + Into<i128> + Copy>(
     most: T,
     field: &str,
 ) -> Result<T, Problem> {
-    let code = match field {
-        "stock" => "stock_out_of_range",
-        "quantity" => "quantity_out_of_range",
-        _ => "out_of_range",
+    let kind = match field {
+        "stock" => ProblemType::StockOutOfRange,
+        "quantity" => ProblemType::QuantityOutOfRange,
+        _ => ProblemType::OutOfRange,
     };
     let valid = |number| (1..=most.into()).contains(&number).then(|| T::try_from(number).ok())?;
-    given.or(default, valid, || {
-        let detail = format!("{field} is 1 to {}.", most.into());
-        Problem::new(422, code, "Out of range", detail)
-    })
+    given.or(default, valid, || kind.detail(format!("Send {field} from 1 to {}.", most.into())))
 }

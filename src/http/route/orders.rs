@@ -9,9 +9,8 @@ use utoipa::ToSchema;
 use crate::domain::{Order, OrderId};
 use crate::http::Web;
 use crate::http::body::OptionalJsonBody;
-use crate::http::error::order_not_found;
-use crate::http::extract::{Buyer, OrderPath, QueryPairs, bad_query};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::extract::{Buyer, OrderPath, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::order::StepError;
 
 /// Orders of one page, unless asked otherwise.
@@ -112,20 +111,21 @@ pub async fn list(
 /// # Errors
 /// 400 for any other parameter.
 pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
+    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
     let (mut limit, mut before) = (None, None);
     for (name, value) in pairs {
         match name.as_str() {
             "limit" if limit.is_none() => {
                 let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-                limit =
-                    Some(number.ok_or_else(|| bad_query(format!("limit is 1 to {PAGE_MAX}.")))?);
+                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
+                limit = Some(number.ok_or_else(detail)?);
             }
             "before" if before.is_none() => {
                 let id = OrderId::parse(value);
-                before =
-                    Some(id.ok_or_else(|| bad_query("before is the next of the page before."))?);
+                let detail = || invalid("Send as before the next of the last page.".to_owned());
+                before = Some(id.ok_or_else(detail)?);
             }
-            _ => return Err(bad_query("The parameters are limit and before, each once.")),
+            _ => return Err(invalid("Send limit and before, each at most once.".to_owned())),
         }
     }
     Ok((limit.unwrap_or(PAGE_DEFAULT), before))
@@ -150,7 +150,7 @@ pub async fn find(
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
     let found = web.orders.find(id, claims.user).await?;
-    found.map(|order| Json(order.into())).ok_or_else(order_not_found)
+    Ok(Json(found.ok_or(ProblemType::OrderNotFound)?.into()))
 }
 
 /// Pay. After the hold ran out it still works while stock is left.
@@ -216,6 +216,6 @@ async fn detached(
     let task = web.lifecycle.purchases().spawn(step);
     match task.await {
         Ok(stepped) => stepped.map_err(Into::into),
-        Err(_) => Err(Problem::internal().outcome_unknown()),
+        Err(_) => Err(ProblemType::Internal.problem().outcome_unknown()),
     }
 }

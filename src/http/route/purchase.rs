@@ -12,11 +12,8 @@ use super::orders::OrderBody;
 use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::error::{outcome_unknown, request_in_progress};
-use crate::http::extract::{
-    Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
-};
-use crate::http::problem::Problem;
+use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
+use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::Wish;
 use crate::strategy::Options;
 
@@ -65,13 +62,14 @@ pub async fn purchase(
     PurchaseTicket(ticket): PurchaseTicket,
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
-    let Path((strategy, item)) = path.map_err(|_| bad_path())?;
-    let item = ItemId::parse(&item).ok_or_else(bad_path)?;
+    let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
+    let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let options = Options::read(pairs).map_err(|error| bad_query(error.0))?;
+    let options =
+        Options::read(pairs).map_err(|error| ProblemType::InvalidQueryParameter.detail(error.0))?;
     let quantity = body.quantity.or(Some(Quantity::ONE), Quantity::new, || {
-        let detail = format!("A quantity is 1 to {}.", Quantity::MAX);
-        Problem::new(422, "quantity_out_of_range", "Not a quantity", detail)
+        ProblemType::QuantityOutOfRange
+            .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
     })?;
     let wish = Wish { buyer: claims.user, item, quantity, strategy, options, key, ticket };
     answer(web.purchases.buy(wish).await)
@@ -95,7 +93,9 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         }
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),
-        Outcome::Unknown(Doubt::InProgress) => Err(request_in_progress().outcome_unknown()),
-        Outcome::Unknown(_) => Err(outcome_unknown()),
+        Outcome::Unknown(Doubt::InProgress) => {
+            Err(ProblemType::RequestInProgress.problem().outcome_unknown())
+        }
+        Outcome::Unknown(_) => Err(ProblemType::OutcomeUnknown.problem().outcome_unknown()),
     }
 }

@@ -14,11 +14,11 @@ use utoipa::ToSchema;
 use super::users::CredentialsBody;
 use crate::domain::username;
 use crate::http::Web;
-use crate::http::address::{ClientAddress, household};
+use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
-use crate::http::problem::{Problem, ProblemBody};
-use crate::http::rates::Costly;
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::rates::AddressRateLimit;
 use crate::session::{Role, password};
 use crate::store::mysql::users;
 
@@ -48,20 +48,16 @@ pub struct SessionBody {
 )]
 pub async fn create(
     State(web): State<Web>,
-    _: Costly,
+    _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<Response, Problem> {
-    let wrong = || {
-        let detail = "The name or the password is wrong.";
-        Problem::new(401, "invalid_credentials", "Not signed in", detail)
-    };
-    let folded = username::fold(&body.username).ok_or_else(wrong)?;
+    let folded = username::fold(&body.username).ok_or(ProblemType::InvalidCredentials)?;
     if body.password.len() > password::PASSWORD_BYTES_MAX {
-        return Err(wrong());
+        return Err(ProblemType::InvalidCredentials.into());
     }
-    let address = household(address);
+    let address = rate_limit_key(address);
     // The ledger is asked by those alone who have a place: a crowd of guesses does not reach it.
     let place = web.door.enter(address).await?;
     let account = web.ask(users::find(&web.pool, &folded)).await?;
@@ -69,12 +65,12 @@ pub async fn create(
     let hash = account.as_ref().map(|account| account.password_hash.clone());
     // The same cost whether anybody has that name.
     let verified = place.compute(move || password::verify(&body.password, hash.as_deref())).await;
-    let right = verified.ok_or_else(Problem::internal)?;
+    let right = verified.ok_or(ProblemType::Internal)?;
     let user = account.as_ref().map(|account| account.id.get());
     let allowed = |account: &users::Account| right && (!account.demo || web.demo_accounts);
     let Some(account) = account.filter(allowed) else {
         tried.log_failure(user);
-        return Err(wrong());
+        return Err(ProblemType::InvalidCredentials.into());
     };
     web.door.forgive(&tried).await;
     let role = Role::parse(&account.role).unwrap_or(Role::Buyer);

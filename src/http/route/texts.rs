@@ -3,7 +3,7 @@
 use axum::http::uri::Authority;
 
 use crate::domain::{Item, username};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, ProblemType};
 
 /// The longest address of a picture.
 const IMAGE_URL_LENGTH_MAX: usize = 500;
@@ -25,10 +25,10 @@ pub(super) fn name(typed: &str) -> Result<String, Problem> {
         return Ok(name.to_owned());
     }
     let detail = format!(
-        "A name is one line of 1 to {} printable characters, some of which can be seen.",
+        "Send a name of one line with 1 to {} printable characters, at least one of them visible.",
         Item::NAME_LENGTH_MAX
     );
-    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
+    Err(ProblemType::InvalidText.detail(detail))
 }
 
 /// Takes a description: lines of printable characters, or nothing.
@@ -42,9 +42,11 @@ pub(super) fn description(typed: &str) -> Result<String, Problem> {
     if is_printable && fits && !turns_text(description) {
         return Ok(description.to_owned());
     }
-    let detail =
-        format!("A description has at most {} printable characters.", Item::DESCRIPTION_LENGTH_MAX);
-    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
+    let detail = format!(
+        "Send a description of at most {} printable characters.",
+        Item::DESCRIPTION_LENGTH_MAX
+    );
+    Err(ProblemType::InvalidText.detail(detail))
 }
 
 /// Takes a path of this site or an https address without a user.
@@ -59,8 +61,8 @@ pub(super) fn image_url(url: String) -> Result<String, Problem> {
     if is_plain && (is_ours || is_foreign) && url.len() <= IMAGE_URL_LENGTH_MAX {
         return Ok(url);
     }
-    let detail = "image_url is a path of this site or an https address without a user.";
-    Err(Problem::new(422, "invalid_text", "Not an address", detail))
+    let detail = "Send image_url as a path of this site or an https address without a user.";
+    Err(ProblemType::InvalidText.detail(detail))
 }
 
 /// Whether what follows `https://` begins with a host, perhaps with a port, and nothing before it.

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::http::Web;
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::purchase::room::{Standing, Turned};
 
 /// What somebody in line shows.
@@ -98,11 +98,11 @@ impl From<Turned> for Problem {
         match turned {
             Turned::Away(refusal) => refusal.into(),
             Turned::Unavailable(why) => why.into(),
-            Turned::NoProof { bits } => {
-                let detail = format!("SHA-256 of place:proof must begin with {bits} zero bits.");
-                Self::new(403, "challenge_failed", "Proof of work needed", detail)
-                    .with("proof_bits", bits)
-            }
+            Turned::NoProof { bits } => ProblemType::ChallengeFailed
+                .detail(format!(
+                    "Send a proof for which SHA-256 of place:proof begins with {bits} zero bits."
+                ))
+                .member("proof_bits", bits),
         }
     }
 }

@@ -8,13 +8,12 @@ use utoipa::ToSchema;
 
 use crate::domain::Username;
 use crate::http::Web;
-use crate::http::address::{ClientAddress, household};
+use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::SameSite;
-use crate::http::problem::{Problem, ProblemBody};
-use crate::http::rates::Costly;
-use crate::session::Role;
-use crate::session::password::{self, PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::rates::AddressRateLimit;
+use crate::session::{Role, password};
 use crate::store::mysql::users;
 
 /// A name and a password.
@@ -49,27 +48,18 @@ pub struct UserBody {
 )]
 pub async fn create(
     State(web): State<Web>,
-    _: Costly,
+    _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
-    let username = Username::parse(&body.username).ok_or_else(|| {
-        let detail = format!(
-            "A name is 1 to {} letters, digits, '.', '_' and '-' of one script.",
-            Username::LENGTH_MAX
-        );
-        Problem::new(422, "invalid_username", "Not a name", detail)
-    })?;
+    let username = Username::parse(&body.username).ok_or(ProblemType::InvalidUsername)?;
     if !password::is_acceptable(&body.password) {
-        let detail = format!(
-            "A password has at least {PASSWORD_LENGTH_MIN} characters and at most {PASSWORD_BYTES_MAX} bytes."
-        );
-        return Err(Problem::new(422, "invalid_password", "Not a password", detail));
+        return Err(ProblemType::InvalidPassword.into());
     }
-    let place = web.door.enter(household(address)).await?;
+    let place = web.door.enter(rate_limit_key(address)).await?;
     let hash = place.compute(move || password::hash(&body.password)).await;
-    let hash = hash.flatten().ok_or_else(Problem::internal)?;
+    let hash = hash.flatten().ok_or(ProblemType::Internal)?;
     let now = web.clock.now();
     let new = users::NewAccount {
         username: &username,
@@ -79,6 +69,6 @@ pub async fn create(
     };
     match web.change(users::create(&web.pool, &new, now)).await? {
         Some(user) => Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() }))),
-        None => Err(Problem::new(409, "username_taken", "Name taken", "Somebody has that name.")),
+        None => Err(ProblemType::UsernameTaken.into()),
     }
 }
