@@ -58,7 +58,8 @@ use rates::Rates;
 /// Asks a server for a sign of life; the error says what is wrong.
 pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// What handlers work with. Clones share it.
+/// The state of all handlers. Clones share it. A handler takes the parts that it needs, as
+/// `State<Part>`.
 #[derive(Clone)]
 pub struct Web(Arc<Parts>);
 
@@ -103,10 +104,24 @@ impl std::ops::Deref for Web {
     }
 }
 
-impl FromRef<Web> for BodyLimits {
-    fn from_ref(web: &Web) -> Self {
-        web.body_limits
-    }
+/// Lets handlers take one part of the state as `State<Part>`.
+macro_rules! take_parts {
+    ($($field:ident: $part:ty),* $(,)?) => {
+        $(impl FromRef<Web> for $part {
+            fn from_ref(web: &Web) -> Self {
+                web.$field.clone()
+            }
+        })*
+    };
+}
+
+take_parts! {
+    purchases: Purchases,
+    orders: Orders,
+    lab: Lab,
+    clock: Clock,
+    lifecycle: Lifecycle,
+    body_limits: BodyLimits,
 }
 
 impl Web {
@@ -140,14 +155,14 @@ impl Web {
         Self(Arc::new(parts))
     }
 
-    /// Whether a session goes on: its token has not expired and nobody signed it out.
+    /// Whether a session is live: its token has not expired and was not signed out.
     #[must_use]
     pub fn is_live(&self, claims: &Claims) -> bool {
         claims.expires_at > self.clock.now() && !self.revocations.contains(&claims.token_id)
     }
 
-    /// The name of the session cookie. The prefix makes browsers insist on Secure and on this
-    /// very host.
+    /// The name of the session cookie. The prefix `__Host-` makes browsers bind the cookie to TLS
+    /// and to this host.
     #[must_use]
     pub fn cookie_name(&self) -> &'static str {
         if self.cookie_secure { "__Host-seckill" } else { "seckill" }

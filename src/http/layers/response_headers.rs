@@ -1,5 +1,5 @@
-//! The response headers that depend on the path: what a browser may do with a page, and that
-//! nobody keeps an answer of the API.
+//! Sets the response headers that depend on the path: the browser policies of pages, and `no-store`
+//! for the API.
 
 use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};

@@ -239,6 +239,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::domain::Username;
+    use crate::session::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
 
     #[test]
     fn each_code_has_one_row_and_each_row_reads_well() {
@@ -251,6 +253,16 @@ mod tests {
             assert!(title.starts_with(char::is_uppercase), "{code}: {title}");
             assert!(!title.ends_with(['.', '?', '!']), "{code}: a title is no sentence: {title}");
             assert!(detail.ends_with('.'), "{code}: a detail is a sentence: {detail}");
+        }
+    }
+
+    #[test]
+    fn limits_in_the_table_are_those_of_the_code() {
+        let name = ProblemType::InvalidUsername.row().detail;
+        assert!(name.contains(&format!("1 to {} ", Username::LENGTH_MAX)), "{name}");
+        let password = ProblemType::InvalidPassword.row().detail;
+        for limit in [PASSWORD_LENGTH_MIN, PASSWORD_BYTES_MAX] {
+            assert!(password.contains(&limit.to_string()), "{password}");
         }
     }
 }

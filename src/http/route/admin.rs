@@ -1,4 +1,4 @@
-//! `/api/admin/items`: the operator creates and edits sales.
+//! `/api/admin/items`: operators create and edit sales.
 
 use axum::extract::State;
 use axum::http::header::IF_MATCH;
@@ -21,11 +21,11 @@ use crate::store::mysql::actions::Actor;
 use crate::store::mysql::items::{self, ItemEdit, NewItem};
 use crate::strategy;
 
-/// Units that one buyer may have, unless the operator says otherwise.
+/// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
-/// How long an unpaid order keeps its stock, unless the operator says otherwise.
+/// The default of `hold_seconds`.
 const HOLD_SECONDS_DEFAULT: u32 = 300;
-/// The strategy of a sale, unless the operator says otherwise.
+/// The default of `strategy`.
 const STRATEGY_DEFAULT: &str = "lock-redis";
 
 /// A new sale.
@@ -58,7 +58,7 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     hold_seconds: Integer,
-    /// What `default` stands for; `lock-redis` if it is left out.
+    /// The strategy of purchases that name `default`; `lock-redis` if it is left out.
     #[serde(default)]
     strategy: Option<String>,
     /// `shop` (if it is left out) or `lab`.
@@ -67,12 +67,12 @@ pub struct CreateItemBody {
     /// `on` (if it is left out), or `off` for lab items.
     #[serde(default)]
     arbiter: Option<String>,
-    /// Whether buyers stand in line for a ticket first; not if it is left out.
+    /// Whether buyers need a ticket of the waiting room; `false` if it is left out.
     #[serde(default)]
     waiting_room: Option<bool>,
 }
 
-/// What to change of a sale; what is left out stays.
+/// The changes of a sale; a field that is left out stays as it is.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditItemBody {
@@ -82,7 +82,7 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(format = DateTime)]
     ends_at: Option<String>,
-    /// Stop the sale for now, or let it go on.
+    /// Pause the sale (`true`) or resume it (`false`).
     #[serde(default)]
     paused: Option<bool>,
     /// Open or close the waiting room.
@@ -90,7 +90,7 @@ pub struct EditItemBody {
     waiting_room: Option<bool>,
     #[serde(default)]
     strategy: Option<String>,
-    /// Units to add to the sale; below zero, to take out of it.
+    /// Units to add to the stock; a negative number takes units out.
     #[serde(default)]
     #[schema(value_type = Option<i64>)]
     stock_delta: Integer,
@@ -104,7 +104,7 @@ pub struct EditItemBody {
     request_body = CreateItemBody,
     responses(
         (status = 201, description = "The item", body = ItemBody),
-        (status = "4XX", description = "Not an operator, or a field is not acceptable", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
@@ -130,13 +130,13 @@ pub async fn create(
     tag = "operator",
     params(
         ("id" = i64, Path, minimum = 1),
-        ("If-Match" = Option<String>, Header, description = "The item's ETag: refuse if it was edited since"),
+        ("If-Match" = Option<String>, Header, description = "The item's ETag; the edit is refused if the item was edited since"),
     ),
     request_body = EditItemBody,
     responses(
         (status = 200, description = "The item", body = ItemBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Look before you try again", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Read the item before you try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
@@ -225,7 +225,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     })
 }
 
-/// Takes numbers of a closed range.
+/// Accepts a number from `least` to `most`.
 fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
     least: T,
     most: T,
@@ -257,12 +257,12 @@ fn word<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Resu
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
     let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
-    // Near the ends of time an instant has a year in its own zone and none in ours.
+    // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
     let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
     in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
 }
 
-/// The revision named by `If-Match`; none is fine, since restocks are deltas.
+/// The revision that `If-Match` names, if any.
 fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let tag = value.to_str().unwrap_or_default().trim();

@@ -19,7 +19,9 @@ use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Admin;
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
-use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
+use crate::lab::{
+    self, Arbiters, Busy, Chosen, ChosenError, Event, Lab, Plan, Run, RunState, Wanted,
+};
 use crate::live::Watcher;
 use crate::store::mysql::actions::{self, Actor};
 
@@ -34,7 +36,7 @@ pub struct CreateRunBody {
     #[serde(default)]
     #[schema(value_type = i64, minimum = 1, maximum = 10000)]
     stock: Integer,
-    /// Buyers who take turns.
+    /// The number of buyers.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 10000)]
     buyers: Integer,
@@ -49,7 +51,7 @@ pub struct CreateRunBody {
     /// `off` (if it is left out), `on` or `both`.
     #[serde(default)]
     arbiter: Option<String>,
-    /// How often everything is run; once if it is left out.
+    /// How many times each lane runs; 1 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 5)]
     rounds: Integer,
@@ -77,8 +79,8 @@ pub struct RunsBody {
     tag = "lab",
     request_body = CreateRunBody,
     responses(
-        (status = 202, description = "The run, which goes on by itself", body = Run),
-        (status = "4XX", description = "Not an operator, a field is not acceptable, or another run is at it", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 202, description = "The run, which continues in the background", body = Run),
+        (status = "4XX", description = "Not an operator, an invalid field, or another run in progress", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
@@ -90,13 +92,13 @@ pub async fn create(
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
     let run = web.lab.start(&plan, claims.user).map_err(|Busy| ProblemType::LabBusy)?;
-    tracing::info!(run = run.id, operator = %claims.user, "a run of the lab began");
+    tracing::info!(run = run.id, operator = %claims.user, "lab run started");
     write_down(&web, claims.user, address, "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
 
-/// The last runs.
+/// List the last runs.
 #[utoipa::path(
     get,
     path = "/api/lab/runs",
@@ -107,11 +109,11 @@ pub async fn create(
     ),
     security(("bearer" = [])),
 )]
-pub async fn list(State(web): State<Web>, Admin(_operator): Admin) -> Json<RunsBody> {
-    Json(RunsBody { runs: web.lab.list() })
+pub async fn list(State(lab): State<Lab>, Admin(_operator): Admin) -> Json<RunsBody> {
+    Json(RunsBody { runs: lab.list() })
 }
 
-/// One run.
+/// Find a run.
 #[utoipa::path(
     get,
     path = "/api/lab/runs/{id}",
@@ -124,11 +126,11 @@ pub async fn list(State(web): State<Web>, Admin(_operator): Admin) -> Json<RunsB
     security(("bearer" = [])),
 )]
 pub async fn find(
-    State(web): State<Web>,
+    State(lab): State<Lab>,
     Admin(_operator): Admin,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    Ok(Json(web.lab.find(&id).ok_or(ProblemType::RunNotFound)?))
+    Ok(Json(lab.find(&id).ok_or(ProblemType::RunNotFound)?))
 }
 
 /// End a run. One that has ended stays as it is.
@@ -150,7 +152,7 @@ pub async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
     let run = web.lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
-    tracing::info!(run = run.id, operator = %claims.user, "a run of the lab is ended");
+    tracing::info!(run = run.id, operator = %claims.user, "lab run cancelled");
     write_down(&web, claims.user, address, "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
@@ -168,7 +170,7 @@ async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static s
     }
 }
 
-/// What happens to a run: `run` at first, `progress` and `lane` meanwhile, `done` at the end.
+/// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
 #[utoipa::path(
     get,
     path = "/api/lab/runs/{id}/events",
@@ -206,7 +208,7 @@ pub async fn events(
                     ended = true;
                     continue;
                 }
-                // Too slow: shown where it stands now.
+                // This stream missed events: send the whole run instead.
                 Err(RecvError::Lagged(_)) => {
                     let Some(now) = web.lab.find(&id) else { return };
                     event("run", &now)
@@ -225,7 +227,7 @@ fn event(name: &str, data: &impl Serialize) -> Sent {
     Sent::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-/// Understands what is asked for.
+/// Checks a request for a run.
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     let chosen: Result<Vec<Chosen>, ChosenError> =
         body.strategies.iter().map(|text| Chosen::parse(text)).collect();
@@ -270,7 +272,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     Ok(plan)
 }
 
-/// A number from 1 to `most`.
+/// A number from 1 to `most`; `field` names it in the problem.
 fn number<T: TryFrom<i128> + Into<i128> + Copy>(
     given: Integer,
     default: Option<T>,

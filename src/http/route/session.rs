@@ -1,4 +1,4 @@
-//! `/api/session`: sign in and out.
+//! `/api/session`: sign in and sign out.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::store::mysql::users;
 /// A session.
 #[derive(Serialize, ToSchema)]
 pub struct SessionBody {
-    /// Send it as `Authorization: Bearer`; browsers get it as a cookie as well.
+    /// Send it as `Authorization: Bearer`. Browsers also get it as a cookie.
     token: String,
     user_id: i64,
     /// `buyer` or `admin`.
@@ -82,7 +82,7 @@ pub async fn create(
     Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
 
-/// Sign out: the token is not taken any more, on other instances after two seconds at most.
+/// Sign out: the token becomes invalid, on other instances after two seconds at most.
 #[utoipa::path(
     delete,
     path = "/api/session",

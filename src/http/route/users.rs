@@ -16,11 +16,11 @@ use crate::http::rates::AddressRateLimit;
 use crate::session::{Role, password};
 use crate::store::mysql::users;
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialsBody {
-    /// 1 to 32 letters, digits, `.`, `_` and `-` of one script, all of which can be seen.
+    /// 1 to 32 visible letters, digits, `.`, `_` and `-` of one script.
     #[schema(min_length = 1, max_length = 32)]
     pub username: String,
     /// 8 characters to 256 bytes.
@@ -42,7 +42,7 @@ pub struct UserBody {
     request_body = CredentialsBody,
     responses(
         (status = 201, description = "The new account", body = UserBody),
-        (status = "4XX", description = "The name is taken, or one of the two is not acceptable", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "The user name is taken, or the user name or the password is invalid", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
