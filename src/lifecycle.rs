@@ -1,8 +1,8 @@
-//! Start, stop and crash. Every spawned task is registered here.
+//! Start, stop and crash of the service. Every spawned task is registered here.
 //!
-//! A stop has three steps, all within one bound: the listener closes and streams end; running
-//! purchases and requests finish; workers end. A second signal stops hard. A worker that ends by
-//! itself takes the process down: better restarted than half alive.
+//! A stop has three steps, with one time limit for all: the listener closes and event streams end;
+//! running purchases and requests finish; workers end. A second signal ends the process at once. A
+//! worker that ends by itself stops the service: a restart is better than a service without it.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The running service's tasks and its stop signal. Clones share them.
+/// The tasks of the service and its stop signal. Clones share them.
 #[derive(Clone)]
 pub struct Lifecycle {
     stopping: CancellationToken,
-    /// Fires once nothing needs the workers any more.
+    /// Fires when no purchase or request needs the workers any more.
     drained: CancellationToken,
     purchases: TaskTracker,
     connections: TaskTracker,
@@ -24,19 +24,19 @@ pub struct Lifecycle {
     crash: Arc<Mutex<Option<&'static str>>>,
 }
 
-/// How a run ended.
+/// How the service ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Asked to stop, and everything finished.
+    /// It was told to stop, and all tasks finished in time.
     Clean,
-    /// Asked to stop, and something did not finish in time, or a second signal came.
+    /// It was told to stop, and a task did not finish in time, or a second signal came.
     Cut,
-    /// A worker ended by itself.
+    /// The named worker ended by itself.
     Crashed(&'static str),
 }
 
 impl Lifecycle {
-    /// Nothing runs yet.
+    /// A lifecycle without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -55,51 +55,52 @@ impl Lifecycle {
         self.stopping.clone()
     }
 
-    /// Fires when workers are to end: after the last purchase has.
+    /// Fires when the workers have to end, which is after the last purchase.
     #[must_use]
     pub fn drained(&self) -> CancellationToken {
         self.drained.clone()
     }
 
-    /// Whether the service takes no new work.
+    /// Whether the service is stopping and takes no new work.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
 
-    /// Where purchases run; they outlive the connections that asked for them.
+    /// Tracks the tasks of purchases, which outlive their connections.
     #[must_use]
     pub fn purchases(&self) -> &TaskTracker {
         &self.purchases
     }
 
-    /// Where connections run.
+    /// Tracks the tasks of connections.
     #[must_use]
     pub fn connections(&self) -> &TaskTracker {
         &self.connections
     }
 
-    /// Runs a worker that must not end before [`Lifecycle::drained`] fires.
+    /// Starts a worker, which must not end before [`Lifecycle::drained`] fires; if it does, the
+    /// service stops as [`Ended::Crashed`].
     pub fn worker(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let lifecycle = self.clone();
         self.workers.spawn(async move {
             let task = tokio::spawn(work);
             let panicked = task.await.is_err();
             if !lifecycle.drained.is_cancelled() && !lifecycle.stopping.is_cancelled() {
-                tracing::error!(worker = name, panicked, "a worker ended by itself; stopping");
+                tracing::error!(worker = name, panicked, "worker {name} ended by itself; stopping");
                 lifecycle.crash.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(name);
                 lifecycle.stopping.cancel();
             }
         });
     }
 
-    /// Begins to stop.
+    /// Starts to stop the service.
     pub fn stop(&self) {
         self.stopping.cancel();
     }
 
-    /// Waits for the stop, however it comes about, then lets everything finish within `bound`.
-    pub async fn run_until_stopped(&self, bound: Duration) -> Ended {
+    /// Waits for the stop, then for at most `drain_max` until all tasks have finished.
+    pub async fn run_until_stopped(&self, drain_max: Duration) -> Ended {
         self.stopping.cancelled().await;
         self.purchases.close();
         self.connections.close();
@@ -110,7 +111,7 @@ impl Lifecycle {
             self.drained.cancel();
             self.workers.wait().await;
         };
-        let in_time = tokio::time::timeout(bound, finish).await.is_ok();
+        let in_time = tokio::time::timeout(drain_max, finish).await.is_ok();
         self.drained.cancel();
         let crash = *self.crash.lock().unwrap_or_else(PoisonError::into_inner);
         match crash {
@@ -120,10 +121,10 @@ impl Lifecycle {
         }
     }
 
-    /// Stops on SIGTERM or SIGINT; answers after the second one.
+    /// Stops the service at the first SIGTERM or SIGINT, and returns at the second.
     ///
     /// # Errors
-    /// When signals cannot be heard.
+    /// When no signal handler can be installed.
     pub async fn second_signal(&self) -> std::io::Result<()> {
         let (mut term, mut int) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -133,7 +134,7 @@ impl Lifecycle {
                 _ = int.recv() => {}
             }
             if count == 1 {
-                tracing::info!("stopping; a second signal stops hard");
+                tracing::info!("stopping; a second signal ends the process at once");
                 self.stop();
             }
         }

@@ -1,7 +1,7 @@
-//! Every metric, declared once with what it counts; `GET /metrics` writes them out.
+//! Every metric of the service, declared once; `GET /metrics` writes them as OpenMetrics text.
 //!
-//! Labels come from the lists of strategies, codes and reasons, never from a request, so that
-//! their number is bounded.
+//! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
+//! the number of time series is bounded.
 
 mod times;
 
@@ -50,7 +50,7 @@ pub struct JobLabels {
     result: &'static str,
 }
 
-/// The labels of what locks did.
+/// The labels of a counter of lock events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct LockLabels {
     kind: &'static str,
@@ -65,7 +65,7 @@ pub struct LockLabel {
     backend: &'static str,
 }
 
-/// What takes time with a lock.
+/// A duration that a lock measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockTime {
     /// From the call to the grant.
@@ -76,19 +76,19 @@ pub enum LockTime {
     RenewalLag,
 }
 
-/// One label: how a queued order ended.
+/// One label: what the ledger decided about a queued order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct DecisionLabels {
     decision: &'static str,
 }
 
-/// One label: what is counted, a user or an address.
+/// One label: whether the limit is per user or per address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct LimitLabels {
     by: &'static str,
 }
 
-/// One label: how it was answered.
+/// One label: the answer of the waiting room.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct AnswerLabel {
     answer: &'static str,
@@ -102,7 +102,7 @@ pub struct DependencyLabel {
 
 type HistogramMaker = fn() -> Histogram;
 
-/// All metrics. Clones count together.
+/// All metrics. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -117,52 +117,52 @@ pub struct Metrics {
     lock_hold: Family<LockLabel, Times>,
     lock_renewal_lag: Family<LockLabel, Times>,
     queue_decided: Family<DecisionLabels, Counter>,
-    /// Orders in the queues, waiting or being decided, when they were last looked at.
+    /// Orders in the Redis queues that wait or are being written, at the last look.
     pub queue_waiting: Gauge,
-    /// Queued orders that were taken over from a consumer that had them for too long.
+    /// Queued orders reclaimed from a consumer that did not finish them in time.
     pub queue_reclaimed: Counter,
-    /// Queued orders that were put aside.
+    /// Queued orders moved to the dead letters.
     pub queue_parked: Counter,
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
-    /// Whole transactions that the arbiter tried again.
+    /// Transactions that the arbiter retried as a whole.
     pub arbiter_retries: Counter,
-    /// Tries that were not made, because the budget for retries was spent.
+    /// Retries that the arbiter left out, because its retry budget was used up.
     pub arbiter_retries_unaffordable: Counter,
-    /// COMMITs whose answer was lost.
+    /// COMMITs to which MySQL's answer was lost.
     pub arbiter_commits_lost: Counter,
-    /// Orders per batch of a lane.
+    /// Orders per batch of group commit.
     pub batch_size: Histogram,
-    /// Purchases that run or wait now.
+    /// Purchases that run or wait at the moment.
     pub purchases_in_flight: Gauge,
-    /// Purchases refused at once because too many are in, or would wait too long.
+    /// Purchases refused at once by load shedding.
     pub purchases_shed: Counter,
-    /// Purchases refused from the sold-out flag, without Redis or MySQL.
+    /// Purchases refused as sold out from memory, without Redis or MySQL.
     pub sold_out_from_memory: Counter,
     /// Open connections.
     pub connections: Gauge,
-    /// Connections closed at once, because their address had too many.
+    /// Connections closed at once, because their address had too many open.
     pub connections_refused: Counter,
-    /// Clients that were dropped because they did not read.
+    /// Connections closed because the client did not read.
     pub slow_readers_dropped: Counter,
     /// Open event streams.
     pub streams: Gauge,
-    /// Orders that expired.
+    /// Orders that expired unpaid.
     pub orders_expired: Counter,
-    /// Redis counters that were rebuilt from the ledger.
+    /// Redis stock counters rebuilt from the ledger.
     pub counters_rebuilt: Counter,
-    /// Units by which Redis counters differ from the ledger, summed over items.
+    /// Units by which the Redis stock counters differ from the ledger, summed over the items.
     pub counters_drift: Gauge,
-    /// Units that were given back to a Redis counter after the arbiter refused.
+    /// Units given back to a Redis stock counter after the arbiter refused an order.
     pub counters_given_back: Counter,
 }
 
 impl Metrics {
-    /// Counters at zero.
+    /// All metrics at zero.
     #[must_use]
     pub fn new() -> Self {
-        // From half a millisecond to sixteen seconds.
+        // Buckets from 0.5 ms to 16 s.
         let maker: HistogramMaker = || Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let mut metrics = Self {
             registry: Arc::default(),
@@ -208,115 +208,148 @@ impl Metrics {
         let r = root.sub_registry_with_prefix("seckill");
         r.register("purchases", "Purchases by strategy and outcome", self.purchases.clone());
         let seconds = self.purchase_seconds.clone();
-        r.register_with_unit("purchase", "Time from admission to outcome", Unit::Seconds, seconds);
-        let refusals = "Writes that a gate let through and the arbiter refused";
+        r.register_with_unit(
+            "purchase",
+            "Time of a purchase from admission to outcome",
+            Unit::Seconds,
+            seconds,
+        );
+        let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
         let by_reason = self.arbiter_refusals_by_reason.clone();
-        r.register("arbiter_refusals_by_reason", "The same with the reason", by_reason);
+        r.register(
+            "arbiter_refusals_by_reason",
+            "Orders that a strategy accepted and the arbiter refused, by reason",
+            by_reason,
+        );
         r.register(
             "arbiter_retries",
-            "Whole transactions tried again",
+            "Transactions that the arbiter retried",
             self.arbiter_retries.clone(),
         );
         let unaffordable = self.arbiter_retries_unaffordable.clone();
-        r.register("arbiter_retries_unaffordable", "Tries beyond the budget", unaffordable);
-        let breakers = "1 while calls of a server are refused because most of them failed";
+        r.register(
+            "arbiter_retries_unaffordable",
+            "Retries left out because the retry budget was used up",
+            unaffordable,
+        );
+        let breakers = "1 while the circuit breaker of a server is open";
         r.register("breaker_open", breakers, self.breakers.clone());
         let lost = self.arbiter_commits_lost.clone();
-        r.register("arbiter_commits_lost", "COMMITs whose answer was lost", lost);
-        r.register("batch_orders", "Orders per batch of a lane", self.batch_size.clone());
+        r.register("arbiter_commits_lost", "COMMITs to which the answer of MySQL was lost", lost);
+        r.register("batch_orders", "Orders per batch of group commit", self.batch_size.clone());
         let in_flight = self.purchases_in_flight.clone();
-        r.register("purchases_in_flight", "Purchases that run or wait now", in_flight);
-        let shed = "Purchases refused at once, to keep the wait of the others short";
+        r.register("purchases_in_flight", "Purchases that run or wait at the moment", in_flight);
+        let shed = "Purchases refused at once by load shedding";
         r.register("purchases_shed", shed, self.purchases_shed.clone());
         let memory = self.sold_out_from_memory.clone();
-        r.register("sold_out_from_memory", "Refusals that asked neither Redis nor MySQL", memory);
-        r.register("http_requests", "Requests by method and status", self.requests.clone());
+        r.register(
+            "sold_out_from_memory",
+            "Purchases refused as sold out without Redis or MySQL",
+            memory,
+        );
+        r.register("http_requests", "HTTP requests by method and status", self.requests.clone());
         r.register("http_connections", "Open connections", self.connections.clone());
         let refused = self.connections_refused.clone();
-        r.register("http_connections_refused", "Connections beyond an address' share", refused);
+        r.register(
+            "http_connections_refused",
+            "Connections closed at once because their address had too many",
+            refused,
+        );
         let answers = self.waiting_room.clone();
-        r.register("waiting_room_answers", "How those stood who asked for a ticket", answers);
+        r.register("waiting_room_answers", "Answers to requests for a purchase ticket", answers);
         let limited = self.rate_limited.clone();
-        r.register("http_rate_limited", "Requests answered rate_limited", limited);
+        r.register("http_rate_limited", "Requests answered with 429 rate_limited", limited);
         let slow = self.slow_readers_dropped.clone();
-        r.register("http_slow_readers_dropped", "Clients that did not read", slow);
+        r.register(
+            "http_slow_readers_dropped",
+            "Connections closed because the client did not read",
+            slow,
+        );
         r.register("live_streams", "Open event streams", self.streams.clone());
         r.register("job_runs", "Runs of background jobs by result", self.job_runs.clone());
-        r.register("orders_expired", "Orders whose hold ran out", self.orders_expired.clone());
+        r.register("orders_expired", "Orders that expired unpaid", self.orders_expired.clone());
         let rebuilt = self.counters_rebuilt.clone();
-        r.register("counters_rebuilt", "Redis counters rebuilt from the ledger", rebuilt);
+        r.register("counters_rebuilt", "Redis stock counters rebuilt from the ledger", rebuilt);
         let drift = self.counters_drift.clone();
-        r.register("counters_drift_units", "Redis counters against the ledger", drift);
+        r.register(
+            "counters_drift_units",
+            "Units by which Redis stock counters differ from the ledger",
+            drift,
+        );
         let given_back = self.counters_given_back.clone();
-        r.register("counters_given_back", "Units given back after a refusal", given_back);
+        r.register(
+            "counters_given_back",
+            "Units given back to Redis after the arbiter refused",
+            given_back,
+        );
         let decided = self.queue_decided.clone();
-        r.register("queue_decided", "Queued orders by what the ledger decided", decided);
-        r.register("queue_waiting", "Orders in the queues", self.queue_waiting.clone());
+        r.register("queue_decided", "Queued orders by the decision of the ledger", decided);
+        r.register("queue_waiting", "Orders in the Redis queues", self.queue_waiting.clone());
         let reclaimed = self.queue_reclaimed.clone();
-        r.register("queue_reclaimed", "Queued orders taken over from a consumer", reclaimed);
+        r.register("queue_reclaimed", "Queued orders reclaimed from a slow consumer", reclaimed);
         let parked = self.queue_parked.clone();
-        r.register("queue_parked", "Queued orders that were put aside", parked);
-        r.register("lock", "What locks did since the start, by event", self.lock_events.clone());
+        r.register("queue_parked", "Queued orders moved to the dead letters", parked);
+        r.register("lock", "Lock events since the start of the service", self.lock_events.clone());
         for (name, help, times) in [
             ("lock_wait", "Time from the call of a lock to its grant", &self.lock_wait),
             ("lock_hold", "Time from the grant of a lock to its release", &self.lock_hold),
-            ("lock_renewal_lag", "How late locks were renewed", &self.lock_renewal_lag),
+            ("lock_renewal_lag", "Delay of lock renewals", &self.lock_renewal_lag),
         ] {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
         root
     }
 
-    /// A purchase ended.
+    /// Counts a purchase and its time.
     pub fn purchase_ended(&self, strategy: &'static str, outcome: &'static str, seconds: f64) {
         self.purchases.get_or_create(&PurchaseLabels { strategy, outcome }).inc();
         self.purchase_seconds.get_or_create(&StrategyLabel { strategy }).observe(seconds);
     }
 
-    /// The arbiter refused what a gate had let through.
+    /// Counts an order that a strategy accepted and the arbiter refused.
     pub fn arbiter_refused(&self, strategy: &'static str, reason: &'static str) {
         self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).inc();
         self.arbiter_refusals_by_reason.get_or_create(&RefusalLabels { strategy, reason }).inc();
     }
 
-    /// What the arbiter refused of a strategy so far.
+    /// How many orders of a strategy the arbiter has refused.
     #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
         self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
     }
 
-    /// The ledger decided about a queued order.
+    /// Counts the ledger's decision about a queued order.
     pub fn queue_decided(&self, decision: &'static str) {
         self.queue_decided.get_or_create(&DecisionLabels { decision }).inc();
     }
 
-    /// A request was answered.
+    /// Counts a response.
     pub fn request_answered(&self, method: &'static str, status: u16) {
         self.requests.get_or_create(&RequestLabels { method, status }).inc();
     }
 
-    /// A request was refused because somebody asked too often.
+    /// Counts a request that a rate limit refused; `by` is `user` or `address`.
     pub fn rate_limited(&self, by: &'static str) {
         self.rate_limited.get_or_create(&LimitLabels { by }).inc();
     }
 
-    /// Somebody stood in line: `waiting`, `admitted` or `refused`.
+    /// Counts an answer of the waiting room: `waiting`, `admitted` or `refused`.
     pub fn waiting_room_answered(&self, answer: &'static str) {
         self.waiting_room.get_or_create(&AnswerLabel { answer }).inc();
     }
 
-    /// A breaker opened or closed.
+    /// Sets whether the circuit breaker of a server is open.
     pub fn breaker_is_open(&self, dependency: &'static str, is_open: bool) {
         self.breakers.get_or_create(&DependencyLabel { dependency }).set(is_open.into());
     }
 
-    /// A background job ran.
+    /// Counts a run of a background job.
     pub fn job_ran(&self, job: &'static str, result: &'static str) {
         self.job_runs.get_or_create(&JobLabels { job, result }).inc();
     }
 
-    /// Sets what the locks of a kind counted so far.
+    /// Sets how many events of one type the locks of a kind have counted.
     pub fn lock_counted(
         &self,
         kind: &'static str,
@@ -328,8 +361,9 @@ impl Metrics {
         self.lock_events.get_or_create(&LockLabels { kind, backend, event }).set(count);
     }
 
-    /// Sets what took time with the locks of a kind so far: for each upper bound in microseconds how
-    /// many stayed below it, how many there were, and their sum.
+    /// Sets the histogram of a duration of the locks of a kind. `below_us` has upper bounds in
+    /// microseconds, each with the number of durations up to it; then follow the number of all
+    /// durations and their sum in microseconds.
     pub fn lock_took(
         &self,
         kind: &'static str,
@@ -346,7 +380,7 @@ impl Metrics {
         times.get_or_create(&LockLabel { kind, backend }).set(below_us, count, sum_us);
     }
 
-    /// The text that Prometheus reads.
+    /// All metrics as OpenMetrics text.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = String::new();

@@ -1,14 +1,14 @@
-//! How many files this process may have open: each connection is one.
+//! The limit of open files, of which each connection is one.
 //!
-//! Most systems start a program with a soft limit of 1,024, for the sake of `select`, which cannot
-//! wait for more. Nothing here uses `select`, so the soft limit is raised to the hard one, which the
-//! operator sets (`LimitNOFILE=`, `ulimit -Hn`).
+//! Most systems start a program with a soft limit of 1,024, because the system call `select` cannot
+//! wait for more. This program does not call `select`, so it raises the soft limit to the hard limit,
+//! which the operator sets (`LimitNOFILE=`, `ulimit -Hn`).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one; programs that are started later inherit it.
+/// Raises the soft limit to the hard limit. Programs that this process starts inherit it.
 pub fn raise_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it is refused the old limit goes on, and accepting pauses when it is reached.
+    // If that fails, the soft limit stays, and `accept` fails and pauses when it is reached.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -201,7 +201,7 @@ fn headers_and_queries_are_understood_or_refused() {
         let stranger = "203.0.113.99".parse().expect("an address");
         assert_eq!(proxies.client(stranger, &headers), stranger);
         let _ = proxies.client("10.0.0.1".parse().expect("an address"), &headers);
-        if hosts.are_meant_by(&Uri::from_static("/"), &headers)
+        if hosts.match_request(&Uri::from_static("/"), &headers)
             && let Some(host) = headers.get("host")
         {
             assert!(!host.as_bytes().starts_with(b"evil.example"), "{host:?}");

@@ -178,7 +178,7 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
         (vec![("DATABASE_URL", "")], "DATABASE_URL is not set"),
         (vec![("DATABASE_URL", "mysql://root@localhost")], "names no database"),
         (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),
-        (vec![("SECKILL_HTTP_ADDR", addr.as_str())], "something else listens on"),
+        (vec![("SECKILL_HTTP_ADDR", addr.as_str())], "another program listens on"),
         (vec![("SECKILL_HTTP_ADR", "x")], "SECKILL_HTTP_ADR is set, but there is no such setting"),
         (vec![("SECKILL_LOCK_LEASE_MS", "100")], "lock.lease_ms"),
         (vec![("SECKILL_MYSQL_POOL_MAX", "many")], "whole number"),

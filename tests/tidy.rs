@@ -186,6 +186,27 @@ fn each_folder_keeps_to_what_it_knows() {
     }
 }
 
+/// Outside the table of problems HTTP names the statuses of success alone.
+#[test]
+fn all_problems_are_made_in_one_table() {
+    const SUCCESS: [&str; 4] = ["OK", "CREATED", "ACCEPTED", "NO_CONTENT"];
+    for (path, text) in files("src/http") {
+        if path.starts_with("src/http/problem") {
+            continue;
+        }
+        let mut code = code(&text);
+        if path.ends_with("route/operator.rs") {
+            // `/readyz` answers with one document, ready or not.
+            code = code.replacen("StatusCode::SERVICE_UNAVAILABLE", "", 1);
+        }
+        for rest in code.split("StatusCode::").skip(1) {
+            let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+            let name = name.unwrap_or_default();
+            assert!(SUCCESS.contains(&name), "{} names the status {name}", path.display());
+        }
+    }
+}
+
 /// The document knows a body by the name of its type alone.
 #[test]
 fn no_two_bodies_of_the_document_share_a_name() {

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::domain::Clock;
 use crate::http;
 use crate::http::address::Proxies;
-use crate::http::crowd::Crowd;
+use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::server::{self, ServerOptions};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::order::Orders;
@@ -31,7 +31,7 @@ const FIRST_READ_MAX: Duration = Duration::from_secs(3);
 /// A service that is built and listens, but does not serve yet.
 pub struct App {
     config: Config,
-    crowd: Crowd,
+    connection_limiter: ConnectionLimiter,
     listener: TcpListener,
     router: axum::Router,
     workers: Vec<Worker>,
@@ -68,11 +68,14 @@ impl App {
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
-        let crowd =
-            Crowd::new(limits.address_connections_max, proxies.clone(), limits.loopback_exempt);
+        let connection_limiter = ConnectionLimiter::new(
+            limits.address_connections_max,
+            proxies.clone(),
+            limits.loopback_exempt,
+        );
         let web = web::web(&config, &shared, &lock_servers, (orders, purchases), (addr, proxies));
         Ok(Self {
-            crowd,
+            connection_limiter,
             listener,
             router: http::router(web),
             workers,
@@ -122,7 +125,7 @@ impl App {
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
-            crowd: self.crowd,
+            connection_limiter: self.connection_limiter,
             write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
         };
         let server = server::serve(self.listener, self.router, options, lifecycle.clone(), metrics);

@@ -1,8 +1,8 @@
-//! Where a request comes from: the peer of its connection, or, behind a proxy that is named in the
-//! settings, the address that this proxy tells.
+//! The client's address: the peer of the connection, or, behind a proxy of the setting
+//! `http.trusted_proxies`, the address that this proxy forwards.
 //!
-//! `X-Forwarded-For` is a list that every hop appends to. It is read from its end, and only as far
-//! as the hops are ours: what stands before the first foreign address anybody could have written.
+//! Each proxy appends the address of its peer to `X-Forwarded-For`. The list is read from its end
+//! for as long as the addresses are trusted proxies: anybody could have written the rest.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,12 +15,12 @@ use super::Web;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The other end of the connection that a request came on.
+/// The address at the other end of a request's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Where a request comes from, as far as we believe it. Requests without a connection (there are
-/// none but in unit tests) come from nowhere, `::`.
+/// The address of the client that sent a request. It is `::` for a request without a connection,
+/// which only unit tests make.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientAddress(pub IpAddr);
 
@@ -37,31 +37,32 @@ where
     }
 }
 
-/// The networks whose word about an address is believed.
+/// The networks of trusted proxies.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<IpNet>);
 
 impl Proxies {
-    /// Reads addresses and networks that are separated by commas.
+    /// Reads addresses and networks (CIDR), separated by commas.
     ///
     /// # Errors
-    /// A sentence with the part that is neither.
+    /// A sentence that names the first part that is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let read = |part: &str| {
             let network = part.parse().or_else(|_| part.parse::<IpAddr>().map(IpNet::from));
-            network.map_err(|_| format!("http.trusted_proxies: {part:?} is no address or network"))
+            network
+                .map_err(|_| format!("http.trusted_proxies: {part:?} is not an address or network"))
         };
         parts.map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether an address is one of our proxies.
+    /// Whether an address is a trusted proxy.
     #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Where a request on a connection of `peer` comes from.
+    /// The client of a request with these headers on a connection from `peer`.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
@@ -78,9 +79,10 @@ impl Proxies {
     }
 }
 
-/// What is counted as one address: in IPv6 the network that a customer gets as a whole.
+/// The address under which a client is counted: an IPv4 address, or the /64 network of an IPv6
+/// address, since one customer gets the whole network.
 #[must_use]
-pub fn household(address: IpAddr) -> IpAddr {
+pub fn rate_limit_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_word_is_not_believed() {
+    fn a_header_of_an_untrusted_peer_is_ignored() {
         assert_eq!(client("", "9.9.9.9", &["1.1.1.1"]), "9.9.9.9");
         assert_eq!(client("10.0.0.0/8", "9.9.9.9", &["1.1.1.1"]), "9.9.9.9");
         assert_eq!(client("10.0.0.0/8", "10.1.1.1", &["6.6.6.6, 1.1.1.1"]), "1.1.1.1");
@@ -115,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named() {
+    fn the_error_names_the_invalid_network() {
         let error = Proxies::parse("10.0.0.0/8, ten").expect_err("no network");
         assert!(error.contains("\"ten\""), "{error}");
     }
 
     #[test]
     fn one_customers_ipv6_network_is_one_address() {
-        let household = |text: &str| household(text.parse().expect("an address")).to_string();
-        assert_eq!(household("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(household("::ffff:1.2.3.4"), "1.2.3.4");
+        let key = |text: &str| rate_limit_key(text.parse().expect("an address")).to_string();
+        assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(key("::ffff:1.2.3.4"), "1.2.3.4");
     }
 }

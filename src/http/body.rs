@@ -1,7 +1,7 @@
-//! Request bodies: read with a limit and a deadline, and understood strictly.
+//! Extractors for JSON bodies, with a size limit, a time limit and strict parsing.
 //!
-//! Numbers come as [`Integer`], which keeps apart what axum and serde would lump together: absent,
-//! not an integer, and out of range.
+//! A number is an [`Integer`], which tells a missing field, a wrong type and a number out of range
+//! apart; serde has one error for all three.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::value::RawValue;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemType};
 
-/// JSON nested deeper is not looked at.
+/// The deepest nesting of JSON that is parsed.
 const DEPTH_MAX: usize = 32;
 
-/// What a body may cost.
+/// The limits of a request body.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
-    /// Bytes.
+    /// The largest body in bytes.
     pub bytes_max: usize,
-    /// Time until the last byte.
+    /// The longest time until the last byte of a body.
     pub timeout: Duration,
 }
 
@@ -44,9 +44,9 @@ where
     }
 }
 
-/// A JSON body of type `T`, where no body at all and no Content-Type stands for `{}`.
+/// A JSON body of type `T`. A request without a body and without a Content-Type counts as `{}`.
 ///
-/// Whether there is a body is seen by the body itself: HTTP/2 needs no header to announce one.
+/// The body itself shows whether there is one: HTTP/2 needs no header that announces it.
 pub struct OptionalJsonBody<T>(pub T);
 
 impl<T, S> FromRequest<S> for OptionalJsonBody<T>
@@ -69,10 +69,10 @@ where
     }
 }
 
-/// Refuses a body that does not say what it is; an empty one is none.
+/// Refuses a body without a Content-Type, unless it is empty.
 async fn expect_nothing(request: Request, limits: BodyLimits) -> Result<(), Problem> {
     let (head, mut body) = request.into_parts();
-    // Before the client sends it, if it asked with Expect: 100-continue.
+    // Before the body is read: a client with `Expect: 100-continue` has not sent it yet.
     if head.headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
         return check_headers(&head.headers, limits);
     }
@@ -102,28 +102,25 @@ async fn read(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
 }
 
 fn too_slow() -> Problem {
-    let detail = "The body did not arrive in time.";
-    Problem::new(408, "request_timeout", "Too slow", detail).close()
+    ProblemType::RequestTimeout.problem().close()
 }
 
 fn broken_off() -> Problem {
-    malformed("The body broke off.").close()
+    malformed("The connection ended within the body; send the whole body.").close()
 }
 
 fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem> {
     if headers.contains_key(CONTENT_ENCODING) {
-        let detail = "Send the body as it is, without a Content-Encoding.";
-        return Err(Problem::new(415, "unsupported_encoding", "Encoded body", detail).close());
+        return Err(ProblemType::UnsupportedEncoding.problem().close());
     }
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
     if !media_type.trim().eq_ignore_ascii_case("application/json") {
-        let detail = "Send application/json.";
-        return Err(Problem::new(415, "unsupported_media_type", "Not JSON", detail).close());
+        return Err(ProblemType::UnsupportedMediaType.problem().close());
     }
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length = length.and_then(|value| value.parse::<usize>().ok());
-    // Before the client sends it, if it asked with Expect: 100-continue.
+    // Before the body is read: a client with `Expect: 100-continue` has not sent it yet.
     if length.is_some_and(|length| length > limits.bytes_max) {
         return Err(too_large(limits));
     }
@@ -131,43 +128,44 @@ fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem>
 }
 
 fn too_large(limits: BodyLimits) -> Problem {
-    let detail = format!("A body may have {} bytes.", limits.bytes_max);
-    Problem::new(413, "payload_too_large", "Body too large", detail).close()
+    let detail = format!("Send a body of at most {} bytes.", limits.bytes_max);
+    ProblemType::PayloadTooLarge.detail(detail).close()
 }
 
-fn malformed(detail: &str) -> Problem {
-    Problem::new(400, "malformed_json", "Not JSON", detail.to_owned())
+fn malformed(detail: &'static str) -> Problem {
+    ProblemType::MalformedJson.detail(detail)
 }
 
-/// Understands a body: first that it is JSON at all, then that it is a `T`.
+/// Parses a body: first whether it is JSON at all, then whether it is a `T`.
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if depth(bytes) > DEPTH_MAX {
-        return Err(malformed("The body is nested too deeply."));
+        return Err(malformed("Send JSON that is nested less deeply."));
     }
     if serde_json::from_slice::<&RawValue>(bytes).is_err() {
-        return Err(malformed("The body is not JSON."));
+        return Err(ProblemType::MalformedJson.into());
     }
-    // serde would also take an array of the fields' values, in order.
+    // serde would also accept an array of the fields' values.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Problem::new(422, "invalid_type", "Wrong type", "The body must be an object."));
+        return Err(ProblemType::InvalidType.detail("Send a JSON object."));
     }
     serde_json::from_slice(bytes).map_err(|error| {
-        // serde_json tells these apart only in words.
+        // serde_json has one category for these errors; only the message tells them apart.
         let words = error.to_string();
         let detail = words.split(" at line ").next().unwrap_or_default().to_owned();
-        if words.starts_with("unknown field") {
-            Problem::new(422, "unknown_field", "Unknown field", detail)
+        let kind = if words.starts_with("unknown field") {
+            ProblemType::UnknownField
         } else if words.starts_with("duplicate field") {
-            Problem::new(422, "duplicate_field", "Field given twice", detail)
+            ProblemType::DuplicateField
         } else if words.starts_with("missing field") {
-            Problem::new(422, "missing_field", "Field missing", detail)
+            ProblemType::MissingField
         } else {
-            Problem::new(422, "invalid_type", "Wrong type", detail)
-        }
+            ProblemType::InvalidType
+        };
+        kind.detail(detail)
     })
 }
 
-/// How deep arrays and objects are nested, without recursion.
+/// How deep arrays and objects are nested, counted without recursion.
 fn depth(bytes: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in bytes {
@@ -186,40 +184,37 @@ fn depth(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// An integer field as it stood in the body.
+/// An integer field of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Integer {
-    /// The field was not there.
+    /// The field is missing.
     #[default]
     Absent,
     /// A whole number.
     Number(i128),
-    /// A number beyond every range.
+    /// A number out of every range.
     Huge,
     /// A fraction, a string, `null` or anything else.
     Other,
 }
 
 impl Integer {
-    /// The number if `valid` takes it, or `default` if the field was absent.
+    /// The number as `valid` converts it, or `default` if the field is missing.
     ///
     /// # Errors
-    /// `invalid_type` for what is no integer, `out_of_range` for what `valid` does not take.
+    /// `missing_field` without a default, `invalid_type` for a value that is not an integer, and
+    /// the problem of `out_of_range` for a number that `valid` refuses.
     pub fn or<T>(
         self,
         default: Option<T>,
         valid: impl FnOnce(i128) -> Option<T>,
         out_of_range: impl FnOnce() -> Problem,
     ) -> Result<T, Problem> {
-        let other =
-            || Problem::new(422, "invalid_type", "Wrong type", "A whole number is expected.");
         match self {
-            Self::Absent => default.ok_or_else(|| {
-                Problem::new(422, "missing_field", "Field missing", "A number is missing.")
-            }),
+            Self::Absent => default.ok_or_else(|| ProblemType::MissingField.into()),
             Self::Number(number) => valid(number).ok_or_else(out_of_range),
             Self::Huge => Err(out_of_range()),
-            Self::Other => Err(other()),
+            Self::Other => Err(ProblemType::InvalidType.detail("Send a whole number.")),
         }
     }
 
@@ -231,7 +226,7 @@ impl Integer {
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return text.parse().map_or(Self::Huge, Self::Number);
         }
-        // With an exponent it may still be too large for anything; a fraction is no integer.
+        // A fraction or an exponent: not an integer, and with an exponent perhaps out of range.
         match text.parse::<f64>() {
             Ok(number) if number.is_finite() && number.abs() < 1e15 => Self::Other,
             _ => Self::Huge,
@@ -261,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_refused_by_what_is_wrong_with_them() {
+    fn the_code_names_the_fault_of_a_body() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for (text, expected) in [
             ("", "malformed_json"),
@@ -280,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_keep_apart_what_is_wrong_with_them() {
+    fn an_integer_tells_its_faults_apart() {
         let read = |text: &str| parse::<Body>(text.as_bytes()).expect("JSON").quantity;
         assert_eq!(read("{}"), Integer::Absent);
         assert_eq!(read(r#"{"quantity":-1}"#), Integer::Number(-1));

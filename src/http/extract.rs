@@ -1,24 +1,26 @@
-//! What handlers ask of a request: who it is, which item or order, which parameters.
-
-use std::borrow::Cow;
+//! Extractors: who sends a request, for which item or order, with which parameters.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts, Path};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum_extra::TypedHeader;
+use axum_extra::extract::CookieJar;
+use axum_extra::headers::Authorization;
+use axum_extra::headers::authorization::Bearer;
 
 use super::Web;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemType};
 use crate::account::{Claims, Role, TokenError};
 use crate::domain::{ItemId, OrderId, RequestKey};
 
-/// Somebody with a valid token.
+/// A user with a valid token.
 #[derive(Clone, Debug)]
 pub struct Buyer(pub Claims);
 
-/// Somebody with a valid token of an operator.
+/// An operator with a valid token.
 #[derive(Clone, Debug)]
 pub struct Admin(pub Claims);
 
@@ -31,20 +33,15 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let web = Web::from_ref(state);
-        let Some(token) = token_of(parts, &web)? else {
-            let detail = "Sign in, or send Authorization: Bearer.";
-            return Err(Problem::new(401, "unauthenticated", "Who are you?", detail));
-        };
-        let claims = web.tokens.read(token, web.clock.now()).map_err(|error| match error {
-            TokenError::Invalid => invalid_token(),
-            TokenError::Expired => {
-                Problem::new(401, "token_expired", "Session over", "Sign in again.")
-            }
+        let token = token_of(parts, &web).await?.ok_or(ProblemType::Unauthenticated)?;
+        let claims = web.tokens.read(&token, web.clock.now()).map_err(|error| match error {
+            TokenError::Invalid => ProblemType::InvalidToken,
+            TokenError::Expired => ProblemType::TokenExpired,
         })?;
         if web.revocations.contains(&claims.token_id) {
-            return Err(invalid_token());
+            return Err(ProblemType::InvalidToken.into());
         }
-        // Nobody knows yet who has signed out.
+        // The list of signed-out tokens is not read yet: this token may be on it.
         if !web.revocations.was_read() {
             return Err(Problem::dependency("mysql"));
         }
@@ -80,31 +77,20 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let Buyer(claims) =
             <Buyer as FromRequestParts<S>>::from_request_parts(parts, state).await?;
-        if claims.role == Role::Admin {
-            Ok(Self(claims))
-        } else {
-            Err(Problem::new(403, "forbidden", "Not allowed", "This is for operators."))
+        if claims.role != Role::Admin {
+            return Err(ProblemType::Forbidden.into());
         }
+        Ok(Self(claims))
     }
 }
 
-fn invalid_token() -> Problem {
-    Problem::new(
-        401,
-        "invalid_token",
-        "Invalid token",
-        "The token is not valid here; sign in again.",
-    )
-}
-
-/// The token of a request: a header beats the cookie. A cookie is sent by the browser on behalf of
-/// any page, so with it a change must come from our own pages.
-fn token_of<'a>(parts: &'a Parts, web: &Web) -> Result<Option<&'a str>, Problem> {
-    if let Some(value) = parts.headers.get(AUTHORIZATION) {
-        let value = value.to_str().map_err(|_| invalid_token())?;
-        let token =
-            value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        return token.map(|(_, token)| Some(token.trim())).ok_or_else(invalid_token);
+/// The token of a request: the `Authorization` header, or without one the session cookie. Browsers
+/// send the cookie with the requests of any page, so a change by cookie must come from our pages.
+async fn token_of(parts: &mut Parts, web: &Web) -> Result<Option<String>, Problem> {
+    type BearerToken = TypedHeader<Authorization<Bearer>>;
+    let header = <BearerToken as OptionalFromRequestParts<()>>::from_request_parts(parts, &());
+    if let Some(TypedHeader(bearer)) = header.await.map_err(|_| ProblemType::InvalidToken)? {
+        return Ok(Some(bearer.token().to_owned()));
     }
     let token = cookie(&parts.headers, web.cookie_name());
     if token.is_some() {
@@ -113,7 +99,7 @@ fn token_of<'a>(parts: &'a Parts, web: &Web) -> Result<Option<&'a str>, Problem>
     Ok(token)
 }
 
-/// A request that no other site's page has asked for.
+/// A request that does not come from a page of another site.
 #[derive(Clone, Copy, Debug)]
 pub struct SameSite;
 
@@ -125,8 +111,9 @@ impl<S: Send + Sync> FromRequestParts<S> for SameSite {
     }
 }
 
-/// Refuses a change that another site's page asked for. Our own name is in `Host`, or, in HTTP/2, in
-/// the address of the request (`:authority`). A page without a name has the origin `null`: not ours.
+/// Refuses a change that a page of another site asked for. Our own name is in `Host`, or, in HTTP/2,
+/// in the address of the request (`:authority`). The origin `null` of a page without a name is not
+/// ours.
 ///
 /// # Errors
 /// 403 `cross_site_request`.
@@ -149,21 +136,13 @@ pub fn refuse_cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Res
     if ours {
         return Ok(());
     }
-    let detail = "Another site's page asked for this.";
-    Err(Problem::new(403, "cross_site_request", "Not from our pages", detail))
+    Err(ProblemType::CrossSiteRequest.into())
 }
 
-/// The value of a cookie.
+/// The value of the cookie `name`.
 #[must_use]
-pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(key, _)| *key == name)
-        .map(|(_, value)| value)
+pub fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    CookieJar::from_headers(headers).get(name).map(|cookie| cookie.value().to_owned())
 }
 
 /// An id in the path, by the parameter's name.
@@ -179,7 +158,7 @@ macro_rules! path_id {
             async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
                 let path: Result<Path<String>, PathRejection> =
                     <Path<String> as FromRequestParts<S>>::from_request_parts(parts, state).await;
-                path.ok().and_then(|Path(text)| <$id>::parse(&text)).map(Self).ok_or_else(bad_path)
+                path.ok().and_then(|Path(text)| <$id>::parse(&text)).map(Self).ok_or_else(|| ProblemType::InvalidPathParameter.into())
             }
         }
     };
@@ -195,20 +174,7 @@ path_id! {
     OrderPath, OrderId
 }
 
-/// 400 for a path that cannot name anything.
-#[must_use]
-pub fn bad_path() -> Problem {
-    let detail = "An id in the path is not one.";
-    Problem::new(400, "invalid_path_parameter", "Not an id", detail)
-}
-
-/// 400 for a parameter of the query.
-#[must_use]
-pub fn bad_query(detail: impl Into<Cow<'static, str>>) -> Problem {
-    Problem::new(400, "invalid_query_parameter", "Not a parameter", detail)
-}
-
-/// The parameters of the query, in order; their names are judged by the handler.
+/// The parameters of the query, in order; the handler checks their names.
 #[derive(Clone, Debug)]
 pub struct QueryPairs(pub Vec<(String, String)>);
 
@@ -221,7 +187,9 @@ impl<S: Send + Sync> FromRequestParts<S> for QueryPairs {
         }
         let query =
             axum::extract::Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
-        query.map(|query| Self(query.0)).map_err(|_| bad_query("The query was not understood."))
+        query.map(|query| Self(query.0)).map_err(|_| {
+            ProblemType::InvalidQueryParameter.detail("Send the query in UTF-8, percent-encoded.")
+        })
     }
 }
 
@@ -238,15 +206,12 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
         let key = value.to_str().ok().and_then(RequestKey::parse);
         match (key, values.next()) {
             (Some(key), None) => Ok(Self(Some(key))),
-            _ => {
-                let detail = "Send one Idempotency-Key of 1 to 64 printable characters.";
-                Err(Problem::new(400, "idempotency_key_invalid", "Not a key", detail))
-            }
+            _ => Err(ProblemType::InvalidIdempotencyKey.into()),
         }
     }
 }
 
-/// The ticket of a waiting room, if the request has one. What is no text is no ticket.
+/// The ticket of a waiting room, if the request has one; empty, and so invalid, if it is not text.
 #[derive(Clone, Debug)]
 pub struct PurchaseTicket(pub Option<String>);
 

@@ -1,6 +1,5 @@
-//! The names by which this service is reached. A request for another name is answered 421: a page
-//! elsewhere whose own name was made to point here (DNS rebinding) gets nothing, and no link is
-//! ever made of a name that somebody else chose.
+//! The host names of this service. A request for another name is answered 421, so that a foreign
+//! page whose own name was made to resolve to this service (DNS rebinding) cannot use it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +7,7 @@ use axum::http::header::HOST;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
 
-/// The names that are ours.
+/// The host names of this service.
 #[derive(Clone, Debug)]
 pub struct Hosts {
     names: Vec<String>,
@@ -16,9 +15,9 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Reads names that are separated by commas; `*` is any name. When there are none, a service
-    /// that listens on loopback is `localhost`, and one that the network reaches may have any name.
-    /// Addresses and what ends in `.localhost` cannot be made to point elsewhere and are always fine.
+    /// Reads names that are separated by commas; `*` is any name. Without names, a service that
+    /// listens on loopback is `localhost`, and another one has any name, since it cannot know its
+    /// own. IP addresses and names below `localhost` always match, since DNS cannot redirect them.
     #[must_use]
     pub fn new(names: &str, addr: SocketAddr) -> Self {
         let names = names.split(',').map(|name| name.trim().to_ascii_lowercase());
@@ -28,20 +27,20 @@ impl Hosts {
         Self { names, any }
     }
 
-    /// Whether a request is for us, by its `Host` and by the address in its request line (which is
-    /// where HTTP/2 has the name). One that names nobody is; HTTP/1.1 requests that do are refused
-    /// elsewhere.
+    /// Whether each host name in a request is ours: the `Host` headers, and the authority of the
+    /// request's address, which is where HTTP/2 has it. A request without a name matches;
+    /// `layers::request_check` refuses it in HTTP/1.1.
     #[must_use]
-    pub fn are_meant_by(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+    pub fn match_request(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         if self.any {
             return true;
         }
-        let told = headers
+        let hosts = headers
             .get_all(HOST)
             .iter()
             .map(|value| value.to_str().ok().and_then(|text| text.parse::<Authority>().ok()));
-        let named = uri.authority().cloned().map(Some);
-        told.chain(named).all(|host| host.is_some_and(|host| self.contain(host.host())))
+        let authority = uri.authority().cloned().map(Some);
+        hosts.chain(authority).all(|host| host.is_some_and(|host| self.contain(host.host())))
     }
 
     fn contain(&self, host: &str) -> bool {
@@ -58,15 +57,15 @@ impl Hosts {
 mod tests {
     use super::*;
 
-    fn meant(names: &str, addr: &str, host: &str) -> bool {
+    fn matches(names: &str, addr: &str, host: &str) -> bool {
         let hosts = Hosts::new(names, addr.parse().expect("an address"));
         let headers = [(HOST, host.parse().expect("a header"))].into_iter().collect();
-        hosts.are_meant_by(&Uri::from_static("/"), &headers)
+        hosts.match_request(&Uri::from_static("/"), &headers)
     }
 
     #[test]
-    fn a_foreign_name_is_not_ours() {
-        let local = |host| meant("", "127.0.0.1:8080", host);
+    fn a_foreign_host_name_does_not_match() {
+        let local = |host| matches("", "127.0.0.1:8080", host);
         for host in
             ["localhost", "LOCALHOST:1", "shop.localhost", "127.0.0.1:8080", "[::1]:80", "10.1.2.3"]
         {
@@ -83,18 +82,18 @@ mod tests {
         ] {
             assert!(!local(host), "{host}");
         }
-        assert!(meant("", "0.0.0.0:8080", "shop.example"));
-        assert!(meant("shop.example, www.shop.example", "0.0.0.0:8080", "WWW.shop.example.:443"));
-        assert!(!meant("shop.example", "0.0.0.0:8080", "evil.example"));
-        assert!(meant("*", "127.0.0.1:8080", "evil.example"));
+        assert!(matches("", "0.0.0.0:8080", "shop.example"));
+        assert!(matches("shop.example, www.shop.example", "0.0.0.0:8080", "WWW.shop.example.:443"));
+        assert!(!matches("shop.example", "0.0.0.0:8080", "evil.example"));
+        assert!(matches("*", "127.0.0.1:8080", "evil.example"));
     }
 
     #[test]
-    fn the_request_line_counts_too() {
+    fn the_authority_of_the_address_counts_too() {
         let hosts = Hosts::new("", "127.0.0.1:8080".parse().expect("an address"));
         let headers: HeaderMap =
             [(HOST, "localhost".parse().expect("a header"))].into_iter().collect();
-        assert!(!hosts.are_meant_by(&Uri::from_static("http://evil.example/"), &headers));
-        assert!(hosts.are_meant_by(&Uri::from_static("http://localhost:1/"), &headers));
+        assert!(!hosts.match_request(&Uri::from_static("http://evil.example/"), &headers));
+        assert!(hosts.match_request(&Uri::from_static("http://localhost:1/"), &headers));
     }
 }

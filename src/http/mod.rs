@@ -1,18 +1,15 @@
-//! The only folder that knows axum, status codes and problem details.
+//! HTTP: the only folder that knows axum, status codes and problem details.
 //!
-//! `server` owns the accept loop; `layers` wraps every request; `extract` and `body` understand
-//! requests; `address`, `rates` and `crowd` keep anybody from asking too much; `route/` has one file
-//! a resource; `problem` is the shape of an error, and `error` the one table from outcomes
-//! to answers.
+//! `server` accepts connections; `layers` has the middleware around every request; `extract` and
+//! `body` parse requests; `address`, `connection_limiter` and `rates` limit one client;
+//! `route` has one file a resource; `problem` has the one table of failures.
 
 pub mod address;
 pub mod body;
-pub mod crowd;
-mod error;
+pub mod connection_limiter;
 pub mod extract;
 pub mod hosts;
 mod layers;
-mod patience;
 pub mod problem;
 pub mod rates;
 pub mod route;
@@ -48,10 +45,11 @@ use crate::readiness::Readiness;
 use address::Proxies;
 use body::BodyLimits;
 use hosts::Hosts;
-use problem::Problem;
+use problem::{Problem, ProblemType};
 use rates::Rates;
 
-/// What handlers work with. Clones share it.
+/// The state of all handlers. Clones share it. A handler takes the parts that it needs, as
+/// `State<Part>`.
 #[derive(Clone)]
 pub struct Web(Arc<Parts>);
 
@@ -92,10 +90,24 @@ impl std::ops::Deref for Web {
     }
 }
 
-impl FromRef<Web> for BodyLimits {
-    fn from_ref(web: &Web) -> Self {
-        web.body_limits
-    }
+/// Lets handlers take one part of the state as `State<Part>`.
+macro_rules! take_parts {
+    ($($field:ident: $part:ty),* $(,)?) => {
+        $(impl FromRef<Web> for $part {
+            fn from_ref(web: &Web) -> Self {
+                web.$field.clone()
+            }
+        })*
+    };
+}
+
+take_parts! {
+    purchases: Purchases,
+    orders: Orders,
+    lab: Lab,
+    clock: Clock,
+    lifecycle: Lifecycle,
+    body_limits: BodyLimits,
 }
 
 impl Web {
@@ -105,14 +117,14 @@ impl Web {
         Self(Arc::new(parts))
     }
 
-    /// Whether a session goes on: its token has not expired and nobody signed it out.
+    /// Whether a session is live: its token has not expired and was not signed out.
     #[must_use]
     pub fn is_live(&self, claims: &Claims) -> bool {
         claims.expires_at > self.clock.now() && !self.revocations.contains(&claims.token_id)
     }
 
-    /// The name of the session cookie. The prefix makes browsers insist on Secure and on this
-    /// very host.
+    /// The name of the session cookie. The prefix `__Host-` makes browsers bind the cookie to TLS
+    /// and to this host.
     #[must_use]
     pub fn cookie_name(&self) -> &'static str {
         if self.cookie_secure { "__Host-seckill" } else { "seckill" }
@@ -120,18 +132,14 @@ impl Web {
 }
 
 #[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Seckill",
-        description = "A flash sale that sells the last unit once. Errors are problem details (RFC 9457)."
-    ),
-    components(schemas(problem::ProblemBody))
-)]
+#[openapi(info(title = "Seckill"), components(schemas(problem::ProblemBody)))]
 struct Document;
 
-/// The routes of the API with their document.
+/// The routes of the API with their OpenAPI document.
 fn api() -> OpenApiRouter<Web> {
     let mut document = Document::openapi();
+    let description = format!("{}\n{}", include_str!("description.md"), ProblemType::table());
+    document.info.description = Some(description);
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("bearer", bearer);
@@ -174,7 +182,7 @@ pub fn router(web: Web) -> Router {
     let (api, document) = api().split_for_parts();
     let not_found = ServeFile::new(web.static_dir.join("404.html"));
     let files = ServeDir::new(&web.static_dir).not_found_service(not_found);
-    // Files may be kept, but are asked about again: a new version is seen at once.
+    // Browsers may cache files, but ask each time whether there is a new version.
     let revalidate = SetResponseHeaderLayer::if_not_present(
         axum::http::header::CACHE_CONTROL,
         axum::http::HeaderValue::from_static("no-cache"),
@@ -184,10 +192,8 @@ pub fn router(web: Web) -> Router {
         .fallback_service(files)
         .layer(revalidate)
         .layer(CompressionLayer::new());
-    // Otherwise the files would answer: 405 to a POST, and a page for people.
-    let nothing = any(async || Problem::not_found());
-    let api: Router<Web> = api.route("/api/", nothing.clone()).route("/api/{*nothing}", nothing);
-    api.merge(pages)
-        .layer(axum::middleware::from_fn_with_state(web.clone(), layers::wrap))
-        .with_state(web)
+    // Otherwise the file server would answer unknown addresses of the API, with a page.
+    let unknown = any(async || ProblemType::NotFound.problem());
+    let api: Router<Web> = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
+    layers::wrap(api.merge(pages).with_state(web.clone()), &web)
 }

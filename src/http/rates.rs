@@ -1,9 +1,8 @@
-//! How often one may ask: a bucket of tokens for each user, and for each address that wants a
-//! password hashed.
+//! Rate limits: a token bucket for each user, and for each address that asks for a password hash.
 //!
 //! A bucket is one number, the time at which it will be full again (the *generic cell rate
-//! algorithm*). A bucket that is full needs no memory, so what is remembered is bounded by who has
-//! asked lately; the rest is swept when a shard is full.
+//! algorithm*, GCRA). A full bucket needs no memory, so the map holds recent clients only; full
+//! buckets are removed when a shard of the map has reached its limit.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -16,29 +15,29 @@ use axum::http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::Web;
-use super::address::{ClientAddress, household};
-use super::problem::Problem;
+use super::address::{ClientAddress, rate_limit_key};
+use super::problem::{Problem, ProblemType};
 use crate::domain::UserId;
 
-/// Buckets that are remembered at once, of each kind.
-const REMEMBERED_MAX: usize = 200_000;
-/// Parts of the memory, each with a lock of its own.
+/// Buckets in memory at once: of users, and again of addresses.
+const BUCKETS_MAX: usize = 200_000;
+/// Parts of the map, each with a mutex of its own.
 const SHARDS: usize = 32;
 const SECOND_NS: u64 = 1_000_000_000;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// How much one may ask.
+/// A rate limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// On average; 0 is no limit.
+    /// Requests a second on average; 0 is no limit.
     pub per_second: u32,
-    /// At once, after a pause.
+    /// Requests at once, after a pause.
     pub burst: u32,
 }
 
-/// The limits on how often one may ask.
+/// The rate limits of users and of addresses, with their buckets.
 pub struct Rates {
     users: Buckets<UserId>,
     addresses: Buckets<IpAddr>,
@@ -46,8 +45,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Limits for users, and for addresses; `loopback_exempt` leaves this machine out of the
-    /// latter.
+    /// Limits for users and for addresses; with `loopback_exempt` this machine's addresses have
+    /// none.
     #[must_use]
     pub fn new(user: Rate, address: Rate, loopback_exempt: bool) -> Self {
         let (users, addresses) = (Buckets::new(user), Buckets::new(address));
@@ -62,19 +61,19 @@ impl Rates {
         self.users.take(user).map_err(|wait_ns| limited("user", self.users.rate, wait_ns))
     }
 
-    /// What an address is counted as; `None` when it is left out.
+    /// The address under which a client is counted; `None` when it has no limit.
     #[must_use]
-    pub fn counted(&self, address: IpAddr) -> Option<IpAddr> {
+    pub fn key(&self, address: IpAddr) -> Option<IpAddr> {
         let is_exempt = self.loopback_exempt && address.to_canonical().is_loopback();
-        (!is_exempt).then(|| household(address))
+        (!is_exempt).then(|| rate_limit_key(address))
     }
 
-    /// Counts a costly request of an address.
+    /// Counts a request of an address for a password hash.
     ///
     /// # Errors
     /// 429 `rate_limited`.
     pub fn address(&self, address: IpAddr) -> Result<(), Problem> {
-        let Some(address) = self.counted(address) else { return Ok(()) };
+        let Some(address) = self.key(address) else { return Ok(()) };
         let taken = self.addresses.take(address);
         taken.map_err(|wait_ns| limited("address", self.addresses.rate, wait_ns))
     }
@@ -83,11 +82,10 @@ impl Rates {
 fn limited(who: &str, rate: Rate, wait_ns: u64) -> Problem {
     let seconds = u32::try_from(wait_ns.div_ceil(SECOND_NS)).unwrap_or(u32::MAX).max(1);
     let window = rate.burst.div_ceil(rate.per_second.max(1)).max(1);
-    let detail = format!("Too many requests of one {who}; nothing changed.");
+    let detail = format!("Too many requests of one {who}: wait, then try again.");
     let policy = format!("\"{who}\";q={};w={window}", rate.burst);
     let left = format!("\"{who}\";r=0;t={seconds}");
-    let mut problem =
-        Problem::new(429, "rate_limited", "Too many requests", detail).retry_after(seconds);
+    let mut problem = ProblemType::RateLimited.detail(detail).retry_after(seconds);
     for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, left)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             problem = problem.header(name, value);
@@ -96,11 +94,10 @@ fn limited(who: &str, rate: Rate, wait_ns: u64) -> Problem {
     problem
 }
 
-/// A request whose address may still ask for something costly. Taken out of a request before its
-/// body is read.
-pub struct Costly;
+/// Extractor that counts a request for its client's address, before the body is read.
+pub struct AddressRateLimit;
 
-impl<S> FromRequestParts<S> for Costly
+impl<S> FromRequestParts<S> for AddressRateLimit
 where
     S: Send + Sync,
     Web: FromRef<S>,
@@ -129,7 +126,7 @@ impl<K: Hash + Eq> Buckets<K> {
         Self { rate, started: Instant::now(), hasher: RandomState::new(), shards }
     }
 
-    /// Takes a token, or says how many nanoseconds it takes until there is one.
+    /// Takes a token; the error is the time until there is one, in nanoseconds.
     fn take(&self, key: K) -> Result<(), u64> {
         let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.take_at(key, now_ns)
@@ -142,10 +139,11 @@ impl<K: Hash + Eq> Buckets<K> {
         let tolerance_ns = interval_ns * u64::from(self.rate.burst.saturating_sub(1));
         let number = usize::try_from(self.hasher.hash_one(&key)).unwrap_or(0) % SHARDS;
         let mut shard = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
-        if shard.len() >= REMEMBERED_MAX / SHARDS {
+        if shard.len() >= BUCKETS_MAX / SHARDS {
             shard.retain(|_, full_ns| *full_ns > now_ns);
-            // A flood of users: letting some ask anew is better than growing or refusing all.
-            if shard.len() >= REMEMBERED_MAX / SHARDS {
+            // Too many clients at once: to forget their counts is better than to grow, or to
+            // refuse everybody.
+            if shard.len() >= BUCKETS_MAX / SHARDS {
                 shard.clear();
             }
         }
@@ -168,7 +166,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_burst_then_the_average() {
+    fn a_burst_passes_and_then_the_average_rate() {
         let buckets = Buckets::new(Rate { per_second: 10, burst: 3 });
         let at = |ms: u64| buckets.take_at("me", ms * MS);
         assert_eq!([at(0), at(0), at(0)], [Ok(()); 3]);
@@ -190,14 +188,14 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let buckets = Buckets::new(Rate { per_second: 1, burst: 1 });
-        for key in 0..3 * REMEMBERED_MAX {
+        for key in 0..3 * BUCKETS_MAX {
             let _ = buckets.take_at(key, 0);
         }
-        let remembered: usize = buckets
+        let in_memory: usize = buckets
             .shards
             .iter()
             .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len())
             .sum();
-        assert!(remembered <= REMEMBERED_MAX, "{remembered}");
+        assert!(in_memory <= BUCKETS_MAX, "{in_memory}");
     }
 }

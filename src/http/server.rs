@@ -1,8 +1,10 @@
-//! The accept loop: our own, because axum's sets no deadlines.
+//! Accepts and serves connections. The loop is our own, because axum's has no time-outs.
 //!
-//! Each connection has TCP_NODELAY, a deadline for its head, and one between requests; bodies have
-//! theirs where they are read. A stop lets requests in flight finish and closes the rest.
+//! Each connection has TCP_NODELAY, a time-out for a request's head and between requests, and one
+//! for a client that does not read; bodies have theirs where they are read (`body`). A stop lets
+//! requests in flight finish and closes idle connections.
 
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,10 +20,10 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutWriter;
 
 use super::address::Peer;
-use super::crowd::{Crowd, Visit};
-use super::patience::Patient;
+use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 
@@ -31,21 +33,21 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HTTP2_STREAMS_MAX: u32 = 250;
 /// Resets of streams that one HTTP/2 connection may have pending before it is closed.
 const HTTP2_RESETS_MAX: usize = 50;
-/// How long to wait when the machine has no file descriptor left.
+/// The pause after an `accept` that failed, as it does when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
-/// Bytes that the kernel keeps for a client before it has sent them. Without a bound it would hold
-/// megabytes of events for each page that does not read.
+/// Unsent bytes that the kernel buffers for one client. Without this limit it would buffer megabytes
+/// of events for each client that does not read.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// Listens with a queue that holds a crowd which connects in the same second: with the usual 128
-/// places the rest would try again a second later.
+/// Listens on `addr` with a backlog of [`BACKLOG`] connections. With the usual 128, most of a
+/// thousand clients that connect at once would try again a second later.
 ///
 /// # Errors
-/// A sentence for the operator.
+/// Why `addr` cannot be used, as a sentence for the operator.
 pub fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
     let bound = || {
         let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -59,24 +61,24 @@ pub fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
     bound().map_err(|error: io::Error| {
         if error.kind() == io::ErrorKind::AddrInUse {
             return format!(
-                "something else listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
+                "another program listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
             );
         }
         format!("cannot listen on {addr}: {error}")
     })
 }
 
-/// How connections are served.
+/// The limits of connections.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// Open connections; further ones wait in the kernel's queue.
+    /// Open connections; further ones wait in the kernel's backlog.
     pub connections_max: usize,
-    /// Time until a request's head is complete, also the first one's and, on a kept connection,
-    /// the next one's.
+    /// Time until the head of a request is complete, from the start of the connection or the end of
+    /// the request before.
     pub head_timeout: Duration,
-    /// Who is connected; one address too often is closed at once.
-    pub crowd: Crowd,
-    /// Time that a client may take nothing of what is written to it.
+    /// Open connections of each address; further ones are closed at once.
+    pub connection_limiter: ConnectionLimiter,
+    /// Time that a write may wait for a client that does not read.
     pub write_timeout: Duration,
 }
 
@@ -88,7 +90,7 @@ pub async fn serve(
     lifecycle: Lifecycle,
     metrics: Metrics,
 ) {
-    let places = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+    let slots = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -106,12 +108,12 @@ pub async fn serve(
     let stop = lifecycle.stopping();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &slots) => accepted,
             () = stop.cancelled() => return,
         };
         match accepted {
-            Ok((stream, peer, place)) => {
-                let Some(visit) = options.crowd.enter(peer) else {
+            Ok((stream, peer, slot)) => {
+                let Some(permit) = options.connection_limiter.try_acquire(peer) else {
                     metrics.connections_refused.inc();
                     continue;
                 };
@@ -123,13 +125,13 @@ pub async fn serve(
                     write_timeout: options.write_timeout,
                     service: service.clone(),
                     metrics: metrics.clone(),
-                    _place: (place, visit),
+                    _permits: (slot, permit),
                 };
                 lifecycle.connections().spawn(connection.serve(stop.clone()));
             }
-            // Out of descriptors, or the client was gone at once: go on, but do not spin.
+            // No descriptor is left, or the client closed at once: go on, but do not spin.
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                tracing::warn!(%error, "accept failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -138,12 +140,12 @@ pub async fn serve(
 
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
+    slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, peer.ip(), place))
+    Ok((stream, peer.ip(), slot))
 }
 
 struct Connection {
@@ -154,19 +156,20 @@ struct Connection {
     write_timeout: Duration,
     service: TowerToHyperService<Router>,
     metrics: Metrics,
-    _place: (OwnedSemaphorePermit, Visit),
+    _permits: (OwnedSemaphorePermit, ConnectionPermit),
 }
 
 impl Connection {
     async fn serve(self, stop: tokio_util::sync::CancellationToken) {
         self.metrics.connections.inc();
-        let dropped = self.metrics.slow_readers_dropped.clone();
-        let io = TokioIo::new(Patient::new(self.stream, self.write_timeout, dropped));
-        let has_asked = AtomicBool::new(false);
+        let mut stream = TimeoutWriter::new(self.stream);
+        stream.set_timeout(Some(self.write_timeout));
+        let io = TokioIo::new(Box::pin(stream));
+        let has_request = AtomicBool::new(false);
         let peer = Peer(self.peer);
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            has_asked.store(true, Ordering::Relaxed);
+            has_request.store(true, Ordering::Relaxed);
             self.service.call(request)
         });
         let connection = self.builder.serve_connection(io, service);
@@ -177,21 +180,32 @@ impl Connection {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-            // The deadline for heads begins once it is known which HTTP is spoken; whoever never
-            // says so much has this one.
-            () = silence(self.head_timeout, &has_asked) => Ok(()),
+            // hyper's time-out for heads starts when the version of HTTP is known. This one is for
+            // clients that send less.
+            () = no_request_within(self.head_timeout, &has_request) => Ok(()),
         };
         if let Err(error) = ended {
-            tracing::trace!(%error, "a connection ended early");
+            tracing::trace!(%error, "connection ended with an error");
+            if is_write_timeout(error.as_ref()) {
+                self.metrics.slow_readers_dropped.inc();
+            }
         }
         self.metrics.connections.dec();
     }
 }
 
-/// Ends when nothing was asked within `bound`.
-async fn silence(bound: Duration, has_asked: &AtomicBool) {
+/// Whether a connection ended because its client did not read: then an I/O time-out is the cause
+/// of hyper's error. A head that is late is an error of hyper without such a cause.
+fn is_write_timeout(error: &(dyn Error + 'static)) -> bool {
+    let io_error = error.downcast_ref::<io::Error>();
+    io_error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        || error.source().is_some_and(is_write_timeout)
+}
+
+/// Ends when no request came within `bound`; otherwise never.
+async fn no_request_within(bound: Duration, has_request: &AtomicBool) {
     tokio::time::sleep(bound).await;
-    if has_asked.load(Ordering::Relaxed) {
+    if has_request.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
 }

@@ -1,4 +1,5 @@
-//! Durations that somebody else counts: a histogram as it was when it was last told.
+//! A histogram of durations that another part counts, such as the locks' crate: its figures are
+//! set as a whole before they are written.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,20 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// A histogram whose figures are set as a whole. Clones are the same histogram.
+/// A histogram of durations whose figures are set as a whole. Clones share the figures.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times(Arc<Mutex<Figures>>);
 
 #[derive(Debug, Default)]
 struct Figures {
     sum_seconds: f64,
-    /// Upper bounds in seconds, each with how many are between it and the one before.
+    /// Upper bounds in seconds, each with the number of durations above the bound before.
     buckets: Vec<(f64, u64)>,
 }
 
 impl Times {
-    /// Takes what was counted so far: for each upper bound in microseconds how many are below it,
-    /// how many there are, and their sum.
+    /// Sets the figures. `below_us` has upper bounds in microseconds, each with the number of
+    /// durations up to it; `count` and `sum_us` are of all durations.
     pub(super) fn set(&self, below_us: impl Iterator<Item = (u64, u64)>, count: u64, sum_us: u64) {
         let mut before = 0;
         let mut buckets: Vec<(f64, u64)> = below_us

@@ -1,4 +1,4 @@
-//! `GET /api/admin/actions`: the log of what operators did.
+//! `GET /api/admin/actions`: the log of the actions of operators.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,20 +13,21 @@ use crate::http::Web;
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody};
 
-/// Something that an operator did.
+/// An action of an operator.
 #[derive(Serialize, ToSchema)]
 pub struct ActionBody {
     id: String,
-    /// The operator.
+    /// The operator who did it.
     user_id: i64,
     /// `item_created`, `item_edited`, `lab_run_started` or `lab_run_ended`.
     action: String,
-    /// The item that it was done to.
+    /// The item that was created or edited.
     item_id: Option<i64>,
-    /// What was asked for.
+    /// The request as it was sent.
     #[schema(value_type = Object)]
     detail: Option<Box<RawValue>>,
-    /// Where the request came from; `null` for what the service did on the operator's behalf.
+    /// The client address of the request; `null` for an action of the service on behalf of the
+    /// operator.
     address: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
@@ -55,7 +56,7 @@ pub struct ActionsBody {
     next: Option<String>,
 }
 
-/// What operators did.
+/// List the actions of operators.
 #[utoipa::path(
     get,
     path = "/api/admin/actions",

@@ -1,4 +1,4 @@
-//! `/api/admin/items`: the operator creates and edits sales.
+//! `/api/admin/items`: operators create and edit sales.
 
 use axum::extract::State;
 use axum::http::header::IF_MATCH;
@@ -16,15 +16,14 @@ use crate::domain::{ArbiterMode, Cents, Item, ItemEdit, ItemKind, NewItem, SaleW
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
-use crate::http::error::invalid_schedule;
 use crate::http::extract::{Admin, ItemPath};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
 
-/// Units that one buyer may have, unless the operator says otherwise.
+/// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
-/// How long an unpaid order keeps its stock, unless the operator says otherwise.
+/// The default of `hold_seconds`.
 const HOLD_SECONDS_DEFAULT: u32 = 300;
-/// The strategy of a sale, unless the operator says otherwise.
+/// The default of `strategy`.
 const STRATEGY_DEFAULT: &str = "lock-redis";
 
 /// A new sale.
@@ -57,7 +56,7 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     hold_seconds: Integer,
-    /// What `default` stands for; `lock-redis` if it is left out.
+    /// The strategy of purchases that name `default`; `lock-redis` if it is left out.
     #[serde(default)]
     strategy: Option<String>,
     /// `shop` (if it is left out) or `lab`.
@@ -66,12 +65,12 @@ pub struct CreateItemBody {
     /// `on` (if it is left out), or `off` for lab items.
     #[serde(default)]
     arbiter: Option<String>,
-    /// Whether buyers stand in line for a ticket first; not if it is left out.
+    /// Whether buyers need a ticket of the waiting room; `false` if it is left out.
     #[serde(default)]
     waiting_room: Option<bool>,
 }
 
-/// What to change of a sale; what is left out stays.
+/// The changes of a sale; a field that is left out stays as it is.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditItemBody {
@@ -81,7 +80,7 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(format = DateTime)]
     ends_at: Option<String>,
-    /// Stop the sale for now, or let it go on.
+    /// Pause the sale (`true`) or resume it (`false`).
     #[serde(default)]
     paused: Option<bool>,
     /// Open or close the waiting room.
@@ -89,7 +88,7 @@ pub struct EditItemBody {
     waiting_room: Option<bool>,
     #[serde(default)]
     strategy: Option<String>,
-    /// Units to add to the sale; below zero, to take out of it.
+    /// Units to add to the stock; a negative number takes units out.
     #[serde(default)]
     #[schema(value_type = Option<i64>)]
     stock_delta: Integer,
@@ -103,7 +102,7 @@ pub struct EditItemBody {
     request_body = CreateItemBody,
     responses(
         (status = 201, description = "The item", body = ItemBody),
-        (status = "4XX", description = "Not an operator, or a field is not acceptable", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
@@ -129,13 +128,13 @@ pub async fn create(
     tag = "operator",
     params(
         ("id" = i64, Path, minimum = 1),
-        ("If-Match" = Option<String>, Header, description = "The item's ETag: refuse if it was edited since"),
+        ("If-Match" = Option<String>, Header, description = "The item's ETag; the edit is refused if the item was edited since"),
     ),
     request_body = EditItemBody,
     responses(
         (status = 200, description = "The item", body = ItemBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Look before you try again", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Read the item before you try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
@@ -175,16 +174,15 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
     let price_out_of_range = || {
-        let detail = format!("A price is 0 to {} cents.", Cents::MAX);
-        Problem::new(422, "price_out_of_range", "Not a price", detail)
+        ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {} cents.", Cents::MAX))
     };
     let limit_out_of_range = || {
-        let detail = format!("A limit is 1 to {}.", Item::PER_BUYER_LIMIT_MAX);
-        Problem::new(422, "limit_out_of_range", "Not a limit", detail)
+        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
+        ProblemType::LimitOutOfRange.detail(detail)
     };
     let hold_out_of_range = || {
-        let detail = format!("A hold is 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
-        Problem::new(422, "hold_out_of_range", "Not a hold", detail)
+        let detail = format!("Send a hold of 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
+        ProblemType::HoldOutOfRange.detail(detail)
     };
     let price = |cents| i64::try_from(cents).ok().and_then(Cents::new);
     Ok(NewItem {
@@ -194,7 +192,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         price: body.price_cents.or(None, price, price_out_of_range)?,
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window: SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
-            .ok_or_else(invalid_schedule)?,
+            .ok_or(ProblemType::InvalidSchedule)?,
         per_buyer_limit: body.per_buyer_limit.or(
             Some(PER_BUYER_LIMIT_DEFAULT),
             in_range(1, Item::PER_BUYER_LIMIT_MAX),
@@ -212,7 +210,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     })
 }
 
-/// Takes numbers of a closed range.
+/// Accepts a number from `least` to `most`.
 fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
     least: T,
     most: T,
@@ -223,25 +221,23 @@ fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
 }
 
 fn stock_out_of_range() -> Problem {
-    let detail = format!("A stock is 0 to {} units.", Item::STOCK_MAX);
-    Problem::new(422, "stock_out_of_range", "Not a stock", detail)
+    ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
 }
 
 fn word<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {
     let Some(text) = text else { return Ok(default) };
-    parse(text).ok_or_else(|| {
-        let detail = "kind is shop or lab; arbiter is on or off.";
-        Problem::new(422, "invalid_type", "No such word", detail)
-    })
+    let detail = "Send kind as shop or lab, and arbiter as on or off.";
+    parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
 }
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| invalid_schedule())?;
-    // Near the ends of time an instant has a year in its own zone and none in ours.
-    parsed.checked_to_offset(time::UtcOffset::UTC).ok_or_else(invalid_schedule)
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
+    // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
+    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
+    in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
 }
 
-/// The revision named by `If-Match`; none is fine, since restocks are deltas.
+/// The revision that `If-Match` names, if any.
 fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let tag = value.to_str().unwrap_or_default().trim();
@@ -249,8 +245,5 @@ fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     }
     let revision = tag.trim_matches('"').parse().ok();
-    let detail = "If-Match names no revision of this item.";
-    revision
-        .map(Some)
-        .ok_or_else(|| Problem::new(412, "precondition_failed", "Edited since", detail))
+    revision.map(Some).ok_or_else(|| ProblemType::PreconditionFailed.into())
 }

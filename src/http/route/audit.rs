@@ -16,7 +16,7 @@ use crate::http::problem::{Problem, ProblemBody};
 pub struct AuditBody {
     item_id: i64,
     arbiter: &'static str,
-    /// Whether no invariant is broken.
+    /// Whether every invariant holds.
     clean: bool,
     total: i64,
     available: i64,
@@ -27,9 +27,9 @@ pub struct AuditBody {
     /// Units sold beyond the total.
     oversold: i64,
     orders: i64,
-    /// Units left by the Redis counter, if it is loaded.
+    /// Units left by the Redis counter; `null` if it is not loaded.
     redis_available: Option<i64>,
-    /// Units of orders in the Redis queue, not in the ledger yet.
+    /// Units of orders that are in the Redis queue and not yet in the ledger.
     redis_queued: i64,
     findings: Vec<FindingBody>,
 }
@@ -40,7 +40,7 @@ pub struct FindingBody {
     /// `I1` to `I7`.
     invariant: &'static str,
     claim: &'static str,
-    /// `null` when there was nothing to judge by.
+    /// Whether it holds; `null` when there was nothing to check.
     holds: Option<bool>,
     detail: String,
 }
@@ -80,7 +80,7 @@ impl From<Report> for AuditBody {
     responses(
         (status = 200, description = "The invariants, each with its figures", body = AuditBody),
         (status = "4XX", description = "Not an operator, or no such item", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Nothing could be read", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "The ledger cannot be read; try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]

@@ -1,7 +1,7 @@
-//! Server-sent events: the stock of an item, and changes of one's own orders.
+//! Server-sent events: the stock of an item, and the changes of a buyer's own orders.
 //!
-//! Every stream ends when the service stops, and one's own when the session ends. A slow reader skips
-//! figures instead of having them buffered.
+//! Every stream ends when the service stops, and a stream of orders when the session ends. A slow
+//! reader misses figures, which are not buffered for it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use crate::domain::{Item, Refusal};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemBody, rfc3339};
+use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
 use crate::live::{self, NoPlace, Watcher};
 
-/// A comment is sent when nothing else was for so long, so that dead connections are noticed.
+/// The longest pause in a stream; then a comment is sent, which finds dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How often it is looked whether the session that opened a stream is still good.
+/// The time between two checks of the session that opened a stream.
 const SESSION_CHECK_PERIOD: Duration = Duration::from_secs(1);
-/// Events that wait for a slow reader before the stream waits for it too.
+/// Events that one stream buffers; the next event waits for the reader.
 const BUFFERED_MAX: usize = 8;
-/// The longest sleep until a sale begins or ends; then it is looked at again.
+/// The longest sleep until the start or the end of a sale; then the sale is checked again.
 const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);
 
 pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<Stoppable>>;
 pub(super) type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
-/// The stock and the state of an item, now and whenever they change.
+/// Watch the stock and the state of an item: an event now, and one at each change.
 #[utoipa::path(
     get,
     path = "/api/items/{id}/events",
@@ -56,12 +56,12 @@ pub async fn stock(
 ) -> Result<Events, Problem> {
     let first = web.catalog.find(id).await?.value.ok_or(Refusal::ItemNotFound)?;
     let watcher = match buyer {
-        Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.counted(address)),
-        None => Watcher::Stranger(web.rates.counted(address)),
+        Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.key(address)),
+        None => Watcher::Stranger(web.rates.key(address)),
     };
     let stream = open(&web, watcher)?;
     let mut watched = web.watch.item(id);
-    // Whoever signs out may still see what everybody may see.
+    // The stock is public, so the stream does not end with the session.
     Ok(events(web, stream, None, move |web, out| async move {
         let mut seen = first;
         let mut told: Option<(&'static str, Told)> = None;
@@ -92,13 +92,13 @@ pub async fn stock(
     }))
 }
 
-/// Changes of one's own orders.
+/// Watch your orders: an event at each change.
 #[utoipa::path(
     get,
     path = "/api/orders/events",
     tag = "buyer",
     responses(
-        (status = 200, description = "Events `order`, each an order as it then stood", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Events `order`, each with the order after the change", content_type = "text/event-stream", body = String),
         (status = "4XX", description = "Not signed in, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
@@ -109,7 +109,7 @@ pub async fn orders(
     Buyer(claims): Buyer,
     ClientAddress(address): ClientAddress,
 ) -> Result<Events, Problem> {
-    let stream = open(&web, Watcher::User(claims.user, web.rates.counted(address)))?;
+    let stream = open(&web, Watcher::User(claims.user, web.rates.key(address)))?;
     let mut changes = web.hub.watch_orders(claims.user);
     let owner = claims.user;
     Ok(events(web, stream, Some(claims), move |web, out| async move {
@@ -120,7 +120,7 @@ pub async fn orders(
             };
             let changed = match changed {
                 Ok(changed) => changed,
-                // Too slow: the page asks again anyway when it sees the next event.
+                // This stream missed events: the page reads its orders at the next one.
                 Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
             };
@@ -138,20 +138,20 @@ pub async fn orders(
 pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem> {
     web.hub.open_stream(watcher).map_err(|why| match why {
         NoPlace::Full => {
-            let detail = "Too many live streams are open; ask for the item instead.";
-            Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
+            let detail = "Too many event streams are open; poll the item or the order instead.";
+            ProblemType::Overloaded.detail(detail).retry_after(5)
         }
         NoPlace::Enough => {
             let by = if matches!(watcher, Watcher::User(..)) { "user" } else { "address" };
             web.metrics.rate_limited(by);
-            let detail = format!("One {by} has too many live streams open; close one first.");
-            Problem::new(429, "rate_limited", "Too many streams", detail).retry_after(5)
+            let detail = format!("Close an event stream first: this {by} has too many open.");
+            ProblemType::RateLimited.detail(detail)
         }
     })
 }
 
-/// Runs `work` beside the connection until either ends, the service stops, or the session of
-/// `claims` is over.
+/// Starts a stream of the events that `work` sends. It ends with `work`, with the connection, when the
+/// service stops, and when the session of `claims` is over.
 pub(super) fn events<F, W>(
     web: Web,
     stream: live::Stream,
@@ -180,7 +180,7 @@ where
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// Ends when a token has expired or was signed out, here or on another instance; never without one.
+/// Waits until a session has expired or was signed out on any instance; forever without claims.
 async fn session_over(web: Web, claims: Option<Claims>) {
     let Some(claims) = claims else { return std::future::pending().await };
     while web.is_live(&claims) {
@@ -188,7 +188,7 @@ async fn session_over(web: Web, claims: Option<Claims>) {
     }
 }
 
-/// What a watcher was told last.
+/// The figures that a stream has sent last.
 struct Told {
     stock: (i64, i64),
     sale: (bool, time::OffsetDateTime, time::OffsetDateTime),
@@ -226,7 +226,7 @@ fn state_event(seen: &StockedItem, state: &str, now: time::OffsetDateTime) -> Ev
     Event::default().event("state").data(body.to_string())
 }
 
-/// How long until the sale begins or ends.
+/// The time until the start or the end of the sale.
 fn until_boundary(item: &Item, now: time::OffsetDateTime) -> Duration {
     let boundary = match item.window.phase(now) {
         Phase::Upcoming => item.window.starts_at(),

@@ -1,4 +1,4 @@
-//! `GET /api/items`, `GET /api/items/{id}`: what is on sale.
+//! `GET /api/items`, `GET /api/items/{id}`: the sales.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::http::Web;
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
 
-/// An item as everyone sees it.
+/// An item with its stock.
 #[derive(Serialize, ToSchema)]
 pub struct ItemBody {
     id: i64,
@@ -26,7 +26,7 @@ pub struct ItemBody {
     image_url: Option<String>,
     /// The price of one unit in cents.
     price_cents: i64,
-    /// Units at the start and by restocks.
+    /// Units of the sale: the first stock and all restocks.
     total: i64,
     /// Units left.
     available: i64,
@@ -38,7 +38,7 @@ pub struct ItemBody {
     per_buyer_limit: u32,
     /// How long an unpaid order keeps its stock.
     hold_seconds: u32,
-    /// What the strategy `default` stands for.
+    /// The strategy of purchases that name `default`.
     strategy: String,
     /// `shop` or `lab`.
     kind: &'static str,
@@ -50,10 +50,10 @@ pub struct ItemBody {
     waiting_room: bool,
     /// `upcoming`, `open`, `sold_out` or `ended`.
     state: &'static str,
-    /// Whether the ledger does not answer now, and this is how the item was last seen; the header
-    /// `Age` tells how many seconds ago.
+    /// Whether this is an older copy, because the ledger does not answer; the header `Age` has its
+    /// age in seconds.
     stale: bool,
-    /// Compare your clock with it.
+    /// The time of the server, to correct the clock of the client.
     #[serde(with = "time::serde::rfc3339")]
     server_time: OffsetDateTime,
 }
@@ -90,22 +90,22 @@ impl ItemBody {
 /// A list of items.
 #[derive(Serialize, ToSchema)]
 pub struct ItemsBody {
-    /// The sales that are coming, open, or ended today.
+    /// The sales that are upcoming, open, or ended today.
     items: Vec<ItemBody>,
-    /// Whether this is how the list was last seen, as for an item.
+    /// Whether this is an older copy, because the ledger does not answer.
     stale: bool,
-    /// Compare your clock with it.
+    /// The time of the server, to correct the clock of the client.
     #[serde(with = "time::serde::rfc3339")]
     server_time: OffsetDateTime,
 }
 
-/// The sales of the shop.
+/// List the sales of the shop.
 #[utoipa::path(
     get,
     path = "/api/items",
     tag = "everyone",
     responses(
-        (status = 200, description = "Soonest end first", body = ItemsBody),
+        (status = 200, description = "The sales, soonest end first", body = ItemsBody),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -118,7 +118,7 @@ pub async fn list(State(web): State<Web>) -> Result<Response, Problem> {
     Ok(with_age(Json(ItemsBody { items, stale, server_time: now }), age))
 }
 
-/// One item.
+/// Find an item.
 #[utoipa::path(
     get,
     path = "/api/items/{id}",
@@ -137,7 +137,7 @@ pub async fn find(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Resp
     if age.is_none() {
         return Ok(answer(&stocked, now));
     }
-    // Without an entity tag: nothing can be edited by a copy.
+    // Without an entity tag: an older copy must not be the base of an edit.
     let body = ItemBody { stale: true, ..ItemBody::new(&stocked, now) };
     Ok(with_age(Json(body), age))
 }

@@ -19,8 +19,10 @@ use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Admin;
-use crate::http::problem::{Problem, ProblemBody};
-use crate::lab::{self, Arbiters, Busy, Chosen, ChosenError, Event, Plan, Run, RunState, Wanted};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::lab::{
+    self, Arbiters, Busy, Chosen, ChosenError, Event, Lab, Plan, Run, RunState, Wanted,
+};
 use crate::live::Watcher;
 
 /// A comparison to run.
@@ -34,7 +36,7 @@ pub struct CreateRunBody {
     #[serde(default)]
     #[schema(value_type = i64, minimum = 1, maximum = 10000)]
     stock: Integer,
-    /// Buyers who take turns.
+    /// The number of buyers.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 10000)]
     buyers: Integer,
@@ -49,7 +51,7 @@ pub struct CreateRunBody {
     /// `off` (if it is left out), `on` or `both`.
     #[serde(default)]
     arbiter: Option<String>,
-    /// How often everything is run; once if it is left out.
+    /// How many times each lane runs; 1 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 5)]
     rounds: Integer,
@@ -77,8 +79,8 @@ pub struct RunsBody {
     tag = "lab",
     request_body = CreateRunBody,
     responses(
-        (status = 202, description = "The run, which goes on by itself", body = Run),
-        (status = "4XX", description = "Not an operator, a field is not acceptable, or another run is at it", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 202, description = "The run, which continues in the background", body = Run),
+        (status = "4XX", description = "Not an operator, an invalid field, or another run in progress", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
@@ -89,17 +91,14 @@ pub async fn create(
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = web.lab.start(&plan, claims.user).map_err(|Busy| {
-        let detail = "Another run is at it; wait for its end, or end it.";
-        Problem::new(409, "lab_busy", "The lab is busy", detail).retry_after(5)
-    })?;
-    tracing::info!(run = run.id, operator = %claims.user, "a run of the lab began");
+    let run = web.lab.start(&plan, claims.user).map_err(|Busy| ProblemType::LabBusy)?;
+    tracing::info!(run = run.id, operator = %claims.user, "lab run started");
     write_down(&web, claims.user, address, "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
 
-/// The last runs.
+/// List the last runs.
 #[utoipa::path(
     get,
     path = "/api/lab/runs",
@@ -110,11 +109,11 @@ pub async fn create(
     ),
     security(("bearer" = [])),
 )]
-pub async fn list(State(web): State<Web>, Admin(_operator): Admin) -> Json<RunsBody> {
-    Json(RunsBody { runs: web.lab.list() })
+pub async fn list(State(lab): State<Lab>, Admin(_operator): Admin) -> Json<RunsBody> {
+    Json(RunsBody { runs: lab.list() })
 }
 
-/// One run.
+/// Find a run.
 #[utoipa::path(
     get,
     path = "/api/lab/runs/{id}",
@@ -127,11 +126,11 @@ pub async fn list(State(web): State<Web>, Admin(_operator): Admin) -> Json<RunsB
     security(("bearer" = [])),
 )]
 pub async fn find(
-    State(web): State<Web>,
+    State(lab): State<Lab>,
     Admin(_operator): Admin,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    web.lab.find(&id).map(Json).ok_or_else(not_found)
+    Ok(Json(lab.find(&id).ok_or(ProblemType::RunNotFound)?))
 }
 
 /// End a run. One that has ended stays as it is.
@@ -152,8 +151,8 @@ pub async fn cancel(
     ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    let run = web.lab.cancel(&id).ok_or_else(not_found)?;
-    tracing::info!(run = run.id, operator = %claims.user, "a run of the lab is ended");
+    let run = web.lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
+    tracing::info!(run = run.id, operator = %claims.user, "lab run cancelled");
     write_down(&web, claims.user, address, "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
@@ -168,7 +167,7 @@ async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static s
     }
 }
 
-/// What happens to a run: `run` at first, `progress` and `lane` meanwhile, `done` at the end.
+/// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
 #[utoipa::path(
     get,
     path = "/api/lab/runs/{id}/events",
@@ -187,8 +186,8 @@ pub async fn events(
     ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
-    let (first, mut changes) = web.lab.watch(&id).ok_or_else(not_found)?;
-    let stream = events::open(&web, Watcher::User(claims.user, web.rates.counted(address)))?;
+    let (first, mut changes) = web.lab.watch(&id).ok_or(ProblemType::RunNotFound)?;
+    let stream = events::open(&web, Watcher::User(claims.user, web.rates.key(address)))?;
     Ok(events::events(web, stream, Some(claims), move |web, out| async move {
         let mut ended = first.state != RunState::Running;
         if out.send(event("run", &first)).await.is_err() {
@@ -206,7 +205,7 @@ pub async fn events(
                     ended = true;
                     continue;
                 }
-                // Too slow: shown where it stands now.
+                // This stream missed events: send the whole run instead.
                 Err(RecvError::Lagged(_)) => {
                     let Some(now) = web.lab.find(&id) else { return };
                     event("run", &now)
@@ -225,28 +224,23 @@ fn event(name: &str, data: &impl Serialize) -> Sent {
     Sent::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-fn not_found() -> Problem {
-    Problem::new(404, "run_not_found", "No such run", "The lab remembers no such run.")
-}
-
-/// Understands what is asked for.
+/// Checks a request for a run.
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     let chosen: Result<Vec<Chosen>, ChosenError> =
         body.strategies.iter().map(|text| Chosen::parse(text)).collect();
     let chosen = chosen.map_err(|error| {
-        let code = match error {
-            ChosenError::Unknown(_) => "unknown_strategy",
-            ChosenError::Options(_) => "invalid_options",
+        let kind = match error {
+            ChosenError::Unknown(_) => ProblemType::UnknownStrategy,
+            ChosenError::Options(_) => ProblemType::InvalidOptions,
         };
-        Problem::new(422, code, "No such strategy", error.to_string())
+        kind.detail(error.to_string())
     })?;
     let arbiter = match body.arbiter.as_deref() {
         None | Some("off") => Arbiters::Off,
         Some("on") => Arbiters::On,
         Some("both") => Arbiters::Both,
         Some(_) => {
-            let detail = "arbiter is off, on or both.";
-            return Err(Problem::new(422, "invalid_type", "No such word", detail));
+            return Err(ProblemType::InvalidType.detail("Send arbiter as off, on or both."));
         }
     };
     let buyers = number(body.buyers, None, lab::BUYERS_MAX, "buyers")?;
@@ -268,27 +262,25 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     };
     let plan = Plan { wanted, chosen };
     if !(1..=lab::LANES_MAX).contains(&plan.lanes().len()) {
-        let detail = format!("A run has 1 to {} lanes.", lab::LANES_MAX);
-        return Err(Problem::new(422, "lanes_out_of_range", "Not a run", detail));
+        let detail =
+            format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::LANES_MAX);
+        return Err(ProblemType::LanesOutOfRange.detail(detail));
     }
     Ok(plan)
 }
 
-/// A number from 1 to `most`.
+/// A number from 1 to `most`; `field` names it in the problem.
 fn number<T: TryFrom<i128> + Into<i128> + Copy>(
     given: Integer,
     default: Option<T>,
     most: T,
     field: &str,
 ) -> Result<T, Problem> {
-    let code = match field {
-        "stock" => "stock_out_of_range",
-        "quantity" => "quantity_out_of_range",
-        _ => "out_of_range",
+    let kind = match field {
+        "stock" => ProblemType::StockOutOfRange,
+        "quantity" => ProblemType::QuantityOutOfRange,
+        _ => ProblemType::OutOfRange,
     };
     let valid = |number| (1..=most.into()).contains(&number).then(|| T::try_from(number).ok())?;
-    given.or(default, valid, || {
-        let detail = format!("{field} is 1 to {}.", most.into());
-        Problem::new(422, code, "Out of range", detail)
-    })
+    given.or(default, valid, || kind.detail(format!("Send {field} from 1 to {}.", most.into())))
 }

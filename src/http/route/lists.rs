@@ -1,4 +1,4 @@
-//! `GET /api/strategies`, `GET /api/locks`: the lists, as data.
+//! `GET /api/strategies`, `GET /api/locks`: the lists of strategies and locks.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,31 +14,31 @@ use crate::strategy::Breaks;
 pub struct StrategyBody {
     name: &'static str,
     family: &'static str,
-    /// Where the counter is that it decides by.
+    /// Where the stock counter is that the strategy checks.
     store: &'static str,
-    /// Whether the gate alone never oversells.
+    /// Whether the strategy never oversells, even without the arbiter.
     safe: bool,
-    /// How many instances it takes until the gate alone oversells: `never`, `alone` (one is
-    /// enough) or `with_two_instances`.
+    /// When the strategy oversells without the arbiter: `never`, `alone` (on one instance) or
+    /// `with_two_instances`.
     breaks_with: &'static str,
-    /// How it decides.
+    /// How it works.
     summary: &'static str,
     breaks_when: &'static str,
-    /// The servers that it needs beside MySQL.
+    /// The servers that it needs besides MySQL.
     #[schema(value_type = Vec<String>)]
     needs: Vec<&'static str>,
     /// Whether they are configured here.
     available: bool,
     /// Whether an accepted answer means a durable order.
     durable_before_reply: bool,
-    /// What an accepted answer promises until then, by the settings of the server that keeps it;
-    /// `null` when the order is durable.
+    /// How safe an accepted order is before it is durable, by the settings of Redis; `null` when
+    /// `durable_before_reply` is true.
     promise: Option<&'static str>,
-    /// Where it comes from.
+    /// The articles that it comes from, `S0` to `S4`, or `ours`.
     source: &'static str,
 }
 
-/// THE LIST.
+/// List the strategies.
 #[utoipa::path(
     get,
     path = "/api/strategies",
@@ -70,12 +70,12 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
     Json(bodies.collect())
 }
 
-/// Every kind of lock on every backend, with what it can and cannot do.
+/// List the kinds of locks with their capabilities.
 #[utoipa::path(
     get,
     path = "/api/locks",
     tag = "everyone",
-    responses((status = 200, description = "Capabilities, as data", body = Vec<serde_json::Value>)),
+    responses((status = 200, description = "The capabilities of each kind on each backend", body = Vec<serde_json::Value>)),
 )]
 pub async fn locks() -> Json<&'static [&'static lock::Capabilities]> {
     Json(lock::KINDS)

@@ -1,5 +1,5 @@
-//! `GET /api/admin/items/{id}/live`: a sale at this moment, for the operator's console to ask again
-//! and again.
+//! `GET /api/admin/items/{id}/live`: the figures of a running sale, which the operator's console
+//! polls.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +20,25 @@ use crate::strategy;
 #[derive(Serialize, ToSchema)]
 pub struct LiveBody {
     item_id: i64,
-    /// Names the instance that answers: what it counted cannot be compared with another's.
+    /// The instance that answers; counts of different instances cannot be compared.
     instance: String,
     #[serde(with = "time::serde::rfc3339")]
     server_time: OffsetDateTime,
-    /// Units at the start and by restocks.
+    /// Units of the sale: the first stock and all restocks.
     total: i64,
     /// Units left, by the ledger.
     available: i64,
     /// Units left by the Redis counter, if it is loaded.
     counter_available: Option<i64>,
-    /// The counter less the ledger: purchases on their way, or drift if it stays.
+    /// The counter minus the ledger: running purchases, or drift if it lasts.
     drift: Option<i64>,
     /// The orders in the ledger by status.
     orders: BTreeMap<&'static str, OrderCountBody>,
-    /// Purchases of this item by outcome: what this instance answered since its start.
+    /// Purchases of this item by outcome, as this instance has answered since its start.
     purchases: BTreeMap<&'static str, u64>,
     strategy: String,
-    /// Writes that a gate of this item's strategy let through and the arbiter refused, on this
-    /// instance since its start, whatever the item.
+    /// Orders of any item that this item's strategy accepted and the arbiter refused, on this
+    /// instance since its start.
     arbiter_refusals: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct OrderCountBody {
     units: i64,
 }
 
-/// Look at a sale.
+/// Show the figures of a running sale.
 #[utoipa::path(
     get,
     path = "/api/admin/items/{id}/live",

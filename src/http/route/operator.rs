@@ -14,22 +14,22 @@ use crate::http::Web;
 use crate::http::problem::rfc3339;
 use crate::metrics::LockTime;
 
-/// A sign of life.
+/// The answer of a process that runs.
 #[derive(Serialize, ToSchema)]
 pub struct AliveBody {
     /// Always `alive`.
     status: &'static str,
 }
 
-/// Whether this instance takes work, and what it sees around it.
+/// Whether this instance takes requests, and the state of its dependencies and jobs.
 #[derive(Serialize, ToSchema)]
 pub struct ReadyBody {
     /// `ready`, `stopping`, or `schema is old`: run `seckill migrate`.
     status: &'static str,
-    /// `ok`, or what is wrong. A lost dependency does not make an instance unready: it would
-    /// make all of them unready at once, and what does not need it still works.
+    /// `ok`, or the fault of each dependency. A lost dependency does not make an instance unready:
+    /// all instances would become unready at once, also for requests that do not need it.
     dependencies: BTreeMap<&'static str, String>,
-    /// What each background job did last.
+    /// The last run of each background job.
     jobs: BTreeMap<&'static str, JobBody>,
 }
 
@@ -41,24 +41,24 @@ pub struct JobBody {
     ended_at: String,
 }
 
-/// Alive.
+/// Check liveness.
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "operator",
-    responses((status = 200, description = "The event loop answers", body = AliveBody)),
+    responses((status = 200, description = "The process runs", body = AliveBody)),
 )]
 pub async fn alive() -> Json<AliveBody> {
     Json(AliveBody { status: "alive" })
 }
 
-/// Ready.
+/// Check readiness.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "operator",
     responses(
-        (status = 200, description = "Takes work", body = ReadyBody),
+        (status = 200, description = "The instance takes requests", body = ReadyBody),
         (status = 503, description = "Stopping, or the schema is old", body = ReadyBody),
     ),
 )]
@@ -80,7 +80,7 @@ pub async fn ready(State(web): State<Web>) -> Response {
     (status, Json(body)).into_response()
 }
 
-/// Metrics for Prometheus.
+/// Read the metrics.
 #[utoipa::path(
     get,
     path = "/metrics",

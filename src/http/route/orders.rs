@@ -1,4 +1,4 @@
-//! `/api/orders`: one's own orders, paid and cancelled.
+//! `/api/orders`: a buyer's own orders: list, find, pay and cancel.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,10 +9,11 @@ use utoipa::ToSchema;
 use crate::domain::{Order, OrderId};
 use crate::http::Web;
 use crate::http::body::OptionalJsonBody;
-use crate::http::error::order_not_found;
-use crate::http::extract::{Buyer, OrderPath, QueryPairs, bad_query};
-use crate::http::problem::{Problem, ProblemBody};
-use crate::order::StepError;
+use crate::http::extract::{Buyer, OrderPath, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::lifecycle::Lifecycle;
+use crate::order::{Orders, StepError};
+use crate::purchase::Purchases;
 
 /// Orders of one page, unless asked otherwise.
 const PAGE_DEFAULT: u32 = 50;
@@ -31,13 +32,13 @@ pub struct OrderBody {
     amount_cents: i64,
     /// `queued`, `pending`, `paid`, `cancelled`, `expired` or `rejected`.
     status: &'static str,
-    /// The strategy that let it through.
+    /// The strategy of the purchase.
     strategy: String,
-    /// The token of the lock under which it was written.
+    /// The fencing token of the lock under which it was written.
     fence: Option<u64>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
-    /// When the hold runs out.
+    /// When the hold of an unpaid order ends.
     #[serde(with = "time::serde::rfc3339")]
     expires_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -71,12 +72,12 @@ pub struct OrdersBody {
     next: Option<String>,
 }
 
-/// Nothing needs to be said about a step.
+/// The body of a step, which has no fields.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepBody {}
 
-/// One's own orders.
+/// List your orders.
 #[utoipa::path(
     get,
     path = "/api/orders",
@@ -111,26 +112,27 @@ pub async fn list(
 /// # Errors
 /// 400 for any other parameter.
 pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
+    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
     let (mut limit, mut before) = (None, None);
     for (name, value) in pairs {
         match name.as_str() {
             "limit" if limit.is_none() => {
                 let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-                limit =
-                    Some(number.ok_or_else(|| bad_query(format!("limit is 1 to {PAGE_MAX}.")))?);
+                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
+                limit = Some(number.ok_or_else(detail)?);
             }
             "before" if before.is_none() => {
                 let id = OrderId::parse(value);
-                before =
-                    Some(id.ok_or_else(|| bad_query("before is the next of the page before."))?);
+                let detail = || invalid("Send as before the next of the last page.".to_owned());
+                before = Some(id.ok_or_else(detail)?);
             }
-            _ => return Err(bad_query("The parameters are limit and before, each once.")),
+            _ => return Err(invalid("Send limit and before, each at most once.".to_owned())),
         }
     }
     Ok((limit.unwrap_or(PAGE_DEFAULT), before))
 }
 
-/// One order.
+/// Find an order.
 #[utoipa::path(
     get,
     path = "/api/orders/{id}",
@@ -138,21 +140,21 @@ pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Proble
     params(("id" = uuid::Uuid, Path)),
     responses(
         (status = 200, description = "The order", body = OrderBody),
-        (status = "4XX", description = "Not signed in, or no order of yours", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not signed in, or no such order of yours", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn find(
-    State(web): State<Web>,
+    State(orders): State<Orders>,
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
-    let found = web.orders.find(id, claims.user).await?;
-    found.map(|order| Json(order.into())).ok_or_else(order_not_found)
+    let found = orders.find(id, claims.user).await?;
+    Ok(Json(found.ok_or(ProblemType::OrderNotFound)?.into()))
 }
 
-/// Pay. After the hold ran out it still works while stock is left.
+/// Pay an order. After the end of its hold this still works while stock is left.
 #[utoipa::path(
     post,
     path = "/api/orders/{id}/payment",
@@ -160,20 +162,20 @@ pub async fn find(
     params(("id" = uuid::Uuid, Path)),
     request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
-        (status = 200, description = "The paid order; paying twice is paying once", body = OrderBody),
+        (status = 200, description = "The paid order; a repeated payment has no further effect", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Ask again", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn pay(
-    State(web): State<Web>,
+    State(orders): State<Orders>,
+    State(lifecycle): State<Lifecycle>,
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let orders = web.orders.clone();
-    let paid = detached(&web, async move { orders.pay(id, claims.user).await }).await?;
+    let paid = detached(&lifecycle, async move { orders.pay(id, claims.user).await }).await?;
     Ok(Json(paid.into()))
 }
 
@@ -185,20 +187,21 @@ pub async fn pay(
     params(("id" = uuid::Uuid, Path)),
     request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
-        (status = 200, description = "The cancelled order; cancelling twice is cancelling once", body = OrderBody),
+        (status = 200, description = "The cancelled order; a repeated cancellation has no further effect", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Ask again", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn cancel(
-    State(web): State<Web>,
+    State(orders): State<Orders>,
+    State(purchases): State<Purchases>,
+    State(lifecycle): State<Lifecycle>,
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let (orders, purchases) = (web.orders.clone(), web.purchases.clone());
-    let cancelled = detached(&web, async move {
+    let cancelled = detached(&lifecycle, async move {
         let order = orders.cancel(id, claims.user).await?;
         purchases.item_changed(order.item_id).await;
         Ok(order)
@@ -206,15 +209,15 @@ pub async fn cancel(
     Ok(Json(cancelled.await?.into()))
 }
 
-/// A step finishes even when its client has gone: a half-made one would keep a row locked until
-/// the server notices.
+/// Runs a step on a task of its own, so that it finishes even when its client has gone: a step that
+/// stops half-way would keep a row locked until MySQL notices.
 async fn detached(
-    web: &Web,
+    lifecycle: &Lifecycle,
     step: impl Future<Output = Result<Order, StepError>> + Send + 'static,
 ) -> Result<Order, Problem> {
-    let task = web.lifecycle.purchases().spawn(step);
+    let task = lifecycle.purchases().spawn(step);
     match task.await {
         Ok(stepped) => stepped.map_err(Into::into),
-        Err(_) => Err(Problem::internal().outcome_unknown()),
+        Err(_) => Err(ProblemType::Internal.problem().outcome_unknown()),
     }
 }

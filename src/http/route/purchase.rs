@@ -1,5 +1,5 @@
-//! `POST /api/seckill/{strategy}/{item_id}`: the purchase. Turns a request into buyer, item,
-//! quantity and key, and an outcome into an answer; nothing more.
+//! `POST /api/seckill/{strategy}/{item_id}`: the purchase. Turns the request into buyer, item,
+//! quantity and key, and the outcome into a response; nothing more.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -10,30 +10,26 @@ use utoipa::ToSchema;
 
 use super::orders::OrderBody;
 use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
-use crate::http::Web;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::error::{outcome_unknown, request_in_progress};
-use crate::http::extract::{
-    Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, bad_path, bad_query,
-};
-use crate::http::problem::Problem;
-use crate::purchase::PurchaseRequest;
+use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
+use crate::http::problem::{Problem, ProblemType};
+use crate::purchase::{PurchaseRequest, Purchases};
 use crate::strategy::Options;
 
-/// Tells a replayed answer from a first one.
+/// The response header of a purchase that an earlier request with the same key has made.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// What a buyer may say about a purchase.
+/// The body of a purchase.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PurchaseBody {
-    /// Units, 1 to 1000 and not above the buyer's limit; 1 if it is left out.
+    /// Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     quantity: Integer,
 }
 
-/// Buy.
+/// Buy units of an item.
 #[utoipa::path(
     post,
     path = "/api/seckill/{strategy}/{item_id}",
@@ -44,20 +40,20 @@ pub struct PurchaseBody {
         ("store" = Option<String>, Query, description = "Lock strategies: mysql or redis", pattern = "^(mysql|redis)$"),
         ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user", pattern = "^(market|item|user|item-user)$"),
         ("wait" = Option<String>, Query, description = "Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield"),
-        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key is the same purchase", min_length = 1, max_length = 64),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
         ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
     ),
     request_body(content = Option<PurchaseBody>, description = "May be left out"),
     responses(
-        (status = 201, description = "Sold, and durable", body = OrderBody),
-        (status = 202, description = "Accepted; becomes durable soon", body = OrderBody),
-        (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier try with the key runs: ask again", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, ask again with the same key", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 201, description = "Sold; the order is durable", body = OrderBody),
+        (status = 202, description = "Accepted; the order becomes durable soon", body = OrderBody),
+        (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier request with the key is still running: send it again later", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn purchase(
-    State(web): State<Web>,
+    State(purchases): State<Purchases>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
@@ -65,17 +61,18 @@ pub async fn purchase(
     PurchaseTicket(ticket): PurchaseTicket,
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
-    let Path((strategy, item)) = path.map_err(|_| bad_path())?;
-    let item = ItemId::parse(&item).ok_or_else(bad_path)?;
+    let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
+    let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let options = Options::read(pairs).map_err(|error| bad_query(error.0))?;
+    let options =
+        Options::read(pairs).map_err(|error| ProblemType::InvalidQueryParameter.detail(error.0))?;
     let quantity = body.quantity.or(Some(Quantity::ONE), Quantity::new, || {
-        let detail = format!("A quantity is 1 to {}.", Quantity::MAX);
-        Problem::new(422, "quantity_out_of_range", "Not a quantity", detail)
+        ProblemType::QuantityOutOfRange
+            .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
     })?;
     let buyer = claims.user;
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket };
-    answer(web.purchases.buy(request).await)
+    answer(purchases.buy(request).await)
 }
 
 fn answer(outcome: Outcome) -> Result<Response, Problem> {
@@ -87,7 +84,7 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         Outcome::Sold(order) => Ok(created(StatusCode::CREATED, order)),
         Outcome::Queued(order) => Ok(created(StatusCode::ACCEPTED, order)),
         Outcome::Replayed(order) => {
-            // What was queued was answered 202, and a refusal of it does not become a sale.
+            // A queued order was answered 202, and stays so if it is rejected later.
             let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
             let status = if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED };
             let mut response = created(status, order);
@@ -96,7 +93,9 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
         }
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),
-        Outcome::Unknown(Doubt::InProgress) => Err(request_in_progress().outcome_unknown()),
-        Outcome::Unknown(_) => Err(outcome_unknown()),
+        Outcome::Unknown(Doubt::InProgress) => {
+            Err(ProblemType::RequestInProgress.problem().outcome_unknown())
+        }
+        Outcome::Unknown(_) => Err(ProblemType::OutcomeUnknown.problem().outcome_unknown()),
     }
 }

@@ -1,4 +1,4 @@
-//! `/api/session`: sign in and out.
+//! `/api/session`: sign in and sign out.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use utoipa::ToSchema;
 use super::users::CredentialsBody;
 use crate::account::Session;
 use crate::http::Web;
-use crate::http::address::{ClientAddress, household};
+use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
-use crate::http::problem::{Problem, ProblemBody};
-use crate::http::rates::Costly;
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::rates::AddressRateLimit;
 
 /// A session.
 #[derive(Serialize, ToSchema)]
 pub struct SessionBody {
-    /// Send it as `Authorization: Bearer`; browsers get it as a cookie as well.
+    /// Send it as `Authorization: Bearer`. Browsers also get it as a cookie.
     token: String,
     user_id: i64,
     /// `buyer` or `admin`.
@@ -46,12 +46,12 @@ pub struct SessionBody {
 )]
 pub async fn create(
     State(web): State<Web>,
-    _: Costly,
+    _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<Response, Problem> {
-    let signed_in = web.accounts.sign_in(&body.username, body.password, household(address)).await;
+    let signed_in = web.accounts.sign_in(&body.username, body.password, rate_limit_key(address)).await;
     let Session { token, user, role, expires_at } = signed_in?;
     let life = (expires_at - web.clock.now()).try_into().unwrap_or_default();
     let cookie = set_cookie(&web, &token, life);
@@ -59,7 +59,7 @@ pub async fn create(
     Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
 
-/// Sign out: the token is not taken any more, on other instances after two seconds at most.
+/// Sign out: the token becomes invalid, on other instances after two seconds at most.
 #[utoipa::path(
     delete,
     path = "/api/session",

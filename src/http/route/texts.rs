@@ -1,16 +1,16 @@
-//! The texts of an item: what a page shows must be seen, and seen as it was written.
+//! Checks of the texts of an item: they must be visible, and look the same on every page.
 
 use axum::http::uri::Authority;
 
 use crate::domain::{Item, username};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, ProblemType};
 
-/// The longest address of a picture.
+/// The longest address of a picture, in bytes.
 const IMAGE_URL_LENGTH_MAX: usize = 500;
-/// It has a width and no ink.
+/// A printable character that shows nothing.
 const BRAILLE_BLANK: char = '\u{2800}';
 
-/// Takes a name: one line, of which something can be seen.
+/// Checks a name and trims it: one line with at least one visible character.
 ///
 /// # Errors
 /// 422 `invalid_text`.
@@ -21,17 +21,17 @@ pub(super) fn name(typed: &str) -> Result<String, Problem> {
         .chars()
         .any(|c| !username::is_invisible(c) && !c.is_whitespace() && c != BRAILLE_BLANK);
     let fits = (1..=Item::NAME_LENGTH_MAX).contains(&name.chars().count());
-    if is_one_line && is_visible && fits && !turns_text(name) {
+    if is_one_line && is_visible && fits && !changes_direction(name) {
         return Ok(name.to_owned());
     }
     let detail = format!(
-        "A name is one line of 1 to {} printable characters, some of which can be seen.",
+        "Send a name of one line with 1 to {} printable characters, at least one of them visible.",
         Item::NAME_LENGTH_MAX
     );
-    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
+    Err(ProblemType::InvalidText.detail(detail))
 }
 
-/// Takes a description: lines of printable characters, or nothing.
+/// Checks a description and trims it: lines of printable characters; it may be empty.
 ///
 /// # Errors
 /// 422 `invalid_text`.
@@ -39,31 +39,33 @@ pub(super) fn description(typed: &str) -> Result<String, Problem> {
     let description = typed.trim();
     let is_printable = !description.chars().any(|c| c.is_control() && c != '\n');
     let fits = description.chars().count() <= Item::DESCRIPTION_LENGTH_MAX;
-    if is_printable && fits && !turns_text(description) {
+    if is_printable && fits && !changes_direction(description) {
         return Ok(description.to_owned());
     }
-    let detail =
-        format!("A description has at most {} printable characters.", Item::DESCRIPTION_LENGTH_MAX);
-    Err(Problem::new(422, "invalid_text", "Not acceptable", detail))
+    let detail = format!(
+        "Send a description of at most {} printable characters.",
+        Item::DESCRIPTION_LENGTH_MAX
+    );
+    Err(ProblemType::InvalidText.detail(detail))
 }
 
-/// Takes a path of this site or an https address without a user.
+/// Checks the address of a picture: a path of this site, or an https address without a user.
 ///
 /// # Errors
 /// 422 `invalid_text`.
 pub(super) fn image_url(url: String) -> Result<String, Problem> {
-    // Browsers read a backslash as a slash: `/\host` would be another host.
+    // Browsers read a backslash as a slash, so `/\host` would be another host.
     let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_ours = url.starts_with('/') && !url.starts_with("//");
     let is_foreign = url.strip_prefix("https://").is_some_and(names_a_host);
     if is_plain && (is_ours || is_foreign) && url.len() <= IMAGE_URL_LENGTH_MAX {
         return Ok(url);
     }
-    let detail = "image_url is a path of this site or an https address without a user.";
-    Err(Problem::new(422, "invalid_text", "Not an address", detail))
+    let detail = "Send image_url as a path of this site or an https address without a user.";
+    Err(ProblemType::InvalidText.detail(detail))
 }
 
-/// Whether what follows `https://` begins with a host, perhaps with a port, and nothing before it.
+/// Whether an address after `https://` starts with a host name and perhaps a port, without a user.
 fn names_a_host(rest: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let parsed = authority.parse::<Authority>();
@@ -74,12 +76,12 @@ fn names_a_host(rest: &str) -> bool {
         })
 }
 
-/// The separators of lines and paragraphs that are no control characters.
+/// Whether a character separates lines or paragraphs and is not a control character.
 fn is_separator(character: char) -> bool {
     matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// Whether a text has characters that turn what follows them round: embeddings, overrides, isolates.
-fn turns_text(text: &str) -> bool {
+/// Whether a text changes its direction of writing (Unicode embeddings, overrides and isolates).
+fn changes_direction(text: &str) -> bool {
     text.chars().any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }

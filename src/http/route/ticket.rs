@@ -1,4 +1,4 @@
-//! `POST /api/items/{id}/ticket`: the line in front of an item that has a waiting room.
+//! `POST /api/items/{id}/ticket`: the queue of an item that has a waiting room.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,50 +6,51 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::http::Web;
+use crate::domain::Clock;
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::purchase::Purchases;
 use crate::purchase::room::{Standing, Turned};
 
-/// What somebody in line shows.
+/// The queue token of a buyer, and the proof of work.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LineBody {
-    /// The `place` of the last answer. Without it the place is the one that this instance
-    /// remembers, or a new one.
+    /// The `place` of the last answer. Without it, the one that this instance remembers, or a new
+    /// one.
     #[serde(default)]
     #[schema(max_length = 128)]
     place: Option<String>,
-    /// Where `proof_bits` is not 0: text that makes SHA-256 of `place:proof` begin with so many zero
-    /// bits.
+    /// The proof of work: a text for which SHA-256 of `place:proof` begins with `proof_bits` zero
+    /// bits. Leave it out when `proof_bits` is 0.
     #[serde(default)]
     #[schema(max_length = 32)]
     proof: Option<String>,
 }
 
-/// How somebody stands.
+/// The position of a buyer in the queue, or the ticket.
 #[derive(Serialize, ToSchema)]
 pub struct StandingBody {
     /// `waiting` or `admitted`.
     state: &'static str,
-    /// While waiting: show it next time.
+    /// While waiting: the queue token to send next time.
     place: Option<String>,
-    /// Turns that come first.
+    /// The number of buyers in front.
     position: u64,
-    /// While waiting: when to ask again, in milliseconds.
+    /// While waiting: after how many milliseconds to ask again.
     ask_again_ms: u64,
-    /// Zero bits that the proof of work must have when the turn comes.
+    /// The zero bits that the proof of work must have at admission.
     proof_bits: u8,
     /// When admitted: send it with the purchase as `Purchase-Ticket`.
     ticket: Option<String>,
-    /// Until when the ticket is good.
+    /// When admitted: the end of the ticket's time.
     #[serde(with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
 }
 
-/// Stand in line. The first call takes a place, later ones tell how it moves; when its turn has come
-/// and the sale is open, the answer is a ticket.
+/// Join or poll the queue of an item. The first call takes a place, and later calls answer its
+/// position; at the front of the queue, when the sale is open, the answer is a ticket.
 #[utoipa::path(
     post,
     path = "/api/items/{id}/ticket",
@@ -57,21 +58,22 @@ pub struct StandingBody {
     params(("id" = i64, Path, minimum = 1)),
     request_body(content = Option<LineBody>, description = "May be left out"),
     responses(
-        (status = 200, description = "The place in line, or the ticket", body = StandingBody),
-        (status = "4XX", description = "Nothing to wait for, no proof of work, or a place that is not yours", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "The place in the queue, or the ticket", body = StandingBody),
+        (status = "4XX", description = "No waiting room, no proof of work, or the place of another buyer", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn create(
-    State(web): State<Web>,
+    State(purchases): State<Purchases>,
+    State(clock): State<Clock>,
     Buyer(claims): Buyer,
     ItemPath(id): ItemPath,
     OptionalJsonBody(body): OptionalJsonBody<LineBody>,
 ) -> Result<Json<StandingBody>, Problem> {
     let shown = (body.place.as_deref(), body.proof.as_deref());
-    let now = web.clock.now();
-    Ok(Json(match web.purchases.stand_in_line(id, claims.user, shown, now).await? {
+    let now = clock.now();
+    Ok(Json(match purchases.stand_in_line(id, claims.user, shown, now).await? {
         Standing::Waiting { place, position, ask_again, proof_bits } => StandingBody {
             state: "waiting",
             place: Some(place),
@@ -98,11 +100,11 @@ impl From<Turned> for Problem {
         match turned {
             Turned::Away(refusal) => refusal.into(),
             Turned::Unavailable(why) => why.into(),
-            Turned::NoProof { bits } => {
-                let detail = format!("SHA-256 of place:proof must begin with {bits} zero bits.");
-                Self::new(403, "challenge_failed", "Proof of work needed", detail)
-                    .with("proof_bits", bits)
-            }
+            Turned::NoProof { bits } => ProblemType::ChallengeFailed
+                .detail(format!(
+                    "Send a proof for which SHA-256 of place:proof begins with {bits} zero bits."
+                ))
+                .member("proof_bits", bits),
         }
     }
 }

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::http::Web;
-use crate::http::address::{ClientAddress, household};
+use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::SameSite;
-use crate::http::problem::{Problem, ProblemBody};
-use crate::http::rates::Costly;
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::rates::AddressRateLimit;
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialsBody {
-    /// 1 to 32 letters, digits, `.`, `_` and `-` of one script, all of which can be seen.
+    /// 1 to 32 visible letters, digits, `.`, `_` and `-` of one script.
     #[schema(min_length = 1, max_length = 32)]
     pub username: String,
     /// 8 characters to 256 bytes.
@@ -39,18 +39,18 @@ pub struct UserBody {
     request_body = CredentialsBody,
     responses(
         (status = 201, description = "The new account", body = UserBody),
-        (status = "4XX", description = "The name is taken, or one of the two is not acceptable", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "The user name is taken, or the user name or the password is invalid", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
 pub async fn create(
     State(web): State<Web>,
-    _: Costly,
+    _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
-    let signed_up = web.accounts.sign_up(&body.username, body.password, household(address)).await;
+    let signed_up = web.accounts.sign_up(&body.username, body.password, rate_limit_key(address)).await;
     let user = signed_up?;
     Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() })))
 }

@@ -1,8 +1,12 @@
-//! Errors as RFC 9457 problem details: one shape. Which outcome has which code and status is in
-//! [`error`](super::error).
+//! Errors as RFC 9457 problem details.
 //!
-//! A [`Problem`] travels in the response's extensions; the outermost layer writes the body, since
-//! only there the request's id is known. Errors that axum makes by itself get the same shape there.
+//! [`ProblemType`] is the one table of failures: status, code, title, detail. `outcomes` says which
+//! refusal of the inner layers is which type. A [`Problem`] travels in the response's extensions,
+//! and a layer writes its body, since only there the request's id is known; a failure that axum
+//! answers by itself gets the same shape there.
+
+mod outcomes;
+mod table;
 
 use std::borrow::Cow;
 
@@ -15,16 +19,19 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-/// An error on its way to the client.
+pub use table::ProblemType;
+use table::Row;
+
+/// A failure on its way to the client. It is made from a [`ProblemType`].
 #[derive(Clone, Debug)]
 pub struct Problem {
     status: StatusCode,
     code: &'static str,
     title: &'static str,
     detail: Cow<'static, str>,
-    unknown: bool,
+    outcome_unknown: bool,
     retry_after_seconds: Option<u32>,
-    more: Map<String, Value>,
+    members: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
     close: bool,
 }
@@ -32,32 +39,33 @@ pub struct Problem {
 /// The body of an error.
 #[derive(Serialize, ToSchema)]
 pub struct ProblemBody<'a> {
-    /// Names the kind of problem; `/docs` explains it.
+    /// The type of problem; `/docs` lists all types.
     #[schema(example = "/problems/sold_out")]
     #[schema(value_type = String)]
     r#type: TypeOf,
-    /// The kind of problem in words.
+    /// The type of problem in words.
     title: &'static str,
-    /// The status code again.
+    /// The status code of the answer.
     status: u16,
-    /// What went wrong this time.
+    /// What to do, or what went wrong this time.
     detail: &'a str,
-    /// The kind of problem for programs.
+    /// The type of problem for programs to compare.
     #[schema(example = "sold_out")]
     code: &'static str,
-    /// Whether anything may have changed: `none`, or `unknown` (ask again with the same key).
+    /// Whether anything may have changed: `none`, or `unknown` (send the request again with the
+    /// same key).
     outcome: &'static str,
     /// Whether the same request may succeed later.
     retryable: bool,
-    /// Quote this when you ask for help.
+    /// The id of the request in the log.
     request_id: &'a str,
-    /// What this kind of problem adds.
+    /// Members that this type of problem adds.
     #[serde(flatten)]
     #[schema(ignore)]
-    more: &'a Map<String, Value>,
+    members: &'a Map<String, Value>,
 }
 
-/// The address of a code's explanation.
+/// A code as a relative URI.
 struct TypeOf(&'static str);
 
 impl Serialize for TypeOf {
@@ -67,28 +75,28 @@ impl Serialize for TypeOf {
 }
 
 impl Problem {
-    /// An error with a code of the catalogue.
-    #[must_use]
-    pub fn new(
-        status: u16,
-        code: &'static str,
-        title: &'static str,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    fn of_row(row: Row) -> Self {
         Self {
-            status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-            code,
-            title,
-            detail: detail.into(),
-            unknown: false,
-            retry_after_seconds: None,
-            more: Map::new(),
+            status: StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code: row.code,
+            title: row.title,
+            detail: row.detail.into(),
+            outcome_unknown: false,
+            retry_after_seconds: row.retry_after_seconds,
+            members: Map::new(),
             headers: Vec::new(),
             close: false,
         }
     }
 
-    /// Says when to try again.
+    /// Replaces the detail.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Says after how many seconds the same request may succeed.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
@@ -98,14 +106,14 @@ impl Problem {
     /// Says that something may have changed.
     #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
-        self.unknown = true;
+        self.outcome_unknown = true;
         self
     }
 
-    /// Adds a member of its own kind.
+    /// Adds a member to the body.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
         self
     }
 
@@ -116,14 +124,14 @@ impl Problem {
         self
     }
 
-    /// Closes the connection after the answer: its body was not read to the end.
+    /// Closes the connection after the answer, for requests whose body was not read to the end.
     #[must_use]
     pub fn close(mut self) -> Self {
         self.close = true;
         self
     }
 
-    /// The code.
+    /// The code that clients compare.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
@@ -138,76 +146,54 @@ impl Problem {
             status: self.status.as_u16(),
             detail: &self.detail,
             code: self.code,
-            outcome: if self.unknown { "unknown" } else { "none" },
+            outcome: if self.outcome_unknown { "unknown" } else { "none" },
             retryable: self.is_retryable(),
             request_id,
-            more: &self.more,
+            members: &self.members,
         };
         // Strings and numbers: nothing that could not be written.
         serde_json::to_vec(&body).unwrap_or_default()
     }
 
     fn is_retryable(&self) -> bool {
-        self.unknown || self.retry_after_seconds.is_some()
+        self.outcome_unknown || self.retry_after_seconds.is_some()
     }
 
-    /// Whatever went wrong inside.
-    #[must_use]
-    pub fn internal() -> Self {
-        Self::new(500, "internal", "Something went wrong", "The service failed; it has been noted.")
-    }
-
-    /// A server that is needed does not answer; nothing changed.
+    /// A server that is needed does not answer; nothing changed. `name` is the server's.
     #[must_use]
     pub fn dependency(name: &str) -> Self {
-        let detail = format!("{name} does not answer; nothing changed.");
-        Self::new(503, "dependency_unavailable", "A server does not answer", detail).retry_after(1)
+        ProblemType::DependencyUnavailable
+            .detail(format!("{name} does not answer and nothing changed; try again."))
     }
 
-    /// A server that was asked for a change did not answer: it may have been made.
+    /// A server that was asked for a change did not answer: the change may have been made.
     #[must_use]
     pub fn dependency_lost(name: &str) -> Self {
-        let detail = format!("{name} did not answer; the change may or may not have been made.");
-        Self { detail: detail.into(), ..Self::dependency(name) }.outcome_unknown()
+        let detail = format!(
+            "{name} did not answer, and the change may or may not have been made; look before you try again."
+        );
+        ProblemType::DependencyUnavailable.detail(detail).outcome_unknown()
     }
 
     /// The database answers, but takes no writes.
     #[must_use]
     pub fn read_only() -> Self {
-        let detail = "mysql answers, but it is read-only; nothing changed.";
-        Self { detail: detail.into(), ..Self::dependency("mysql") }
+        ProblemType::DependencyUnavailable
+            .detail("mysql is read-only at the moment and nothing changed; try again.")
     }
 
-    /// There is nothing there.
-    #[must_use]
-    pub fn not_found() -> Self {
-        Self::new(404, "not_found", "Not found", "There is nothing at this address.")
-    }
-
-    /// An error that axum or a layer made by itself.
+    /// The problem of a failure that axum or a layer answered by its status alone.
     #[must_use]
     pub fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
-            404 => Self::not_found(),
-            405 => {
-                Self::new(405, "method_not_allowed", "Method not allowed", "See the Allow header.")
-            }
-            408 => {
-                Self::new(408, "request_timeout", "Too slow", "The request did not arrive in time.")
-            }
-            413 => Self::new(
-                413,
-                "payload_too_large",
-                "Body too large",
-                "The body is above the limit.",
-            )
-            .close(),
-            415 => Self::new(415, "unsupported_media_type", "Not JSON", "Send application/json."),
-            code @ 400..=499 => {
-                Self::new(code, "bad_request", "Bad request", "The request was not understood.")
-            }
-            503 => Self::new(503, "overloaded", "Busy", "Try again in a moment.").retry_after(1),
-            _ => Self::internal(),
+            404 => ProblemType::NotFound.into(),
+            405 => ProblemType::MethodNotAllowed.into(),
+            408 => ProblemType::RequestTimeout.into(),
+            413 => ProblemType::PayloadTooLarge.problem().close(),
+            415 => ProblemType::UnsupportedMediaType.into(),
+            400..=499 => Self { status, ..ProblemType::BadRequest.problem() },
+            503 => ProblemType::Overloaded.into(),
+            _ => ProblemType::Internal.into(),
         }
     }
 }

@@ -1,0 +1,59 @@
+//! Refuses requests that no handler should see: without or with a foreign host name, with an
+//! ambiguous path, or for media types that the API does not have.
+
+use axum::extract::{Request, State};
+use axum::http::Version;
+use axum::http::header::{ACCEPT, HOST};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::is_api;
+use crate::http::Web;
+use crate::http::hosts::Hosts;
+use crate::http::problem::{Problem, ProblemType};
+
+/// The media types of the API, and the patterns that include them.
+const MEDIA_TYPES: [&str; 6] = [
+    "*/*",
+    "application/*",
+    "application/json",
+    "application/problem+json",
+    "text/*",
+    "text/event-stream",
+];
+
+/// Passes a request on, or answers it with a problem.
+pub(super) async fn check(State(web): State<Web>, request: Request, next: Next) -> Response {
+    match refusal(&web.hosts, &request) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+fn refusal(hosts: &Hosts, request: &Request) -> Option<Problem> {
+    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+        return Some(ProblemType::HostMissing.into());
+    }
+    if !hosts.match_request(request.uri(), request.headers()) {
+        return Some(ProblemType::MisdirectedRequest.problem().close());
+    }
+    // The file server reads two slashes as one, and a proxy may read them as another host.
+    if request.uri().path().contains("//") {
+        return Some(ProblemType::NotFound.into());
+    }
+    if is_api(request.uri().path()) && !accepts_our_types(request) {
+        return Some(ProblemType::NotAcceptable.into());
+    }
+    None
+}
+
+fn accepts_our_types(request: &Request) -> bool {
+    let mut accepted = request.headers().get_all(ACCEPT).iter().peekable();
+    if accepted.peek().is_none() {
+        return true;
+    }
+    let types = accepted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    types
+        .map(|media| media.split(';').next().unwrap_or_default().trim())
+        .any(|media| MEDIA_TYPES.contains(&media))
+}

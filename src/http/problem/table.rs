@@ -1,0 +1,268 @@
+//! The table of problem types: which failure has which status, code, title and advice.
+//!
+//! Clients compare `code`. `title` names the problem as one would search for it. `detail` says what
+//! to do about it; a handler that knows more replaces it ([`ProblemType::detail`]).
+
+use std::borrow::Cow;
+
+use super::Problem;
+
+/// Declares the types of problem, one a row: status, code, title, detail and, where it is worth
+/// while to send the same request again, after how many seconds.
+macro_rules! problem_types {
+    ($($name:ident: $status:literal $code:literal, $title:literal, $detail:literal $(, retry $seconds:literal)?;)*) => {
+        /// A type of problem (RFC 9457), by its row in the table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ProblemType {
+            $(#[doc = $title] $name,)*
+        }
+
+        impl ProblemType {
+            /// Every type, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            fn row(self) -> Row {
+                match self {
+                    $(Self::$name => Row {
+                        status: $status,
+                        code: $code,
+                        title: $title,
+                        detail: $detail,
+                        retry_after_seconds: None $(.or(Some($seconds)))?,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+problem_types! {
+    HostMissing: 400 "host_missing", "Missing Host header",
+        "Send a Host header with the name of this service.";
+    BadRequest: 400 "bad_request", "Bad request",
+        "Compare the request with the description at /docs.";
+    InvalidPathParameter: 400 "invalid_path_parameter", "Invalid path parameter",
+        "Send an item id as a whole number from 1, and an order id as a UUID with hyphens.";
+    InvalidQueryParameter: 400 "invalid_query_parameter", "Invalid query parameter",
+        "Send only the query parameters that /docs lists for this operation, each at most once.";
+    InvalidIdempotencyKey: 400 "idempotency_key_invalid", "Invalid Idempotency-Key",
+        "Send one Idempotency-Key of 1 to 64 printable ASCII characters.";
+    MalformedJson: 400 "malformed_json", "Malformed JSON",
+        "Send a complete JSON object.";
+
+    Unauthenticated: 401 "unauthenticated", "Missing token",
+        "Sign in, or send a token as Authorization: Bearer.";
+    InvalidToken: 401 "invalid_token", "Invalid token",
+        "Sign in again to get a valid token.";
+    TokenExpired: 401 "token_expired", "Expired token",
+        "Sign in again to get a new token.";
+    InvalidCredentials: 401 "invalid_credentials", "Wrong user name or password",
+        "Check the user name and the password.";
+
+    CrossSiteRequest: 403 "cross_site_request", "Cross-site request",
+        "Send this request from a page of this site.";
+    Forbidden: 403 "forbidden", "Operator role required",
+        "Sign in as an operator.";
+    UnsafeStrategy: 403 "unsafe_strategy", "Unsafe strategy",
+        "This strategy can oversell; it works on lab items only.";
+    TicketRequired: 403 "ticket_required", "Missing purchase ticket",
+        "Get a ticket with POST /api/items/{id}/ticket, and send it as Purchase-Ticket.";
+    TicketInvalid: 403 "ticket_invalid", "Invalid purchase ticket",
+        "Get a ticket of your own for this item with POST /api/items/{id}/ticket.";
+    TicketNotYetValid: 403 "ticket_not_yet_valid", "Purchase ticket not yet valid",
+        "Call POST /api/items/{id}/ticket again until it answers with a ticket.";
+    TicketExpired: 403 "ticket_expired", "Expired purchase ticket",
+        "Get a new ticket with POST /api/items/{id}/ticket.";
+    ChallengeFailed: 403 "challenge_failed", "Proof of work required",
+        "Send a proof with as many zero bits as proof_bits says.";
+
+    NotFound: 404 "not_found", "Unknown address",
+        "Check the address; /docs lists every operation.";
+    ItemNotFound: 404 "item_not_found", "Item not found",
+        "Check the item id; GET /api/items lists the sales.";
+    StrategyNotFound: 404 "strategy_not_found", "Strategy not found",
+        "Choose a strategy that GET /api/strategies lists.";
+    OrderNotFound: 404 "order_not_found", "Order not found",
+        "Check the order id; GET /api/orders lists your orders.";
+    RunNotFound: 404 "run_not_found", "Lab run not found",
+        "Check the run id; GET /api/lab/runs lists the last runs.";
+    MethodNotAllowed: 405 "method_not_allowed", "Method not allowed",
+        "Use a method that the Allow header lists.";
+    NotAcceptable: 406 "not_acceptable", "No acceptable media type",
+        "Accept application/json, or text/event-stream for events.";
+    RequestTimeout: 408 "request_timeout", "Request timeout",
+        "Send the whole request body in time.";
+
+    SoldOut: 409 "sold_out", "Item sold out",
+        "Fewer units are left than you want; try again if unpaid orders expire.";
+    LimitReached: 409 "limit_reached", "Purchase limit reached",
+        "You have bought as many units as one buyer may have.";
+    SaleNotStarted: 409 "sale_not_started", "Sale not started",
+        "Try again when the sale has started.";
+    SaleEnded: 409 "sale_ended", "Sale ended",
+        "Choose another sale; GET /api/items lists them.";
+    SalePaused: 409 "sale_paused", "Sale paused",
+        "The operator has paused this sale; try again later.", retry 5;
+    NoWaitingRoom: 409 "no_waiting_room", "Item without waiting room",
+        "Buy this item without a ticket.";
+    RequestInProgress: 409 "request_in_progress", "Purchase in progress",
+        "An earlier purchase of yours is still running; send the request again in a moment.", retry 1;
+    OrderStateConflict: 409 "order_state_conflict", "Order state conflict",
+        "Read the order: its status does not allow this step.";
+    UsernameTaken: 409 "username_taken", "User name taken",
+        "Choose another user name.";
+    LabBusy: 409 "lab_busy", "Lab run in progress",
+        "Wait for the end of the other run, or end it with DELETE /api/lab/runs/{id}.", retry 5;
+    PreconditionFailed: 412 "precondition_failed", "Item edited since it was read",
+        "Read the item again, and send its ETag as If-Match.";
+    PayloadTooLarge: 413 "payload_too_large", "Request body too large",
+        "Send a smaller body.";
+    UnsupportedEncoding: 415 "unsupported_encoding", "Unsupported content encoding",
+        "Send the body without a Content-Encoding.";
+    UnsupportedMediaType: 415 "unsupported_media_type", "Unsupported media type",
+        "Send the body as application/json.";
+    MisdirectedRequest: 421 "misdirected_request", "Unknown host name",
+        "Use a host name of this service; the setting http.hosts lists them.";
+
+    InvalidType: 422 "invalid_type", "Invalid field type",
+        "Send each field with the type that /docs names.";
+    UnknownField: 422 "unknown_field", "Unknown field",
+        "Send only the fields that /docs names.";
+    DuplicateField: 422 "duplicate_field", "Duplicate field",
+        "Send each field once.";
+    MissingField: 422 "missing_field", "Missing field",
+        "Send every required field.";
+    OutOfRange: 422 "out_of_range", "Number out of range",
+        "Send a number in the range that /docs names.";
+    QuantityOutOfRange: 422 "quantity_out_of_range", "Quantity out of range",
+        "Send a quantity in the range that /docs names.";
+    QuantityOverLimit: 422 "quantity_over_limit", "Quantity above the purchase limit",
+        "Buy fewer units.";
+    AmountOverflow: 422 "amount_overflow", "Amount out of range",
+        "Buy fewer units: their price together is out of range.";
+    IdempotencyKeyReused: 422 "idempotency_key_reused", "Idempotency-Key reused",
+        "This key belongs to an order for another quantity; use a new key.";
+    InvalidUsername: 422 "invalid_username", "Invalid user name",
+        "Send 1 to 32 letters, digits, '.', '_' and '-' of one script.";
+    InvalidPassword: 422 "invalid_password", "Invalid password",
+        "Send at least 8 characters and at most 256 bytes.";
+    InvalidText: 422 "invalid_text", "Invalid text",
+        "Send printable text within the limits that /docs names.";
+    InvalidSchedule: 422 "invalid_schedule", "Invalid sale schedule",
+        "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
+    ArbiterRequired: 422 "arbiter_required", "Arbiter required",
+        "Leave the arbiter on; only lab items may turn it off.";
+    UnknownStrategy: 422 "unknown_strategy", "Unknown strategy",
+        "Choose a strategy that GET /api/strategies lists.";
+    InvalidOptions: 422 "invalid_options", "Invalid strategy options",
+        "Send only options that this strategy takes.";
+    PriceOutOfRange: 422 "price_out_of_range", "Price out of range",
+        "Send a price in the range that /docs names.";
+    LimitOutOfRange: 422 "limit_out_of_range", "Purchase limit out of range",
+        "Send a limit in the range that /docs names.";
+    HoldOutOfRange: 422 "hold_out_of_range", "Hold time out of range",
+        "Send a hold time in the range that /docs names.";
+    StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
+        "Send a stock in the range that /docs names.";
+    StockBelowSold: 422 "stock_below_sold", "Stock change out of range",
+        "Take out no more units than are left, and do not raise the stock above its limit.";
+    LanesOutOfRange: 422 "lanes_out_of_range", "Number of lab lanes out of range",
+        "Choose other strategies, rounds or arbiters.";
+
+    TooManyAttempts: 429 "too_many_attempts", "Too many failed sign-ins",
+        "Wait a minute before you sign in with this name again.";
+    RateLimited: 429 "rate_limited", "Rate limit exceeded",
+        "Send fewer requests.", retry 5;
+
+    Internal: 500 "internal", "Internal error",
+        "Give the request_id to the operator, who finds it in the log.";
+    Overloaded: 503 "overloaded", "Service overloaded",
+        "Try again in a moment.", retry 1;
+    Contended: 503 "contended", "Too many concurrent purchases",
+        "Too many buyers want this item at once and nothing changed; try again.", retry 1;
+    StrategyUnavailable: 503 "strategy_unavailable", "Strategy not configured",
+        "Choose a strategy that GET /api/strategies calls available.";
+    DependencyUnavailable: 503 "dependency_unavailable", "Dependency unavailable",
+        "A server that this service needs does not answer; try again.", retry 1;
+    OutcomeUnknown: 504 "outcome_unknown", "Unknown outcome",
+        "It may or may not have happened; send the request again with the same Idempotency-Key.", retry 1;
+}
+
+/// What the table says of a type.
+pub(super) struct Row {
+    pub(super) status: u16,
+    pub(super) code: &'static str,
+    pub(super) title: &'static str,
+    pub(super) detail: &'static str,
+    pub(super) retry_after_seconds: Option<u32>,
+}
+
+impl ProblemType {
+    /// A problem of this type with the detail of the table.
+    #[must_use]
+    pub fn problem(self) -> Problem {
+        Problem::of_row(self.row())
+    }
+
+    /// A problem of this type with a detail of its own.
+    #[must_use]
+    pub fn detail(self, detail: impl Into<Cow<'static, str>>) -> Problem {
+        self.problem().detail(detail)
+    }
+
+    /// The code that clients compare.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        self.row().code
+    }
+
+    /// The table as Markdown, for the API's description.
+    #[must_use]
+    pub fn table() -> String {
+        let rows = Self::ALL.iter().map(|kind| {
+            let Row { status, code, title, detail, .. } = kind.row();
+            format!("| {status} | `{code}` | {title} | {detail} |\n")
+        });
+        let head = "| status | code | title | what to do |\n|---|---|---|---|\n".to_owned();
+        std::iter::once(head).chain(rows).collect()
+    }
+}
+
+impl From<ProblemType> for Problem {
+    fn from(kind: ProblemType) -> Self {
+        kind.problem()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::domain::Username;
+    use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
+
+    #[test]
+    fn each_code_has_one_row_and_each_row_reads_well() {
+        let mut codes = HashSet::new();
+        for kind in ProblemType::ALL {
+            let Row { status, code, title, detail, .. } = kind.row();
+            assert!(codes.insert(code), "{code} has two rows");
+            assert!((400..600).contains(&status), "{code}: {status}");
+            assert!(code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{code}");
+            assert!(title.starts_with(char::is_uppercase), "{code}: {title}");
+            assert!(!title.ends_with(['.', '?', '!']), "{code}: a title is no sentence: {title}");
+            assert!(detail.ends_with('.'), "{code}: a detail is a sentence: {detail}");
+        }
+    }
+
+    #[test]
+    fn limits_in_the_table_are_those_of_the_code() {
+        let name = ProblemType::InvalidUsername.row().detail;
+        assert!(name.contains(&format!("1 to {} ", Username::LENGTH_MAX)), "{name}");
+        let password = ProblemType::InvalidPassword.row().detail;
+        for limit in [PASSWORD_LENGTH_MIN, PASSWORD_BYTES_MAX] {
+            assert!(password.contains(&limit.to_string()), "{password}");
+        }
+    }
+}
