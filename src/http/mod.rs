@@ -45,7 +45,7 @@ use crate::readiness::Readiness;
 use address::Proxies;
 use body::BodyLimits;
 use hosts::Hosts;
-use problem::{Problem, ProblemType};
+use problem::ProblemType;
 use rates::Rates;
 
 /// The state of all handlers. Clones share it. A handler takes the parts that it needs, as

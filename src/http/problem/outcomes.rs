@@ -140,8 +140,9 @@ impl From<LedgerError> for Problem {
 impl From<HashingError> for Problem {
     fn from(error: HashingError) -> Self {
         match error {
-            HashingError::Busy => ProblemType::Overloaded
-                .detail("Too many sign-ins wait; try again in a moment."),
+            HashingError::Busy => {
+                ProblemType::Overloaded.detail("Too many sign-ins wait; try again in a moment.")
+            }
             HashingError::Failed => ProblemType::Internal.into(),
         }
     }

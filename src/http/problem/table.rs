@@ -239,8 +239,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::domain::Username;
     use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
+    use crate::domain::Username;
 
     #[test]
     fn each_code_has_one_row_and_each_row_reads_well() {

@@ -17,7 +17,7 @@ use crate::http::Web;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::AddressRateLimit;
 
 /// A session.
@@ -51,7 +51,8 @@ pub async fn create(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<Response, Problem> {
-    let signed_in = web.accounts.sign_in(&body.username, body.password, rate_limit_key(address)).await;
+    let signed_in =
+        web.accounts.sign_in(&body.username, body.password, rate_limit_key(address)).await;
     let Session { token, user, role, expires_at } = signed_in?;
     let life = (expires_at - web.clock.now()).try_into().unwrap_or_default();
     let cookie = set_cookie(&web, &token, life);

@@ -10,7 +10,7 @@ use crate::http::Web;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::SameSite;
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::AddressRateLimit;
 
 /// A user name and a password.
@@ -50,7 +50,8 @@ pub async fn create(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
-    let signed_up = web.accounts.sign_up(&body.username, body.password, rate_limit_key(address)).await;
+    let signed_up =
+        web.accounts.sign_up(&body.username, body.password, rate_limit_key(address)).await;
     let user = signed_up?;
     Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() })))
 }
