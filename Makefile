@@ -30,10 +30,10 @@ lab: compare
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--growth"
 	@exec scripts/bench $(ARGS)
 
-lint: ## format and lints only
+lint: ## format and lints only; builds the tests, which `make test` then finds built
 	@scripts/install-packages build
 	@scripts/step format scripts/format-check
-	@scripts/step lint cargo clippy --workspace --exclude lock-bench --all-targets -- -D warnings
+	@scripts/step build-with-lints scripts/build-tests
 
 fmt: ## format every Rust file
 	cargo fmt --all

@@ -1,0 +1,100 @@
+//! Each dependency that a manifest names is used by that package's code: an unused one costs every build time.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+/// Dependencies that no code names, each with its reason. `package/dependency`.
+const NOT_NAMED_IN_CODE: &[&str] = &[];
+
+#[test]
+fn every_dependency_is_used() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let workspace = manifest(root);
+    let mut unused = Vec::new();
+    let mut inherited = BTreeSet::new();
+    let folders = packages(root, &workspace);
+    assert!(folders.len() > 3, "the workspace has members: {folders:?}");
+    for folder in &folders {
+        let others: Vec<_> = folders.iter().filter(|other| *other != folder).collect();
+        let manifest = manifest(folder);
+        let package = manifest["package"]["name"].as_str().expect("a name").to_owned();
+        let own = code(folder, &["src", "build.rs", "main.rs", "lib.rs"], &others);
+        let all = code(folder, &[""], &others);
+        for (section, code) in
+            [("dependencies", &own), ("dev-dependencies", &all), ("build-dependencies", &own)]
+        {
+            for (name, value) in manifest.get(section).and_then(Value::as_table).into_iter().flatten()
+            {
+                if value.get("workspace").is_some() {
+                    inherited.insert(name.clone());
+                }
+                let excused = NOT_NAMED_IN_CODE.contains(&format!("{package}/{name}").as_str());
+                if excused == is_named(code, name) {
+                    unused.push(format!("{package}: {name} in [{section}]"));
+                }
+            }
+        }
+    }
+    let shared = workspace["workspace"]["dependencies"].as_table().expect("a table");
+    unused.extend(
+        shared.keys().filter(|name| !inherited.contains(*name)).map(|name| format!("workspace: {name}")),
+    );
+    assert!(unused.is_empty(), "remove from the manifests: {unused:#?}");
+}
+
+fn manifest(folder: &Path) -> Table {
+    let text = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+    text.parse().expect("a manifest is TOML")
+}
+
+/// The folder of each package of the workspace, the root's own included.
+fn packages(root: &Path, workspace: &Table) -> Vec<PathBuf> {
+    let members = workspace["workspace"]["members"].as_array().expect("a list");
+    let mut folders = vec![root.to_owned()];
+    for member in members.iter().filter_map(Value::as_str) {
+        match member.strip_suffix("/*") {
+            Some(parent) => folders.extend(
+                fs::read_dir(root.join(parent))
+                    .expect("a folder of crates")
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .filter(|path| path.join("Cargo.toml").exists()),
+            ),
+            None => folders.push(root.join(member)),
+        }
+    }
+    folders
+}
+
+/// The text of every Rust file at `places` below `folder`, without the folders of other packages and of artefacts.
+fn code(folder: &Path, places: &[&str], others: &[&PathBuf]) -> String {
+    let mut text = String::new();
+    let mut open: Vec<PathBuf> = places.iter().map(|place| folder.join(place)).collect();
+    while let Some(path) = open.pop() {
+        let elsewhere = others.iter().any(|other| path == **other && folder.starts_with(other) == false);
+        if elsewhere || path.ends_with("target") {
+            continue;
+        }
+        if let Ok(entries) = fs::read_dir(&path) {
+            open.extend(entries.flatten().map(|entry| entry.path()));
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            text += &fs::read_to_string(&path).expect("a readable file");
+        }
+    }
+    text
+}
+
+/// Whether `code` names the crate `name` in a path, a macro or an import.
+fn is_named(code: &str, name: &str) -> bool {
+    let name = name.replace('-', "_");
+    code.match_indices(&name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = &code[at + name.len()..];
+        let whole = !before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let path = ["::", "!(", ";", " as ", " = "].iter().any(|end| after.starts_with(end));
+        whole && path
+    })
+}
