@@ -137,7 +137,7 @@ pub fn text(
 
 /// `1,234`.
 pub fn grouped(number: f64) -> String {
-    crate::report::text::grouped(number.max(0.0).round() as u64)
+    crate::document::grouped(number.max(0.0).round() as u64)
 }
 
 /// The same, also below one.

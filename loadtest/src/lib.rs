@@ -20,6 +20,7 @@ pub mod canvas;
 pub mod circumstances;
 pub mod compare;
 pub mod counters;
+pub mod document;
 pub mod drive;
 pub mod environment;
 pub mod failure;

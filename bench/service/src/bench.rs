@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use loadtest::circumstances::Circumstances;
+use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::process;
@@ -128,7 +129,10 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     let valid = report.void_because.is_empty();
     let out = options.out.display();
     let files = format!("\nthe report: {out}/report.md, report.json and charts (.svg)\n");
-    Ok((report::text(&report) + &files, if valid { EXIT_CLEAN } else { EXIT_BROKEN }))
+    Ok((
+        report::document(&report).text(Color::of_terminal()) + &files,
+        if valid { EXIT_CLEAN } else { EXIT_BROKEN },
+    ))
 }
 
 async fn gather(

@@ -2,7 +2,7 @@
 //! and then the page says why.
 
 use super::market::{Figures, Way};
-use crate::report::text::grouped;
+use crate::document::grouped;
 
 /// A statement of an article.
 struct Claim {

@@ -17,6 +17,7 @@ mod turnstile;
 
 use serde::Serialize;
 
+use crate::document::Color;
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::launcher::Service;
@@ -26,7 +27,7 @@ use crate::report::json;
 use crate::testbed::Testbed;
 use late::Pair;
 use list::{Experiment, Kind, LIST};
-use report::{Outcome, Report, render};
+use report::{Outcome, Report};
 use stage::Stage;
 
 /// One try.
@@ -78,13 +79,13 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
         outcomes.push(tries(experiment, options.times, seed, &stage, &mut running).await);
     }
     running.stop().await;
-    let text = render(&outcomes, &circumstances);
     let report = Report { circumstances, experiments: outcomes };
+    let document = report.document();
     json::write(&options.out.join("failures.json"), &report)?;
     let path = options.out.join("failures.md");
-    std::fs::write(&path, &text)
+    std::fs::write(&path, document.markdown())
         .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
-    Ok((text, report.exit_code()))
+    Ok((document.text(Color::of_terminal()), report.exit_code()))
 }
 
 async fn tries(
