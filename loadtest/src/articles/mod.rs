@@ -1,9 +1,9 @@
-//! `loadtest articles`: the experiments of the five articles this project starts from, our figures
-//! beside theirs.
+//! `loadtest articles`: the experiments of the five articles that this project starts from, our
+//! figures beside theirs.
 //!
-//! Absolute figures come from other people's machines and do not compare; what can be compared is
-//! the order and the shape. Where our shape differs from the article's, the table says why. S0 is a
-//! [`market`] on plain Redis; the others go through the service.
+//! Absolute figures come from other machines and cannot be compared. What can be compared are the
+//! statements of an article ([`claims`]): each is found here too, or it is not, and then the report
+//! says why. S0 is a [`market`] on plain Redis; the others go through the service.
 
 mod claims;
 mod experiments;
@@ -23,18 +23,18 @@ use crate::program::CommandResult;
 use crate::report::json;
 use crate::testbed::Testbed;
 
-/// One article's experiment.
+/// The experiment of one article, as a table with remarks.
 #[derive(Debug, Serialize)]
 struct ArticleTable {
     pub name: &'static str,
     pub title: &'static str,
-    /// What was done, theirs and ours.
+    /// What was done, there and here.
     pub setting: String,
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
-    /// What the shape says, and why it differs where it does.
+    /// What each statement of the article comes to here.
     pub remarks: Vec<String>,
-    /// Rows that did not hold what they should.
+    /// What should hold and did not.
     pub broken: Vec<String>,
 }
 

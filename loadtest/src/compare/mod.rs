@@ -1,8 +1,8 @@
-//! `loadtest compare`: every strategy of the running list beside the others.
+//! `loadtest compare`: all strategies of the running service side by side.
 //!
-//! Each load has a fresh throw-away item, and is audited by itself. Four places are walked: the
-//! arbiter off (the gate alone) and on, one instance of the service and two, all started here on
-//! the shop's servers. Rounds go through all of them in a shuffled order, every second round
+//! Each load has a new item and an audit of its own. There are four setups: the arbiter off (the
+//! gate alone) and on, each with one instance of the service and with two, all started here on the
+//! servers of the shop. Rounds go through all of them in a shuffled order, every second round
 //! backwards, so that a machine that grows slower is unfair to nobody. An unsafe strategy that was
 //! not caught gets further rounds with more buyers at once, the last of them with an instance
 //! whose clock runs ahead where libfaketime is installed.
@@ -112,7 +112,7 @@ struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// All rounds through all places.
+    /// All rounds through all cells of the grid.
     async fn walk(&mut self) {
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut cells = self.cells();
@@ -189,17 +189,17 @@ impl Grid<'_> {
         }
     }
 
-    /// The places with the most instances in which an unsafe strategy was never caught.
+    /// The cells with the most instances of unsafe strategies that were never caught.
     fn uncaught(&self) -> Vec<Cell> {
         let arbiter = Arbiter::Off;
-        let places = self.cells().into_iter().filter(|cell| {
+        let cells = self.cells().into_iter().filter(|cell| {
             let card = &self.cards[cell.strategy];
             (cell.arbiter, cell.instances) == (arbiter, INSTANCES_MAX) && !card.safe
         });
-        places
-            .filter(|place| {
+        cells
+            .filter(|uncaught| {
                 let mut everywhere = (1..=INSTANCES_MAX).filter_map(|instances| {
-                    let cell = Cell { instances, ..*place };
+                    let cell = Cell { instances, ..*uncaught };
                     let card = &self.cards[cell.strategy];
                     (card.breaks_with.expectation(arbiter, instances) == Expectation::Caught)
                         .then(|| self.rounds.get(&cell))?

@@ -1,4 +1,4 @@
-//! What the experiments showed.
+//! The report of `break`.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::circumstances::Circumstances;
 use crate::document::{Document, Table};
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
 
-/// Of so many tries, this share must show the failure; its cure must hold in all.
+/// The share of tries without the remedy that must show the failure. With it, all must hold.
 const REPRODUCED_SHARE_MIN: f64 = 0.95;
 
 /// All tries of one experiment.
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub held: u32,
     /// Tries that could not be judged, and why.
     pub unjudged: Vec<String>,
-    /// The last try without the cure, and with it.
+    /// The last try without the remedy, and the last one with it.
     pub without: Option<Trial>,
     pub with: Option<Trial>,
     /// Why it was not tried.
@@ -29,14 +29,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it broke without its cure, and held with it.
+    /// Whether it broke without its remedy, and held with it.
     pub fn is_as_expected(&self) -> bool {
         f64::from(self.reproduced) >= f64::from(self.times) * REPRODUCED_SHARE_MIN
             && self.held == self.times
     }
 }
 
-/// Everything about one call.
+/// Circumstances and outcomes of one call.
 #[derive(Serialize)]
 pub struct Report {
     pub circumstances: Circumstances,
@@ -44,7 +44,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing tried is nothing proved.
+    /// 0 when all went as expected; an empty run proves nothing.
     pub fn exit_code(&self) -> u8 {
         let tried: Vec<&Outcome> =
             self.experiments.iter().filter(|outcome| outcome.left_out.is_none()).collect();
