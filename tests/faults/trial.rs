@@ -174,7 +174,7 @@ pub async fn run_trial(
         trial.fault_ended();
     }
     let recovered = trial.workload.recovered(RECOVERY_MAX).await;
-    // Long enough that a trial is not over before the workload has purchase.
+    // Long enough that a trial is not over before its clients have bought.
     tokio::time::sleep(testbed.sells.saturating_sub(begin.elapsed())).await;
     let Trial { services, workload, injections, .. } = trial;
     let records = workload.finish().await?;

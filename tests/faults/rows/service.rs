@@ -20,7 +20,7 @@ const KILL_AFTER_MS: u64 = 400;
 const MANY_KILLS_FROM: Duration = Duration::from_secs(2);
 const KILLS_MANY: u32 = 50;
 const KILLS_FEW: u32 = 5;
-/// A workload that always has something in the queue, and does not run out of units on a slow machine.
+/// A pace that keeps the queue filled and does not run out of units on a slow machine.
 const QUEUING: Pace = Pace { clients: 24, per_second: 60.0 };
 /// Orders that are queued between two kills, at least, and the longest random pause then.
 const SOLD_BEFORE_KILL: u64 = 10;
