@@ -137,10 +137,10 @@ pub fn text(
 
 /// `1,234`.
 pub fn grouped(number: f64) -> String {
-    crate::report::text::grouped(number.max(0.0).round() as u64)
+    crate::document::grouped(number.max(0.0).round() as u64)
 }
 
-/// The same, also below one.
+/// A number with its thousands grouped; numbers below one keep their decimals.
 pub fn grouped_small(number: f64) -> String {
     if number < 1.0 { format!("{number}") } else { grouped(number) }
 }

@@ -1,7 +1,7 @@
-//! Instances of the service that this program starts itself, on the same servers as the shop.
+//! Starts further instances of the service on the servers of the running shop.
 //!
-//! Each is a process of the `seckill` program on a free port of the loopback, with its log in a
-//! file. It is ended when it is dropped, by its own process id.
+//! Each one is a process of the `seckill` program on a free port of the loopback interface, with its
+//! log in a file. Dropping it ends the process, by its own process id.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -22,34 +22,34 @@ use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::service;
 
-/// A service that does not serve after so long has failed; debug builds on a busy machine are slow.
+/// An instance must serve within this; debug builds on a busy machine are slow.
 const START_MAX: Duration = Duration::from_secs(60);
-/// How often it is asked meanwhile.
+/// The time between two questions whether it serves.
 const START_POLL: Duration = Duration::from_millis(50);
-/// One answer to that question.
+/// An answer to that question must come within this.
 const READY_ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Another program may take the port that was free a moment ago.
+/// Starts with another port, because another program may have taken the one that was free.
 const PORT_ATTEMPTS_MAX: u32 = 3;
-/// A service that was told to end may finish what it does; then it is killed.
+/// After SIGTERM an instance may finish its work within this; then it is killed.
 const STOP_MAX: Duration = Duration::from_secs(15);
 
-/// How a service of our own differs from the shop's.
+/// What differs from the shop's own settings.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Settings, as variables.
+    /// Settings, as environment variables.
     pub settings: Vec<(String, String)>,
-    /// Its clock runs ahead of the machine's by so many seconds (needs libfaketime).
+    /// Seconds by which its clock runs ahead of the machine's (needs libfaketime).
     pub clock_ahead_seconds: u32,
 }
 
-/// One running instance.
+/// A running instance.
 pub struct Service {
     /// Where it answers.
     pub instance: Instance,
     child: Child,
 }
 
-/// What instances are made of.
+/// Starts instances.
 #[derive(Debug, Clone)]
 pub struct Launcher {
     program: PathBuf,
@@ -148,7 +148,7 @@ impl Service {
         self.signal("CONT").await
     }
 
-    /// Tells the process to end, and returns when it has.
+    /// Sends SIGTERM and waits for the end of the process.
     pub async fn stop(mut self) {
         if self.signal("TERM").await.is_ok() {
             let _ = tokio::time::timeout(STOP_MAX, self.child.wait()).await;
@@ -156,13 +156,13 @@ impl Service {
         // Dropping kills what is left.
     }
 
-    /// Ends the process at once, as a power cut would.
+    /// Kills the process, as a power cut would.
     pub async fn kill(mut self) {
         let _ = self.child.kill().await;
     }
 
     async fn signal(&self, name: &str) -> Result<(), CannotJudge> {
-        let gone = || CannotJudge("an instance ended by itself; see its log".to_owned());
+        let gone = || CannotJudge("an instance has ended by itself; see its log".to_owned());
         let pid = self.child.id().ok_or_else(gone)?;
         signal(pid, name).await.then_some(()).ok_or_else(gone)
     }

@@ -1,25 +1,28 @@
-//! `loadtest`: fires purchases at a running Seckill service and audits what became of them.
+//! The load test: sends purchases to a running Seckill service and audits what became of them.
 //!
-//! It shares no code with the service and speaks only HTTP and SQL, so that it can disagree with
-//! it. (The market of `articles` and some experiments of `break` work on Redis themselves.) In
-//! reading order:
+//! It shares no code with the service and speaks only HTTP and SQL, so that it can disagree with the
+//! service. (S0 of [`articles`] and some experiments of `break` also use Redis.) In reading order:
 //!
-//! 1. [`options`]: the command line. [`environment`]: addresses and secrets.
-//! 2. [`plan`]: who asks for what, and when. [`tokens`] and [`service`]: what must exist first.
-//! 3. [`drive`]: sends the plan. [`record`]: what every single answer was.
-//! 4. [`audit`]: reads the ledger with its own SQL and judges it against the record.
-//! 5. [`report`]: says it, as text and as JSON. [`run`] walks through all of this.
-//! 6. [`compare`]: many runs beside each other. [`articles`]: the articles' experiments.
-//!    [`failures`]: known failures, made to happen. They start services of their own
-//!    ([`launcher`]) on the servers of [`testbed`], and read their [`counters`].
+//! 1. [`options`]: the command line. [`environment`]: addresses and secrets of the running shop.
+//! 2. [`plan`]: which buyer asks for what, and when. [`tokens`] and [`service`]: the tokens and the
+//!    item that must exist first.
+//! 3. [`drive`]: sends the plan and records every answer. The crate `ledger_audit` judges the
+//!    ledger against that record.
+//! 4. [`run`]: one load from the first token to the verdict. [`report`]: its report.
+//! 5. [`compare`]: all strategies side by side. [`articles`]: the experiments of the five articles.
+//!    [`failures`]: known failures, made to happen. They start instances of their own
+//!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`].
+//! 6. [`document`]: the one model of reports. [`circumstances`] and [`spread`] stand in all of them;
+//!    the benches (`bench/`) use them too.
 //!
-//! Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
+//! Exit code: 0 nothing is broken, 1 an invariant is broken, 2 nothing could be judged.
 
 pub mod articles;
 pub mod canvas;
 pub mod circumstances;
 pub mod compare;
 pub mod counters;
+pub mod document;
 pub mod drive;
 pub mod environment;
 pub mod failure;

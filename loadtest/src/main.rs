@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::options::{Cli, Command};
 use loadtest::program::{self, CommandResult};
-use loadtest::{articles, compare, failures, report, run};
+use loadtest::{articles, compare, failures, run};
 
 /// The service's allocator.
 #[global_allocator]
@@ -40,7 +41,7 @@ async fn execute(command: Command) -> CommandResult {
     match command {
         Command::Run(options) => {
             let report = Box::pin(run::execute(&options, &Environment::load())).await?.report;
-            Ok((report::text::render(&report), report.verdict.exit_code))
+            Ok((report.document().text(Color::of_terminal()), report.verdict.exit_code))
         }
         Command::Compare(options) => Box::pin(compare::run(&options)).await,
         Command::Articles(options) => Box::pin(articles::run(&options)).await,

@@ -7,9 +7,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::CannotJudge;
 
-/// Fires purchases at a running Seckill service, then audits the ledger.
+/// Sends purchases to a running Seckill service, then audits the ledger against every answer.
 ///
-/// Exit code: 0 clean, 1 an invariant is broken, 2 could not judge.
+/// Start a service first: `make run`, in the same folder. Without a subcommand, `run` is meant.
+///
+/// Exit code: 0 nothing is broken, 1 an invariant is broken, 2 nothing could be judged.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -24,14 +26,14 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One load on one item, and its audit (the default).
+    /// Send one load to one item and audit it (the default).
     Run(RunOptions),
-    /// Every strategy beside the others: speed, and whether it sells what it should.
+    /// Compare all strategies: how fast each is, and whether it oversells.
     Compare(CompareOptions),
-    /// The experiments of the articles this project starts from, our figures beside theirs.
+    /// Repeat the experiments of the five articles (S0 to S4), our figures beside theirs.
     #[command(alias = "sources")]
     Articles(ArticlesOptions),
-    /// Known failures made to happen, each with what saves it.
+    /// Make known failures happen, without their remedy and with it.
     Break(BreakOptions),
     /// Runs `service-bench`, the program beside this one.
     #[command(hide = true, disable_help_flag = true)]
@@ -42,11 +44,11 @@ pub enum Command {
     },
 }
 
-/// One load on one item.
+/// The options of `run`: one load on one item.
 #[derive(Debug, Clone, Args)]
 pub struct RunOptions {
-    /// Strategies, comma separated; several are switched from request to request on one item.
-    /// Each may carry parameters: `lock-redis?store=redis&scope=item`.
+    /// Strategies, separated by commas. Several take turns, request by request, on the same item.
+    /// A strategy may have parameters: `lock-redis?store=redis&scope=item`.
     #[arg(
         long,
         default_value = "lock-redis",
@@ -54,22 +56,22 @@ pub struct RunOptions {
         value_name = "NAME[?PARAMETERS]"
     )]
     pub strategy: Vec<String>,
-    /// Units on sale [default: 500, or what an existing item shows before the traffic].
+    /// Units on sale [default: 500; for an existing item its total in the ledger].
     #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
     pub stock: Option<i64>,
-    /// Buyers who press Buy.
+    /// Number of buyers.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=5_000_000))]
     pub buyers: u32,
-    /// Purchases in all (closed model); buyers take turns in a shuffled order.
+    /// Closed model: number of purchases. Buyers take turns in a random order.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     pub requests: u32,
-    /// Connections, and so the most requests in flight.
+    /// Number of connections: at most this many requests are in flight.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub concurrency: u32,
-    /// Open model: arrivals per second (Poisson), whether or not replies have come.
+    /// Open model: purchases begin at this rate (Poisson), whether or not earlier ones were answered.
     #[arg(long, requires = "seconds", value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Open model: how long arrivals go on.
+    /// Open model: for how many seconds purchases begin.
     #[arg(long, requires = "rate")]
     pub seconds: Option<f64>,
     /// Units per purchase.
@@ -78,56 +80,56 @@ pub struct RunOptions {
     /// Units one buyer may have.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
     pub per_buyer_limit: i64,
-    /// The second line of defence of the lab item; `off` leaves the gate alone.
+    /// The second line of defence of the new item: with `off` the strategy alone guards the stock.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub arbiter: Switch,
     /// Whether each purchase carries an Idempotency-Key of its own.
     #[arg(long, value_enum, default_value_t = Keys::Always)]
     pub keys: Keys,
-    /// Send an unavailable or unknown purchase again up to this often, with the same key.
+    /// Retries of a purchase that was unavailable or whose outcome is unknown, with the same key.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
     pub retry: u16,
-    /// Seconds a hold of the lab item lasts, so that none runs out during the test.
+    /// Seconds until an unpaid order of the new item expires: longer than the test.
     #[arg(long, default_value_t = 3_600, value_parser = clap::value_parser!(i64).range(1..))]
     pub hold_seconds: i64,
-    /// Closed model: begin no further purchase or retry after so many seconds.
+    /// Closed model: begin no purchase and no retry after this time.
     #[arg(long, value_name = "SECONDS")]
     pub seconds_max: Option<f64>,
-    /// Use this item instead of making a lab item.
+    /// Sell this item instead of a new one.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
     pub item: Option<i64>,
-    /// Address of the service; several addresses are several instances of it
-    /// [default: SECKILL_URL].
+    /// Address of the service, such as http://127.0.0.1:8080. Several, separated by commas, are
+    /// several instances [default: SECKILL_URL].
     #[arg(long, value_delimiter = ',')]
     pub url: Vec<String>,
-    /// The `seckill` program that mints the tokens [default: beside this program, else on PATH].
+    /// The `seckill` program, which creates the buyers' tokens [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
-    /// Id of the first buyer; the others follow. High, so that no real account is used.
+    /// Id of the first buyer; the others follow. The default lies above all real accounts.
     #[arg(long, default_value_t = 1_000_000_001, value_parser = clap::value_parser!(i64).range(1..))]
     pub first_buyer: i64,
-    /// Repeats the same order of buyers and the same arrivals [default: random, printed].
+    /// Repeats the order of buyers and the arrivals of an earlier run [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Seconds without a complete answer after which a purchase is unknown.
+    /// After this many seconds without a complete answer the outcome of a purchase is unknown.
     #[arg(long, default_value_t = 30.0)]
     pub timeout_seconds: f64,
-    /// Seconds to wait for the server to come back when no connection can be made.
+    /// Seconds to go on trying when no connection can be made.
     #[arg(long, default_value_t = 0.0)]
     pub wait_seconds: f64,
-    /// Seconds the audit waits for queued orders and running purchases to settle.
+    /// Seconds that the audit waits at most for queued orders and running purchases to end.
     #[arg(long, default_value_t = 30.0)]
     pub settle_seconds: f64,
-    /// Threads of the generator [default: half of the cores].
+    /// Threads of this program [default: half of the cores].
     #[arg(long, value_parser = parse_threads)]
     pub threads: Option<usize>,
-    /// Write the report as JSON.
+    /// Write the report as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write every answer as one line of JSON.
+    /// Write every answer to this file, one line of JSON each.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Succeed only if overselling was caught (for the controls).
+    /// Succeed only if the audit finds overselling: for strategies that are known to oversell.
     #[arg(long)]
     pub expect_oversell: bool,
 }
@@ -168,7 +170,7 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// Refuses values that clap's ranges cannot.
+    /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
             return Err(CannotJudge(
@@ -195,22 +197,22 @@ impl RunOptions {
         Ok(())
     }
 
-    /// How long one answer may take.
+    /// The time after which an outcome is unknown.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout_seconds)
     }
 
-    /// How long purchases are begun.
+    /// The time after which no purchase is begun.
     pub fn traffic_max(&self) -> Option<Duration> {
         self.seconds_max.map(Duration::from_secs_f64)
     }
 
-    /// How long to try for a connection.
+    /// The time for which a connection is tried.
     pub fn wait(&self) -> Duration {
         Duration::from_secs_f64(self.wait_seconds)
     }
 
-    /// How long the ledger may take to settle.
+    /// The time that the audit waits for running purchases.
     pub fn settle(&self) -> Duration {
         Duration::from_secs_f64(self.settle_seconds)
     }
@@ -223,34 +225,34 @@ fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Every strategy beside the others.
+/// The options of `compare`.
 #[derive(Debug, Clone, Args)]
 pub struct CompareOptions {
-    /// Rounds; each walks all strategies, every second one in the opposite order.
+    /// Rounds. Each one measures all strategies, every second one in the opposite order.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Units of each throw-away item.
+    /// Units of the new item of each load.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     pub stock: i64,
-    /// Purchases of each load, one a buyer.
+    /// Purchases of each load, one for each buyer. More than --stock.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub requests: u32,
     /// Connections, and so the most purchases in flight.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub concurrency: u32,
-    /// No load begins a purchase after so many seconds.
+    /// A load begins no purchase after this many seconds.
     #[arg(long, default_value_t = 15.0)]
     pub seconds_max: f64,
-    /// Further rounds for an unsafe strategy that was not caught, each with more buyers at once.
+    /// Further rounds for an unsafe strategy that has not oversold yet, each with more connections.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub further_rounds: u32,
-    /// Compare these strategies only, comma separated.
+    /// Compare only these strategies, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// The folder of the report: report.md, report.json, report.html and charts as SVG.
     #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
     pub out: PathBuf,
-    /// Repeats the same order of loads [default: random, printed].
+    /// Repeats the order of loads of an earlier run [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
     /// The program under test, and the threads of this one.
@@ -258,22 +260,22 @@ pub struct CompareOptions {
     pub testbed: TestbedOptions,
 }
 
-/// The articles' own experiments.
+/// The options of `articles`.
 #[derive(Debug, Clone, Args)]
 pub struct ArticlesOptions {
-    /// Only these tables, comma separated: S0 to S4.
+    /// Only these experiments, separated by commas: S0 to S4.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
-    /// S0: how long each of the nine markets runs. The article's ran for 60 s.
+    /// S0: seconds that each of the nine markets runs. The article's ran for 60 s.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
-    /// S2 and S4: the share of the article's requests that is sent; 1 is all of them.
+    /// S2 and S4: the share of the article's requests that is sent, from 0.01 to 1.
     #[arg(long, default_value_t = 1.0)]
     pub share: f64,
     /// The folder of the report: articles.md and articles.json.
     #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
     pub out: PathBuf,
-    /// Repeats the same buyers' order [default: random, printed].
+    /// Repeats the order of buyers of an earlier run [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
     /// The program under test, and the threads of this one.
@@ -281,19 +283,19 @@ pub struct ArticlesOptions {
     pub testbed: TestbedOptions,
 }
 
-/// Known failures.
+/// The options of `break`.
 #[derive(Debug, Clone, Args)]
 pub struct BreakOptions {
-    /// Only these experiments, comma separated; `list` names them.
+    /// Only these experiments, separated by commas; `list` prints their names.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
-    /// How often each is tried, without and with its cure.
+    /// Tries of each experiment without its remedy, and as many with it.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub times: u32,
     /// The folder of the report: failures.md and failures.json.
     #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
     pub out: PathBuf,
-    /// Repeats the same buyers' order [default: random, printed].
+    /// Repeats the order of buyers of an earlier run [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
     /// The program under test, and the threads of this one.
@@ -301,19 +303,19 @@ pub struct BreakOptions {
     pub testbed: TestbedOptions,
 }
 
-/// What services of our own are made of.
+/// The program under test, and the threads of this one.
 #[derive(Debug, Clone, Args)]
 pub struct TestbedOptions {
     /// The `seckill` program [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
-    /// Threads of the generator [default: half of the cores].
+    /// Threads of this program [default: half of the cores].
     #[arg(long, value_parser = parse_threads)]
     pub threads: Option<usize>,
 }
 
 impl CompareOptions {
-    /// Refuses values that clap's ranges cannot.
+    /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         within("--seconds-max", self.seconds_max, 0.1, 3_600.0)?;
         if i64::from(self.requests) <= self.stock {
@@ -325,7 +327,7 @@ impl CompareOptions {
 }
 
 impl ArticlesOptions {
-    /// Refuses values that clap's ranges cannot.
+    /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         within("--seconds", self.seconds, 0.1, 3_600.0)?;
         within("--share", self.share, 0.01, 1.0)

@@ -19,9 +19,9 @@ const FILES_BESIDE_CONNECTIONS: u64 = 64;
 pub struct ProcessorUse {
     /// Processor seconds of this program.
     pub generator_seconds: f64,
-    /// The same as a share of the whole machine, 0 to 1.
+    /// That time as a share of the whole machine, 0 to 1.
     pub generator_share: f64,
-    /// The same in cores: 1.0 is one core kept busy all the time.
+    /// That time in cores: 1.0 is one core kept busy all the time.
     pub generator_cores: f64,
     /// How busy the whole machine was, 0 to 1; the rest is service, databases and others.
     pub machine_share: Option<f64>,

@@ -16,7 +16,7 @@ use crate::failure::CannotJudge;
 use crate::options::{Keys, RunOptions, Switch};
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
-use crate::report::{self, Circumstances, Report, ServiceSays, TrafficSummary, Verdict};
+use crate::report::{self, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 
@@ -243,8 +243,8 @@ fn circumstances(
     seed: u64,
     started_at: OffsetDateTime,
     processor: ProcessorUse,
-) -> Circumstances {
-    Circumstances {
+) -> RunCircumstances {
+    RunCircumstances {
         started_at: started_at.format(&Rfc3339).unwrap_or_default(),
         loadtest_version: env!("CARGO_PKG_VERSION"),
         item_id: sale.item_id,

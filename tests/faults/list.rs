@@ -2,11 +2,11 @@
 
 use futures::future::LocalBoxFuture;
 
-use crate::Tried;
+use crate::TrialResult;
 use crate::rows::{
     batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, service,
 };
-use crate::stage::Stage;
+use crate::testbed::Testbed;
 
 /// One kind of fault.
 pub struct Row {
@@ -17,7 +17,7 @@ pub struct Row {
     /// What must be seen.
     pub expected: &'static str,
     /// One trial with a seed.
-    pub run: for<'a> fn(&'a mut Stage, u64) -> LocalBoxFuture<'a, Tried>,
+    pub run: for<'a> fn(&'a mut Testbed, u64) -> LocalBoxFuture<'a, TrialResult>,
 }
 
 macro_rules! rows {
@@ -26,7 +26,7 @@ macro_rules! rows {
             name: $name,
             fault: $fault,
             expected: $expected,
-            run: |stage, seed| Box::pin($run(stage, seed)),
+            run: |testbed, seed| Box::pin($run(testbed, seed)),
         }),*]
     };
 }

@@ -1,36 +1,37 @@
-//! The fault matrix: what breaks in a shop, made to happen to real servers, and judged.
+//! The fault matrix: faults injected into real servers while a sale runs, each trial audited.
 //!
-//! `make faults` runs it; `make test` runs a short selection once. A row ([`list`]) is one kind of fault. A
-//! trial of it sells with several strategies at once ([`crowd`]) while the fault is injected into
-//! servers and service processes that the run owns ([`stage`], [`service`], [`wire`]), shows that
-//! the fault bit, and ends in an audit of the ledger against the buyers' own record ([`verdict`]).
-//! The audit and the HTTP client are the load test's, which shares no code with the service. Beside
-//! the safe strategies a known-bad one sells without an arbiter: the audit has to catch it.
+//! `make faults` runs all of it, `make test` a short selection. A row ([`list`]) is one kind of fault.
+//! A trial ([`trial`]) sells with several strategies at once ([`workload`]) and injects the fault into
+//! servers and service processes that the run owns ([`testbed`], [`service`], [`wire`]). It has to
+//! show that the fault took effect, and ends in an audit of the ledger against the record of every
+//! answer ([`checker`]). The audit is the crate `ledger-audit`, and the HTTP client is the load
+//! test's: neither shares code with the service. Beside the safe strategies, one that is known to
+//! oversell sells without the arbiter: the audit has to catch it.
 
-mod crowd;
+mod checker;
 mod list;
 mod options;
 mod report;
 mod rows;
 mod service;
-mod shop;
-mod stage;
-mod verdict;
+mod testbed;
+mod trial;
 mod wire;
+mod workload;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use checker::TrialOutcome;
 use list::{LIST, Row};
 use options::Options;
 use report::Report;
-use stage::Stage;
-use verdict::Trial;
+use testbed::Testbed;
 
-/// What a step of a trial comes to; the error is a sentence.
+/// The result of one step of a trial; the error is a sentence for people.
 pub type Run<T> = Result<T, String>;
 
-/// A trial that takes longer hangs, and is judged so.
+/// A trial that takes longer counts as failed: it hangs.
 const TRIAL_MAX: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
@@ -62,10 +63,10 @@ fn main() -> ExitCode {
 }
 
 async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
-    let mut stage = match Stage::set(options).await {
-        Ok(stage) => stage,
+    let mut testbed = match Testbed::start(options).await {
+        Ok(testbed) => testbed,
         Err(why) => {
-            println!("the stage could not be set: {why}");
+            println!("the testbed could not be started: {why}");
             return ExitCode::from(2);
         }
     };
@@ -76,21 +77,21 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
         for seed in options.seeds_of() {
             let started = Instant::now();
             // On a stack of its own: a trial is a large future.
-            let trial = Box::pin(tokio::time::timeout(TRIAL_MAX, (row.run)(&mut stage, seed)));
+            let trial = Box::pin(tokio::time::timeout(TRIAL_MAX, (row.run)(&mut testbed, seed)));
             let trial = trial.await.unwrap_or_else(|_| {
                 Err(format!("the trial did not end in {} s", TRIAL_MAX.as_secs()))
             });
             println!("{}", report::line(row, seed, &trial, started.elapsed()));
             report.add(row, seed, trial);
-            if let Err(why) = stage.mend().await {
-                println!("the stage could not be mended: {why}");
+            if let Err(why) = testbed.repair().await {
+                println!("the testbed could not be repaired: {why}");
                 return report.end(begin.elapsed());
             }
         }
     }
-    stage.close().await;
+    testbed.close().await;
     report.end(begin.elapsed())
 }
 
-/// How one trial of a row ended.
-pub type Tried = Run<Trial>;
+/// The result of one trial of a row.
+pub type TrialResult = Run<TrialOutcome>;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Tried;
+use crate::TrialResult;
+use crate::checker::TrialOutcome;
 use crate::list::Row;
 use crate::options::Options;
-use crate::verdict::Trial;
 
 /// The least share of known-bad runs that must be caught, in percent.
 const CAUGHT_PERCENT_MIN: u32 = 95;
@@ -19,11 +19,11 @@ const CONTROLS_MIN: u32 = 20;
 /// All trials of a run.
 pub struct Report {
     options: Options,
-    trials: Vec<(&'static Row, u64, Tried)>,
+    trials: Vec<(&'static Row, u64, TrialResult)>,
 }
 
 /// One trial in a line.
-pub fn line(row: &Row, seed: u64, tried: &Tried, took: Duration) -> String {
+pub fn line(row: &Row, seed: u64, tried: &TrialResult, took: Duration) -> String {
     let name = row.name;
     let took = took.as_secs_f64();
     match tried {
@@ -51,7 +51,7 @@ impl Report {
         Self { options: options.clone(), trials: Vec::new() }
     }
 
-    pub fn add(&mut self, row: &'static Row, seed: u64, tried: Tried) {
+    pub fn add(&mut self, row: &'static Row, seed: u64, tried: TrialResult) {
         self.trials.push((row, seed, tried));
     }
 
@@ -129,7 +129,7 @@ impl Report {
     }
 }
 
-fn is_well(tried: &Tried) -> bool {
+fn is_well(tried: &TrialResult) -> bool {
     tried.as_ref().is_ok_and(|trial| trial.is_clean())
 }
 
@@ -138,14 +138,14 @@ struct Sum {
     row: &'static Row,
     seeds: Vec<u64>,
     /// Taken together, with the proof of the last one.
-    all: Trial,
+    all: TrialOutcome,
     /// Of the slowest strategy of each.
     recoveries: Vec<Duration>,
 }
 
 impl Sum {
     fn of(row: &'static Row) -> Self {
-        Self { row, seeds: Vec::new(), all: Trial::default(), recoveries: Vec::new() }
+        Self { row, seeds: Vec::new(), all: TrialOutcome::default(), recoveries: Vec::new() }
     }
 
     fn median(&self) -> Option<Duration> {
@@ -190,7 +190,7 @@ struct Total {
 
 impl Total {
     fn of(sums: &[Sum]) -> Self {
-        let broken = |all: &Trial| all.oversold + all.duplicated + all.lost + all.unresolved;
+        let broken = |all: &TrialOutcome| all.oversold + all.duplicated + all.lost + all.unresolved;
         Self {
             injections: sums.iter().map(|sum| u64::from(sum.all.injections)).sum(),
             attempts: sums.iter().map(|sum| sum.all.attempts).sum(),

@@ -77,7 +77,7 @@ impl Service {
         self.answers().await
     }
 
-    /// The same, from now on without a variable.
+    /// Starts it again without one of its variables, which it never gets back.
     pub async fn restart_without(&mut self, name: &str) -> Run<()> {
         self.setup.variables.retain(|(known, _)| known != name);
         self.restart().await
@@ -130,7 +130,7 @@ impl Service {
         self.ask("GET", path, token, Bytes::new()).await
     }
 
-    /// The same with a body.
+    /// Asks with a method and a body.
     pub async fn ask(
         &self,
         method: &str,

@@ -1,4 +1,4 @@
-//! Having clients go round, counting, and what is made of the counts.
+//! Runs clients that acquire and release in a loop, and counts what they do.
 
 use std::time::Duration;
 
@@ -8,23 +8,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::subjects::{Cycle, connect};
 
-/// What clients did in a span of time.
-pub(crate) struct Turn {
-    /// How often each of them went round.
+/// What the clients did in one span of time.
+pub(crate) struct Measurement {
+    /// Cycles of each client.
     pub(crate) shares: Vec<u64>,
-    /// How often all of them did, with those rounds that ended after the span.
+    /// Cycles of all clients, including those that ended after the span.
     pub(crate) all: u64,
     seconds: f64,
 }
 
-impl Turn {
+impl Measurement {
     pub(crate) fn per_second(&self) -> f64 {
         self.shares.iter().sum::<u64>() as f64 / self.seconds
     }
 }
 
-/// Has every client go round for so long, and then end the round that it is in.
-pub(crate) async fn go_round(clients: Vec<Cycle>, section: Duration, span: Duration) -> Turn {
+/// Runs all clients for `span`; each then finishes the cycle that it is in. `section` is how long a
+/// client holds the lock.
+pub(crate) async fn run_cycles(
+    clients: Vec<Cycle>,
+    section: Duration,
+    span: Duration,
+) -> Measurement {
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let since = Instant::now();
@@ -46,12 +51,12 @@ pub(crate) async fn go_round(clients: Vec<Cycle>, section: Duration, span: Durat
     let counts = tasks.join_all().await;
     let all = counts.iter().map(|(_, all)| all).sum();
     let shares = counts.into_iter().map(|(within, _)| within).collect();
-    Turn { shares, all, seconds }
+    Measurement { shares, all, seconds }
 }
 
-/// How often all of them together go round in a second.
+/// Cycles of all clients together per second.
 pub(crate) async fn per_second(clients: Vec<Cycle>, span: Duration) -> f64 {
-    go_round(clients, Duration::ZERO, span).await.per_second()
+    run_cycles(clients, Duration::ZERO, span).await.per_second()
 }
 
 /// Jain's index of fairness: 1 when all got the same, 1/n when one got everything.
@@ -61,8 +66,8 @@ pub(crate) fn jain(shares: &[u64]) -> f64 {
     if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// How many commands clients have sent, without those that scripts ran. The locks here send
-/// scripts, and some of them `SET`, which must not be counted where scripts run it.
+/// Commands that clients have sent, without those that scripts ran. The locks here send scripts, and
+/// some of them `SET`, which must not be counted where a script runs it.
 pub(crate) async fn commands(url: &str, sets: bool) -> u64 {
     let stats: String = redis::cmd("INFO")
         .arg("commandstats")

@@ -1,10 +1,10 @@
-//! The figures as a table and as JSON, and the verdict on ours.
+//! The figures as a table and as JSON, and whether our main lock reaches its goals.
 
 use loadtest::circumstances::Machine;
 use loadtest::spread::Spread;
 use serde_json::{Value, json};
 
-use crate::{CROWD, FAIR_CLIENTS, FAIR_SECTION};
+use crate::{FAIR_CLIENTS, FAIR_SECTION, LOCAL_WAITERS};
 
 /// What was measured of one subject.
 pub(crate) struct Row {
@@ -44,7 +44,7 @@ impl Report {
             ),
             String::new(),
             format!(
-                "| lock | uncontended / K | {CROWD} local waiters / K | two processes / K | \
+                "| lock | uncontended / K | {LOCAL_WAITERS} local waiters / K | two processes / K | \
                  commands per lock | Jain, 2 x {FAIR_CLIENTS} clients, {section_ms} ms |"
             ),
             "|---|---|---|---|---|---|".to_owned(),

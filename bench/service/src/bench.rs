@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use loadtest::circumstances::Circumstances;
+use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::process;
@@ -25,16 +26,16 @@ const GROWTH_SHARE: f64 = 1.0 / 3.0;
 /// What to measure, and how long.
 #[derive(Debug, Clone, Args)]
 pub struct BenchOptions {
-    /// Rounds; each measures every figure once. With --growth there may be none.
+    /// Rounds. Each measures every figure once; with --growth there may be none.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
     rounds: u32,
-    /// Seconds that one load is meant to last; those of the curves last a third of it.
+    /// Seconds that one load lasts; a load of the curves lasts a third of it.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Measure the curves of growth as well: by connections, items and instances.
     #[arg(long)]
     growth: bool,
-    /// Only these curves, comma separated.
+    /// Only these curves, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Curve::ALL)]
     curves: Vec<Curve>,
     /// Rounds of the curves.
@@ -43,14 +44,14 @@ pub struct BenchOptions {
     /// Leave out points with more connections, items or instances.
     #[arg(long, default_value_t = growth::points::SIZE_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     growth_max: u32,
-    /// Where the report goes: report.md, report.json and report.svg, with --growth also growth.svg.
+    /// Folder of the report: report.md, report.json and report.svg, with --growth also growth.svg.
     #[arg(long, default_value = "target/bench")]
     out: std::path::PathBuf,
-    /// A line with the medians is added to this file, and the last lines of the same machine are
-    /// compared with.
+    /// File to which a line with the medians is added. The last lines of the same machine are
+    /// compared with this run.
     #[arg(long, default_value = "target/bench/history.jsonl")]
     history: std::path::PathBuf,
-    /// The report of the lock library's own benchmark, taken over for P6.
+    /// The JSON report of lock-bench, shown as P6.
     #[arg(long)]
     locks: Option<std::path::PathBuf>,
     /// Address of the service [default: SECKILL_URL].
@@ -128,7 +129,10 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     let valid = report.void_because.is_empty();
     let out = options.out.display();
     let files = format!("\nthe report: {out}/report.md, report.json and charts (.svg)\n");
-    Ok((report::text(&report) + &files, if valid { EXIT_CLEAN } else { EXIT_BROKEN }))
+    Ok((
+        report::document(&report).text(Color::of_terminal()) + &files,
+        if valid { EXIT_CLEAN } else { EXIT_BROKEN },
+    ))
 }
 
 async fn gather(

@@ -60,10 +60,11 @@ fn main() -> ExitCode {
     let Cli { command, bench: options } = Cli::parse();
     if let Some(Command::BareHttp) = command {
         return program::run(bench::CLIENTS_MAX, Some(process::cores()), async {
-            bare_http::serve().await?;
+            Box::pin(bare_http::serve()).await?;
             Ok((String::new(), EXIT_CLEAN))
         });
     }
-    let execution = async { bench::execute(&options, &Environment::load()).await };
-    program::run(options.connections_max(), None, Box::pin(execution))
+    let environment = Environment::load();
+    let execution = Box::pin(bench::execute(&options, &environment));
+    program::run(options.connections_max(), None, execution)
 }

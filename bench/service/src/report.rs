@@ -1,5 +1,6 @@
-//! The report: for people as text and Markdown, for programs as JSON, and a chart.
+//! The report of a bench: a document for people, JSON for programs, and a chart.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -10,6 +11,7 @@ use crate::bench::Report;
 use crate::figures::Ratio;
 use crate::growth;
 use crate::round::Measure;
+use loadtest::document::{Cell, Document, Table, Tone};
 use loadtest::failure::CannotJudge;
 use loadtest::spread::Spread;
 
@@ -34,115 +36,101 @@ fn name(measure: Measure) -> (&'static str, &'static str) {
     }
 }
 
-/// For a terminal; also valid Markdown.
-pub fn text(report: &Report) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_text(&mut text, report);
-    text
-}
-
-fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
-    let facts = &report.circumstances;
-    writeln!(out, "# Bench of {}\n", facts.machine.started_at)?;
-    for (name, value) in facts.rows() {
-        writeln!(out, "* {name}: {value}")?;
-    }
-    writeln!(out)?;
+/// The report for people.
+pub fn document(report: &Report) -> Document {
+    let mut document =
+        Document::new(format!("Bench of {}", report.circumstances.machine.started_at));
+    document.facts(report.circumstances.rows());
     if !report.rounds.is_empty() {
-        write_ratios(out, report)?;
+        document.paragraph(format!("{} rounds, {} s a load.", report.rounds.len(), report.seconds));
+        document.table(ratios(report));
+        document.table(measures(report));
+        document.table(work(report));
     }
     if let Some(locks) = &report.locks {
-        let rendered = locks["text"].as_str().map_or_else(|| locks.to_string(), str::to_owned);
-        writeln!(out, "\n## P6: the lock library alone\n\n{rendered}")?;
+        document.heading("P6: the lock library alone");
+        document.paragraph(locks["text"].as_str().map_or_else(|| locks.to_string(), str::to_owned));
     }
     if let Some(growth) = &report.growth {
-        growth::text::write(out, growth)?;
+        growth::text::add(&mut document, growth);
     }
-    for line in &report.compared {
-        writeln!(out, "\n{line}")?;
-    }
+    document.list(report.compared.iter().cloned());
     if report.void_because.is_empty() {
-        writeln!(out, "\nEvery load was audited: nothing oversold, nothing lost, nothing twice.")
+        let sentence = "every load was audited: nothing oversold, nothing lost, nothing doubled";
+        document.conclusion(sentence, true);
     } else {
-        writeln!(out, "\nVOID: {}", report.void_because.join("; "))
+        document.conclusion(format!("VOID: {}", report.void_because.join("; ")), false);
     }
+    document
 }
 
-fn write_ratios(out: &mut String, report: &Report) -> std::fmt::Result {
-    writeln!(out, "{} rounds, {} s a load.\n", report.rounds.len(), report.seconds)?;
-    writeln!(out, "| id | ratio | goal | median | lowest to highest | |")?;
-    writeln!(out, "|---|---|---|---|---|---|")?;
+fn ratios(report: &Report) -> Table {
+    let mut table = Table::new(["id", "ratio", "goal", "median", "lowest to highest", ""]);
     for ratio in &report.figures.ratios {
-        writeln!(
-            out,
-            "| {} | {} | {} {} | {:.2} | {:.2} to {:.2} | {} |",
-            ratio.id,
-            ratio.what,
-            if ratio.at_most { "<=" } else { ">=" },
-            ratio.goal,
-            ratio.reached.median,
-            ratio.reached.min,
-            ratio.reached.max,
-            if ratio.met { "reached" } else { "behind" }
-        )?;
+        let Spread { min, median, max } = ratio.reached;
+        let result = if ratio.met { ("reached", Tone::Good) } else { ("behind", Tone::Bad) };
+        table.row([
+            Cell::from(ratio.id),
+            Cell::from(ratio.what),
+            Cell::from(format!("{} {}", if ratio.at_most { "<=" } else { ">=" }, ratio.goal)),
+            Cell::from(format!("{median:.2}")),
+            Cell::from(format!("{min:.2} to {max:.2}")),
+            Cell::toned(result.0, result.1),
+        ]);
     }
-    writeln!(out, "\n| measured | median | lowest to highest | unit |\n|---|---|---|---|")?;
+    table
+}
+
+fn measures(report: &Report) -> Table {
+    let mut table = Table::new(["measured", "median", "lowest to highest", "unit"]);
     for (measure, spread) in &report.figures.measures {
         let (what, unit) = name(*measure);
         let Spread { min, median, max } = spread;
-        writeln!(out, "| {what} | {median:.0} | {min:.0} to {max:.0} | {unit} |")?;
+        let range = format!("{min:.0} to {max:.0}");
+        table.row([what, &format!("{median:.0}"), &range, unit]);
     }
-    write_work(out, report)
+    table
 }
 
-/// Where the time goes, per order: the median of the rounds.
-fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
-    writeln!(
-        out,
-        "\n| per order or request | commits | disk flushes | Redis commands | busy cores |\n|---|---|---|---|---|"
-    )?;
+/// What one order or request costs: the median of the rounds.
+fn work(report: &Report) -> Table {
+    let mut table = Table::new([
+        "per order or request",
+        "commits",
+        "disk flushes",
+        "Redis commands",
+        "busy cores",
+    ]);
     for measure in report.figures.measures.keys() {
-        let work = |field: fn(&super::work::Counters) -> f64| {
-            let values =
-                report.rounds.iter().filter_map(|round| round.work.get(measure).map(field));
-            let values: Vec<f64> = values.collect();
+        let work = |field: fn(&crate::work::Counters) -> f64| {
+            let rounds = report.rounds.iter().filter_map(|round| round.work.get(measure));
+            let values: Vec<f64> = rounds.map(field).collect();
             if values.is_empty() {
                 "-".to_owned()
             } else {
                 format!("{:.3}", Spread::of(values).median)
             }
         };
-        let mut programs: Vec<&str> = report
-            .rounds
-            .iter()
-            .flat_map(|round| {
-                round.cores.get(measure).into_iter().flat_map(|cores| cores.keys().copied())
-            })
-            .collect();
-        programs.sort_unstable();
-        programs.dedup();
-        let busy: Vec<String> = programs
-            .into_iter()
-            .map(|program| {
-                let cores =
-                    report.rounds.iter().filter_map(|round| round.cores.get(measure)?.get(program));
-                (program, Spread::of(cores.copied()).median)
-            })
-            .filter(|(_, cores)| *cores >= 0.05)
-            .map(|(program, cores)| format!("{program} {cores:.2}"))
-            .collect();
-        writeln!(
-            out,
-            "| {} | {} | {} | {} | {} |",
-            name(*measure).0,
+        table.row([
+            name(*measure).0.to_owned(),
             work(|work| work.commits),
             work(|work| work.syncs),
             work(|work| work.redis_commands),
-            busy.join(", ")
-        )?;
+            busy_cores(report, *measure),
+        ]);
     }
-    Ok(())
+    table
+}
+
+/// Programs that kept at least a twentieth of a core busy, each with its cores.
+fn busy_cores(report: &Report, measure: Measure) -> String {
+    let rounds = || report.rounds.iter().filter_map(|round| round.cores.get(&measure));
+    let programs: BTreeSet<&str> = rounds().flat_map(|cores| cores.keys().copied()).collect();
+    let busy = programs.into_iter().filter_map(|program| {
+        let cores = Spread::of(rounds().filter_map(|cores| cores.get(program).copied())).median;
+        (cores >= 0.05).then(|| format!("{program} {cores:.2}"))
+    });
+    busy.collect::<Vec<_>>().join(", ")
 }
 
 /// Writes report.md, report.json and the charts of what was measured into `folder`.
@@ -150,7 +138,7 @@ pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     let failed = |reason: String| CannotJudge(format!("{}: {reason}", folder.display()));
     fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
     let json = serde_json::to_string_pretty(report).map_err(|error| failed(error.to_string()))?;
-    let mut files = vec![("report.md", text(report)), ("report.json", json)];
+    let mut files = vec![("report.md", document(report).markdown()), ("report.json", json)];
     if !report.rounds.is_empty() {
         files.push(("report.svg", chart(&report.figures.ratios)));
     }

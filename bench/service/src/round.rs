@@ -26,7 +26,7 @@ use loadtest::tokens::Mint;
 
 /// The clients of P2, P5 and of baseline H.
 pub const CLIENTS: u32 = 256;
-/// The two crowds of P4.
+/// The two numbers of clients of P4.
 pub const CLIENTS_FEW: u32 = 64;
 pub const CLIENTS_MANY: u32 = 4_096;
 /// How many times its peak the service is offered for P7.
@@ -56,9 +56,9 @@ pub enum Measure {
     Refusals,
     /// Durable orders per second through `mysql-batch`, 256 clients.
     Batch,
-    /// The same with 64 clients.
+    /// Durable orders per second through `mysql-batch`, 64 clients.
     BatchFew,
-    /// The same with 4,096 clients.
+    /// Durable orders per second through `mysql-batch`, 4,096 clients.
     BatchMany,
     /// Orders per second through `lock-redis`, 256 clients.
     LockRedis,
@@ -66,11 +66,11 @@ pub enum Measure {
     Overload,
     /// p99 in microseconds of orders at 70 % of the peak.
     ComfortP99,
-    /// The same of baseline H, at the same rate.
+    /// p99 in microseconds of baseline H, at the same rate.
     BareP99,
     /// p50 in microseconds of one client alone, through `mysql-batch`.
     LoneBatch,
-    /// The same with a transaction for each order, through `mysql-atomic`.
+    /// p50 in microseconds of one client alone, through `mysql-atomic`: one transaction per order.
     LoneDirect,
 }
 

@@ -1,17 +1,17 @@
-//! What the articles' figures say, looked for in ours: each statement is found here too, or is not,
-//! and then the page says why.
+//! The statements of the articles, checked against our figures: each one is found here too, or it is
+//! not, and then the report says why.
 
 use super::market::{Figures, Way};
-use crate::report::text::grouped;
+use crate::document::grouped;
 
-/// A statement of an article.
+/// One statement of an article.
 struct Claim {
     /// What it says, with its figures.
     theirs: &'static str,
     /// Our figures for it.
     ours: String,
     found: bool,
-    /// Why ours differ, should they.
+    /// Why ours differ, where they do.
     reason: &'static str,
 }
 
@@ -78,7 +78,7 @@ pub fn of_markets(all: &[Market]) -> Vec<String> {
     });
     let claims = [
         Claim {
-            theirs: "WATCH collapses as people come, from 0.3 retries a purchase (1x1) to more than 268 (5x5), since every change of the market undoes every purchase under way",
+            theirs: "WATCH collapses as sellers and buyers come, from 0.3 retries a purchase (1x1) to more than 268 (5x5), since every change of the market undoes every purchase under way",
             ours: format!("{:.2} and {:.2}", per_purchase(alone), per_purchase(watch)),
             found: per_purchase(watch) > 2.0 * per_purchase(alone) && watch.bought < alone.bought,
             reason: "The sellers were so slow that they seldom came between.",
@@ -99,7 +99,7 @@ pub fn of_markets(all: &[Market]) -> Vec<String> {
             theirs: "a lock does not retry",
             ours: format!("{} retries, {} bought under locks", grouped(retries), grouped(bought)),
             found: retries * 1_000 <= bought,
-            reason: "Some waited longer for the lock than the ten seconds that they may.",
+            reason: "Some waited for the lock longer than the limit of ten seconds.",
         },
         Claim {
             theirs: "at 5x5 one lock buys 34 times as much as WATCH (20,500 and fewer than 600)",
@@ -111,7 +111,7 @@ pub fn of_markets(all: &[Market]) -> Vec<String> {
             theirs: "even at 1x1 one lock buys more than WATCH (50,000 and 27,000)",
             ours: format!("{} and {}", grouped(one.bought), grouped(alone.bought)),
             found: one.bought > alone.bought,
-            reason: "The one seller and the one buyer seldom meet here, so WATCH repeats little, and the lock costs two round trips more; who of them is ahead differs from run to run.",
+            reason: "The one seller and the one buyer seldom meet here, so WATCH repeats little, and the lock costs two round trips more; which of the two is ahead differs from run to run.",
         },
         Claim {
             theirs: "a lock per item does better still (without a figure)",
@@ -121,7 +121,7 @@ pub fn of_markets(all: &[Market]) -> Vec<String> {
         },
     ];
     let mut remarks: Vec<String> = claims.iter().map(Claim::sentence).collect();
-    remarks.push("What else differs: our sellers wait when 500,000 items are on offer, so that a market of any length keeps its memory. The generator is one thread here, and Redis has the same cores. An absolute figure therefore says nothing about the article's.".to_owned());
+    remarks.push("What else differs: our sellers wait when 500,000 items are on offer, so that the memory of a long market stays bounded. The generator is one thread here, and Redis has the same cores. An absolute figure therefore says nothing about the article's.".to_owned());
     remarks
 }
 
@@ -137,7 +137,7 @@ pub fn of_waits(all: &[Waited]) -> Vec<String> {
     let ms = |micros: u64| micros / 1_000;
     let claims = [
         Claim {
-            theirs: "who spins fails most requests",
+            theirs: "spinning fails most requests",
             ours: format!("{} served, {} where the losers sleep", served(spin), served(short)),
             found: spin.served * 2 < spin.requests,
             reason: "Between two looks our spinner awaits Redis' answer, and the holder works meanwhile; the article's holds on to a thread that the holder needs.",
@@ -152,13 +152,13 @@ pub fn of_waits(all: &[Waited]) -> Vec<String> {
             theirs: "to sleep 200 ms is fine, with or without yielding before",
             ours: format!("{} and {} served", served(short), served(mixed)),
             found: short.served == short.requests && mixed.served == mixed.requests,
-            reason: "One lock lets one transaction after the other through, each with a commit on the disk; what is not through by the deadline has failed. Who yields first asks Redis all the time, and that load is on the same cores here.",
+            reason: "One lock lets one transaction after the other through, each with a commit on the disk; what is not through by the deadline has failed. A waiter that yields first asks Redis all the time, and that load is on the same cores here.",
         },
         Claim {
             theirs: "of the two, sleeping at once is better for the first 90 %",
             ours: format!("p90 {} ms instead of {} ms", ms(short.p90_us), ms(mixed.p90_us)),
             found: short.p90_us < mixed.p90_us,
-            reason: "The figure is of those who were served, so a way that serves fewer has fewer late ones. Beside that, who yields finds the lock free at once, who sleeps only after up to 200 ms; where Redis is quick enough for all who ask, that decides.",
+            reason: "The figure is of those who were served, so a way of waiting that serves fewer requests has fewer late ones. Besides, a waiter that yields finds a free lock at once, one that sleeps only after up to 200 ms; where Redis is quick enough for all who ask, that decides.",
         },
         Claim {
             theirs: "to sleep 2 s is too long",
@@ -170,7 +170,7 @@ pub fn of_waits(all: &[Waited]) -> Vec<String> {
                 ms(short.max_us)
             ),
             found: long.served < short.served || long.max_us > short.max_us,
-            reason: "So many wait that somebody always wakes soon; and who gets no turn gives up at the deadline in either way.",
+            reason: "With this many waiters one of them always wakes soon, and a waiter that never gets the lock gives up at the deadline in both cases.",
         },
     ];
     claims.iter().map(Claim::sentence).collect()

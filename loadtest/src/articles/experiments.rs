@@ -4,10 +4,10 @@ use sqlx::Row;
 
 use super::claims::{self, Market, Sold, Waited};
 use super::market::{self, Way};
-use super::{Place, Table};
+use super::{ArticleTable, Place};
+use crate::document::grouped;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::options::{RunOptions, Switch};
-use crate::report::text::grouped;
 use crate::run::{self, Run};
 use ledger_audit::Outcome;
 
@@ -85,7 +85,7 @@ impl Place<'_> {
 }
 
 /// S0.
-pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
+pub async fn marketplace(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
     let seconds = place.options.seconds;
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
     let mut all = Vec::new();
@@ -113,7 +113,7 @@ pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
         }
         all.push(Market { way, sellers, buyers, figures });
     }
-    Ok(Table {
+    Ok(ArticleTable {
         name: "S0",
         title: "a market in Redis, under WATCH and under locks",
         setting: format!(
@@ -127,7 +127,7 @@ pub async fn marketplace(place: &Place<'_>) -> Result<Table, CannotJudge> {
 }
 
 /// S1.
-pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
+pub async fn three_tasks(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
     const TASKS: u32 = 3;
     const UNITS: i64 = 30;
     let run = place
@@ -158,7 +158,7 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
         broken.push(format!("{sold} units sold of {UNITS} under {} holds", distinct.len()));
     }
     let refused = run.traffic.answers.iter().filter(|at| at.outcome == Outcome::Refused).count();
-    Ok(Table {
+    Ok(ArticleTable {
         name: "S1",
         title: "three tasks take turns under one lock",
         setting: "Three clients at once buy until nothing is left, under the article's lock (`lock-redis-token?wait=backoff`: SET NX PX, compare-and-delete, look again). The article prints each task's turn; we count the holds of the lock.".to_owned(),
@@ -174,7 +174,7 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<Table, CannotJudge> {
 }
 
 /// S2.
-pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
+pub async fn waiting(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
     let requests = place.share(f64::from(WAITS_REQUESTS));
     let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
     let ours = [("", "(ours) in line, only the first asks", "-")];
@@ -217,7 +217,7 @@ pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
     let mut remarks = claims::of_waits(&all);
     remarks.push("A request of ours waits as long as the service's deadline (8 s), and under the lock each of them ends in a transaction on the disk, so the share that fails differs with the disk and with the load of the machine; the order of the ways is what compares.".to_owned());
     remarks.push("The last row is what the service does by itself: losers stand in line inside the process, only the first of them asks Redis, and one hold writes the orders of all who wait.".to_owned());
-    Ok(Table {
+    Ok(ArticleTable {
         name: "S2",
         title: "five ways to wait for a lock",
         setting: format!(
@@ -241,7 +241,7 @@ pub async fn waiting(place: &Place<'_>) -> Result<Table, CannotJudge> {
 }
 
 /// S3.
-pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
+pub async fn one_each(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
     const CLICKS: u32 = 10;
     const BUYERS: u32 = 200;
     const COUPONS: i64 = 150;
@@ -262,7 +262,7 @@ pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
     } else {
         vec![run.report.verdict.sentence.clone()]
     };
-    Ok(Table {
+    Ok(ArticleTable {
         name: "S3",
         title: "one coupon per buyer",
         setting: format!("{BUYERS} buyers, {COUPONS} coupons, each buyer clicks {CLICKS} times, each click a request of its own, on two instances (`lock-redis`: the buyer's lock without waiting, then the item's)."),
@@ -280,7 +280,7 @@ pub async fn one_each(place: &Place<'_>) -> Result<Table, CannotJudge> {
 }
 
 /// S4.
-pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
+pub async fn every_way(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
     let units = place.share(WAYS_UNITS);
     let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (what, strategy, instances, theirs, oversells) in WAYS {
@@ -315,7 +315,7 @@ pub async fn every_way(place: &Place<'_>) -> Result<Table, CannotJudge> {
             broken.push(format!("{strategy}: {}", run.report.verdict.sentence));
         }
     }
-    Ok(Table {
+    Ok(ArticleTable {
         name: "S4",
         title: "overselling, and every way to stop it",
         setting: format!(

@@ -1,20 +1,20 @@
-//! `loadtest articles`: the experiments of the five articles this project starts from, our figures
-//! beside theirs.
+//! `loadtest articles`: the experiments of the five articles that this project starts from, our
+//! figures beside theirs.
 //!
-//! Absolute figures come from other people's machines and do not compare; what can be compared is
-//! the order and the shape. Where our shape differs from the article's, the table says why. S0 is a
-//! [`market`] on plain Redis; the others go through the service.
+//! Absolute figures come from other machines and cannot be compared. What can be compared are the
+//! statements of an article ([`claims`]): each is found here too, or it is not, and then the report
+//! says why. S0 is a [`market`] on plain Redis; the others go through the service.
 
 mod claims;
 mod experiments;
 mod market;
 
-use std::fmt::Write;
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::circumstances::Circumstances;
+use crate::document::{Color, Document, Table};
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use crate::launcher::Overrides;
@@ -23,18 +23,18 @@ use crate::program::CommandResult;
 use crate::report::json;
 use crate::testbed::Testbed;
 
-/// One article's experiment.
+/// The experiment of one article, as a table with remarks.
 #[derive(Debug, Serialize)]
-struct Table {
+struct ArticleTable {
     pub name: &'static str,
     pub title: &'static str,
-    /// What was done, theirs and ours.
+    /// What was done, there and here.
     pub setting: String,
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
-    /// What the shape says, and why it differs where it does.
+    /// What each statement of the article comes to here.
     pub remarks: Vec<String>,
-    /// Rows that did not hold what they should.
+    /// What should hold and did not.
     pub broken: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ const NAMES: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
 #[derive(Serialize)]
 struct Report<'a> {
     circumstances: &'a Circumstances,
-    tables: &'a [Table],
+    tables: &'a [ArticleTable],
 }
 
 /// Runs the experiments and writes the report.
@@ -103,44 +103,37 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
     Ok((report, if broken { EXIT_BROKEN } else { EXIT_CLEAN }))
 }
 
-/// Writes what is known so far, and answers the page.
+/// Writes the tables that are done so far, and returns the text for the terminal.
 fn write(
     out: &Path,
     circumstances: &Circumstances,
-    tables: &[Table],
+    tables: &[ArticleTable],
 ) -> Result<String, CannotJudge> {
-    let text = render(tables, circumstances);
+    let document = document(tables, circumstances);
     json::write(&out.join("articles.json"), &Report { circumstances, tables })?;
     let path = out.join("articles.md");
-    std::fs::write(&path, &text)
+    std::fs::write(&path, document.markdown())
         .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
-    Ok(text)
+    Ok(document.text(Color::of_terminal()))
 }
 
-fn render(tables: &[Table], circumstances: &Circumstances) -> String {
-    let mut text = String::from("# The articles' experiments, ours beside theirs\n\n");
-    push(&mut text, "| circumstance | |\n|---|---|\n");
-    for (name, value) in circumstances.rows() {
-        push(&mut text, &format!("| {name} | {value} |\n"));
+fn document(tables: &[ArticleTable], circumstances: &Circumstances) -> Document {
+    let mut document = Document::new("The experiments of the articles, our figures beside theirs");
+    document.facts(circumstances.rows());
+    for article in tables {
+        document.heading(format!("{}: {}", article.name, article.title));
+        document.paragraph(&article.setting);
+        document.table(article.table());
+        let broken = article.broken.iter().map(|broken| format!("**BROKEN**: {broken}"));
+        document.list(article.remarks.iter().cloned().chain(broken));
     }
-    for table in tables {
-        push(&mut text, &format!("\n## {}: {}\n\n{}\n\n", table.name, table.title, table.setting));
-        let line = table.head.iter().map(|_| "---").collect::<Vec<_>>().join("|");
-        push(&mut text, &format!("| {} |\n|{line}|\n", table.head.join(" | ")));
-        for row in &table.rows {
-            push(&mut text, &format!("| {} |\n", row.join(" | ")));
-        }
-        text.push('\n');
-        for remark in &table.remarks {
-            push(&mut text, &format!("* {remark}\n"));
-        }
-        for broken in &table.broken {
-            push(&mut text, &format!("* **BROKEN**: {broken}\n"));
-        }
-    }
-    text
+    document
 }
 
-fn push(text: &mut String, part: &str) {
-    text.write_str(part).expect("writing to a string does not fail");
+impl ArticleTable {
+    fn table(&self) -> Table {
+        let mut table = Table::new(self.head.clone());
+        self.rows.iter().for_each(|row| table.row(row));
+        table
+    }
 }

@@ -228,13 +228,13 @@ fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
     let svg = drawn(PANEL_HEIGHT * count(lines), |area| {
         let parts = area.split_evenly((lines, PANELS));
         for ((row, sales), part) in panels.iter().zip(parts) {
-            panel(&part, row, sales, comparison.shape.stock)?;
+            panel(&part, row, sales, comparison.load.stock)?;
         }
         Ok(())
     })?;
     let caption = format!(
         "Units left over time when the gate stands alone (arbiter off), two instances, from {} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth.",
-        comparison.shape.stock
+        comparison.load.stock
     );
     Ok(Some(Chart { name: "stock", caption, svg }))
 }

@@ -1,4 +1,4 @@
-//! The rounds of one place, summed up: medians with their spread, and what is told apart.
+//! The rounds of one setup, summed up: medians with their spread, and which differences are more than noise.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct Card {
     pub available: bool,
 }
 
-/// One strategy in one place.
+/// One strategy in one setup.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     pub strategy: String,
@@ -46,13 +46,13 @@ pub struct Row {
     pub lost: i64,
     pub phantom: i64,
     pub duplicates: i64,
-    /// Best and worst place by accepted purchases per second that the rounds leave possible.
-    pub place: (usize, usize),
+    /// Best and worst rank by accepted purchases per second that the rounds leave possible.
+    pub rank: (usize, usize),
     pub rounds: Vec<Round>,
 }
 
 impl Row {
-    /// Sums the rounds up; places are set by [`set_places`].
+    /// Sums the rounds up; ranks are set by [`set_ranks`].
     pub fn of(card: &Card, arbiter: Arbiter, instances: usize, rounds: Vec<Round>) -> Self {
         let expectation = card.breaks_with.expectation(arbiter, instances);
         // Rounds with more buyers, made to catch it, are not compared by speed.
@@ -86,14 +86,14 @@ impl Row {
             lost: most(|round| round.lost),
             phantom: most(|round| round.phantom),
             duplicates: most(|round| round.duplicates),
-            place: (0, 0),
+            rank: (0, 0),
             rounds,
         }
     }
 }
 
-/// Sets the places of all rows, each among those of its arbiter and number of instances.
-pub fn set_places(rows: &mut [Row]) {
+/// Sets the ranks of all rows, each among those of its arbiter and number of instances.
+pub fn set_ranks(rows: &mut [Row]) {
     let all: Vec<(Arbiter, usize, Spread)> =
         rows.iter().map(|row| (row.arbiter, row.instances, row.accepted_per_second)).collect();
     for row in rows {
@@ -107,7 +107,7 @@ pub fn set_places(rows: &mut [Row]) {
         };
         let faster = peers().filter(|peer| peer.is_above(own)).count();
         let slower = peers().filter(|peer| own.is_above(*peer)).count();
-        row.place = (faster + 1, peers().count() - slower);
+        row.rank = (faster + 1, peers().count() - slower);
     }
 }
 
@@ -162,10 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_rounds_are_noise_and_share_places() {
+    fn overlapping_rounds_are_noise_and_share_ranks() {
         let mut rows = [row("a", &[10.0, 12.0]), row("b", &[11.0, 13.0]), row("c", &[1.0, 2.0])];
-        set_places(&mut rows);
-        assert_eq!(rows.iter().map(|row| row.place).collect::<Vec<_>>(), [(1, 2), (1, 2), (3, 3)]);
+        set_ranks(&mut rows);
+        assert_eq!(rows.iter().map(|row| row.rank).collect::<Vec<_>>(), [(1, 2), (1, 2), (3, 3)]);
         let said = noise(&rows.iter().collect::<Vec<_>>());
         assert!(said.contains("`b` accepted most") && said.contains("of `a`: these"), "{said}");
         assert!(!said.contains("`c`"), "{said}");

@@ -1,22 +1,20 @@
-//! `loadtest compare`: every strategy of the running list beside the others.
+//! `loadtest compare`: all strategies of the running service side by side.
 //!
-//! Each load has a fresh throw-away item, and is audited by itself. Four places are walked: the
-//! arbiter off (the gate alone) and on, one instance of the service and two, all started here on
-//! the shop's servers. Rounds go through all of them in a shuffled order, every second round
+//! Each load has a new item and an audit of its own. There are four setups: the arbiter off (the
+//! gate alone) and on, each with one instance of the service and with two, all started here on the
+//! servers of the shop. Rounds go through all of them in a shuffled order, every second round
 //! backwards, so that a machine that grows slower is unfair to nobody. An unsafe strategy that was
 //! not caught gets further rounds with more buyers at once, the last of them with an instance
 //! whose clock runs ahead where libfaketime is installed.
 //!
 //! In reading order: [`cell`] (one load), [`verdict`] (against the card), [`figures`] (rounds
-//! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`](crate::canvas), and the reports [`text`], [`markdown`] and [`html`].
+//! summed up), [`result`] (what is concluded), [`charts`] on a [`canvas`](crate::canvas), and the [`report`].
 
 mod cell;
 mod charts;
 mod figures;
-mod html;
-mod markdown;
+mod report;
 mod result;
-mod text;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -28,6 +26,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use crate::circumstances::Circumstances;
+use crate::document::{Color, Document};
 use crate::drive::Instance;
 use crate::failure::CannotJudge;
 use crate::launcher::{Overrides, Service, faketime};
@@ -40,7 +39,7 @@ use crate::testbed::Testbed;
 use crate::tokens::Mint;
 use cell::{Arbiter, Cell, Range, Round};
 use figures::{Card, Row};
-use result::{Comparison, Judged, Shape, conclusion, judged};
+use result::{Comparison, Judged, LoadSettings, conclusion, judged};
 use verdict::Expectation;
 
 /// Instances at most.
@@ -66,17 +65,18 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     let instances: Vec<Instance> =
         services.iter().map(|service| service.instance.clone()).collect();
     let cards = cards(options, &testbed, &instances).await?;
-    let mut lab = Lab { options, testbed: &testbed, instances, cards, seed, rounds: Rounds::new() };
-    lab.walk().await;
-    lab.catch().await;
-    let comparison = lab.sum_up(circumstances);
+    let mut grid =
+        Grid { options, testbed: &testbed, instances, cards, seed, rounds: Rounds::new() };
+    grid.walk().await;
+    grid.catch().await;
+    let comparison = grid.sum_up(circumstances);
     for service in services {
         service.stop().await;
     }
-    write(&options.out, &comparison)?;
+    let document = write(&options.out, &comparison)?;
     let out = options.out.display();
     let files = format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
-    Ok((text::render(&comparison) + &files, comparison.exit_code))
+    Ok((document.text(Color::of_terminal()) + &files, comparison.exit_code))
 }
 
 async fn cards(
@@ -102,7 +102,7 @@ async fn cards(
     Ok(cards)
 }
 
-struct Lab<'a> {
+struct Grid<'a> {
     options: &'a CompareOptions,
     testbed: &'a Testbed,
     instances: Vec<Instance>,
@@ -111,8 +111,8 @@ struct Lab<'a> {
     rounds: Rounds,
 }
 
-impl Lab<'_> {
-    /// All rounds through all places.
+impl Grid<'_> {
+    /// All rounds through all cells of the grid.
     async fn walk(&mut self) {
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut cells = self.cells();
@@ -189,17 +189,17 @@ impl Lab<'_> {
         }
     }
 
-    /// The places with the most instances in which an unsafe strategy was never caught.
+    /// The cells with the most instances of unsafe strategies that were never caught.
     fn uncaught(&self) -> Vec<Cell> {
         let arbiter = Arbiter::Off;
-        let places = self.cells().into_iter().filter(|cell| {
+        let cells = self.cells().into_iter().filter(|cell| {
             let card = &self.cards[cell.strategy];
             (cell.arbiter, cell.instances) == (arbiter, INSTANCES_MAX) && !card.safe
         });
-        places
-            .filter(|place| {
+        cells
+            .filter(|uncaught| {
                 let mut everywhere = (1..=INSTANCES_MAX).filter_map(|instances| {
-                    let cell = Cell { instances, ..*place };
+                    let cell = Cell { instances, ..*uncaught };
                     let card = &self.cards[cell.strategy];
                     (card.breaks_with.expectation(arbiter, instances) == Expectation::Caught)
                         .then(|| self.rounds.get(&cell))?
@@ -219,11 +219,11 @@ impl Lab<'_> {
                 Row::of(&self.cards[cell.strategy], cell.arbiter, cell.instances, rounds)
             })
             .collect();
-        figures::set_places(&mut rows);
+        figures::set_ranks(&mut rows);
         let strategies: Vec<Judged> =
             self.cards.into_iter().map(|card| judged(card, &rows)).collect();
         let (exit_code, sentence) = conclusion(&strategies);
-        let shape = Shape {
+        let load = LoadSettings {
             rounds: self.options.rounds,
             stock: self.options.stock,
             requests: self.options.requests,
@@ -231,7 +231,7 @@ impl Lab<'_> {
             seconds_max: self.options.seconds_max,
             generator_share,
         };
-        Comparison { exit_code, sentence, circumstances, shape, strategies, rows }
+        Comparison { exit_code, sentence, circumstances, load, strategies, rows }
     }
 }
 
@@ -248,21 +248,21 @@ fn progress(name: &str, cell: Cell, round: &Round, counted: &str) {
     }
 }
 
-fn write(out: &Path, comparison: &Comparison) -> Result<(), CannotJudge> {
+fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
     if std::io::stderr().is_terminal() {
         eprintln!();
     }
     json::write(&out.join("report.json"), comparison)?;
     let charts = charts::draw(comparison)?;
-    let mut files = vec![
-        ("report.md".to_owned(), markdown::render(comparison)),
-        ("report.html".to_owned(), html::render(comparison, &charts)),
-    ];
-    files.extend(charts.into_iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())));
+    let mut files: Vec<(String, String)> =
+        charts.iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())).collect();
+    let document = report::document(comparison, charts);
+    files.push(("report.md".to_owned(), document.markdown()));
+    files.push(("report.html".to_owned(), document.html()));
     for (name, text) in files {
         let path = out.join(name);
         std::fs::write(&path, text)
             .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
     }
-    Ok(())
+    Ok(document)
 }

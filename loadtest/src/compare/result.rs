@@ -14,14 +14,14 @@ pub struct Comparison {
     pub exit_code: u8,
     pub sentence: String,
     pub circumstances: Circumstances,
-    pub shape: Shape,
+    pub load: LoadSettings,
     pub strategies: Vec<Judged>,
     pub rows: Vec<Row>,
 }
 
-/// What every load looked like.
+/// The settings that all loads share.
 #[derive(Debug, Serialize)]
-pub struct Shape {
+pub struct LoadSettings {
     pub rounds: u32,
     pub stock: i64,
     pub requests: u32,
@@ -42,12 +42,13 @@ pub struct Judged {
 }
 
 impl Comparison {
-    /// The rows of each place, the fastest first; places that were not walked are left out.
-    pub fn places(&self) -> Vec<Vec<&Row>> {
-        let places = [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)];
-        let tables = places.map(|place| {
+    /// The rows of each setup (arbiter and number of instances), the fastest first. Setups without a
+    /// row are left out.
+    pub fn setups(&self) -> Vec<Vec<&Row>> {
+        let setups = [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)];
+        let tables = setups.map(|setup| {
             let mut rows: Vec<&Row> =
-                self.rows.iter().filter(|row| (row.arbiter, row.instances) == place).collect();
+                self.rows.iter().filter(|row| (row.arbiter, row.instances) == setup).collect();
             rows.sort_by(|left, right| {
                 right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
             });
@@ -57,9 +58,9 @@ impl Comparison {
     }
 }
 
-impl Shape {
+impl LoadSettings {
     /// For people.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         format!(
             "{} units, {} buyers who each want one, {} at once, at most {} s, {} rounds; the generator used {:.0} % of the machine",
             self.stock,
@@ -72,15 +73,15 @@ impl Shape {
     }
 }
 
-/// The verdict on one strategy, from all its places.
+/// The verdict on one strategy, from all its setups.
 pub fn judged(card: Card, rows: &[Row]) -> Judged {
     if !card.available {
         let remark = "its servers are not configured here".to_owned();
         return Judged { card, verdict: Verdict::NotJudged, remark };
     }
     let own = || rows.iter().filter(|row| row.strategy == card.name);
-    let places: Vec<_> = own().map(|row| (row.expectation, row.verdict)).collect();
-    let verdict = verdict::of_strategy(&places);
+    let setups: Vec<_> = own().map(|row| (row.expectation, row.verdict)).collect();
+    let verdict = verdict::of_strategy(&setups);
     let remark = match verdict {
         Verdict::Broken | Verdict::NotJudged => own()
             .filter(|row| row.verdict == verdict)
@@ -88,7 +89,7 @@ pub fn judged(card: Card, rows: &[Row]) -> Judged {
             .find_map(|(row, round)| {
                 let reason = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
                 let bad = round.could_not_judge.is_some() || !round.clean;
-                bad.then(|| format!("{}: {reason}", place(row)))
+                bad.then(|| format!("{}: {reason}", setup(row)))
             })
             .unwrap_or_default(),
         Verdict::NotCaught => {
@@ -99,7 +100,7 @@ pub fn judged(card: Card, rows: &[Row]) -> Judged {
                 .filter(|row| row.verdict == Verdict::Caught)
                 .max_by_key(|row| row.oversold);
             worst.map_or_else(String::new, |row| {
-                format!("{} units too many, {}", row.oversold, place(row))
+                format!("{} units too many, {}", row.oversold, setup(row))
             })
         }
         Verdict::Clean => String::new(),
@@ -107,8 +108,8 @@ pub fn judged(card: Card, rows: &[Row]) -> Judged {
     Judged { card, verdict, remark }
 }
 
-/// A place in words.
-pub fn place(row: &Row) -> String {
+/// Arbiter and number of instances in words.
+pub fn setup(row: &Row) -> String {
     let arbiter = match row.arbiter {
         Arbiter::On => "on",
         Arbiter::Off => "off",

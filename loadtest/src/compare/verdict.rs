@@ -8,22 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::{Arbiter, Round};
 
-/// How many instances it takes until the gate alone oversells.
+/// When the gate without the arbiter oversells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaks {
+    /// It never does.
     Never,
+    /// With one instance.
     Alone,
+    /// Only with more than one instance.
     WithTwoInstances,
 }
 
-/// What is expected of one strategy in one place.
+/// What is expected of one strategy in one setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expectation {
     /// Every round clean.
     Clean,
-    /// Oversold at least once, over all its places of this kind.
+    /// Oversold at least once, over all its setups of this kind.
     Caught,
 }
 
@@ -44,7 +47,7 @@ pub enum Verdict {
 }
 
 impl Breaks {
-    /// What is expected with this arbiter and so many instances.
+    /// What is expected with this arbiter on this number of instances.
     pub fn expectation(self, arbiter: Arbiter, instances: usize) -> Expectation {
         match (arbiter, self) {
             (Arbiter::On, _) | (_, Self::Never) => Expectation::Clean,
@@ -54,7 +57,7 @@ impl Breaks {
     }
 
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Never => "safe",
             Self::Alone => "breaks alone",
@@ -64,7 +67,7 @@ impl Breaks {
 }
 
 impl Verdict {
-    /// Judges the rounds of one place.
+    /// Judges the rounds of one setup.
     pub fn of(expectation: Expectation, rounds: &[Round]) -> Self {
         let judged: Vec<&Round> =
             rounds.iter().filter(|round| round.could_not_judge.is_none()).collect();
@@ -81,7 +84,7 @@ impl Verdict {
     }
 
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Clean => "clean",
             Self::Caught => "oversells, as declared",
@@ -92,11 +95,11 @@ impl Verdict {
     }
 }
 
-/// The verdict on a whole strategy: its worst place, except that one that has to be caught need be
-/// caught in one place only.
-pub fn of_strategy(places: &[(Expectation, Verdict)]) -> Verdict {
-    let caught = places.iter().any(|(_, verdict)| *verdict == Verdict::Caught);
-    let worst = places
+/// The verdict on a whole strategy: that of its worst setup. An unsafe strategy must be caught in one
+/// setup only.
+pub fn of_strategy(setups: &[(Expectation, Verdict)]) -> Verdict {
+    let caught = setups.iter().any(|(_, verdict)| *verdict == Verdict::Caught);
+    let worst = setups
         .iter()
         .filter(|(expectation, _)| !(caught && *expectation == Expectation::Caught))
         .map(|(_, verdict)| *verdict)
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strategy_is_as_good_as_its_worst_place() {
+    fn a_strategy_is_as_good_as_its_worst_setup() {
         use Verdict::{Broken, Caught, Clean, NotCaught, NotJudged};
         let (clean, caught) = (Expectation::Clean, Expectation::Caught);
         assert_eq!(of_strategy(&[(clean, Clean), (clean, Clean)]), Clean);

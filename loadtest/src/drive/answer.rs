@@ -1,4 +1,4 @@
-//! What a reply to a purchase means.
+//! Reads the meaning of a reply to a purchase: the outcome that the client may conclude.
 
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
-//! The closed model: so many callers, each making its next purchase after its reply.
+//! The closed model: a fixed number of connections, each sending its next purchase after its reply.
 //!
-//! It finds what the service can do at most. A stall of the service also stalls the callers, so
+//! It finds the highest throughput of the service. A stall of the service also stalls the callers, so
 //! its latencies say little about buyers who do not wait: that is what the open model is for.
 
 use std::sync::Arc;

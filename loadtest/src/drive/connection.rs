@@ -1,4 +1,5 @@
-//! One kept-alive HTTP/1.1 connection that knows what it does not know.
+//! One kept-alive HTTP/1.1 connection that tells a request that was not sent from one without an
+//! answer.
 //!
 //! The difference that matters is between a request that was *surely not sent* and one that was
 //! sent and got no answer: only the second may have sold something.

@@ -29,7 +29,7 @@ const LEASE: [(&str, &str); 2] =
     [("SECKILL_LOCK_LEASE_MS", "1500"), ("SECKILL_REDIS_COMMAND_TIMEOUT_MS", "500")];
 /// How long a queue may take to be worked off.
 const QUEUE_POLLS_MAX: usize = 600;
-/// The same for a queue that came back empty: nothing can come out of it.
+/// Polls of a queue that came back empty: nothing can come out of it.
 const EMPTY_QUEUE_POLLS_MAX: usize = 20;
 const QUEUE_POLL: Duration = Duration::from_millis(100);
 

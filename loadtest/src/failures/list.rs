@@ -1,4 +1,4 @@
-//! The experiments: what goes wrong, and what saves it.
+//! The experiments: what goes wrong, and what prevents it.
 
 use super::load::Gates;
 
@@ -7,12 +7,12 @@ pub struct Experiment {
     pub name: &'static str,
     /// What goes wrong.
     pub failure: &'static str,
-    /// What saves it.
+    /// The remedy.
     pub cure: &'static str,
     pub kind: Kind,
 }
 
-/// How it is made to happen.
+/// How the failure is made to happen.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Load(Gates),
@@ -29,7 +29,7 @@ pub enum Kind {
 pub const LIST: &[Experiment] = &[
     Experiment {
         name: "lease-expires",
-        failure: "A holder is frozen (SIGSTOP) before its write for longer than its lease; another instance takes the lock and sells everything; then the late write lands.",
+        failure: "A holder is frozen (SIGSTOP) before its write for longer than its lease; another instance takes the lock and sells everything; then the late write is committed.",
         cure: "The arbiter: the lock's fence is raised in the same transaction, and the late one is below it.",
         kind: Kind::LeaseExpires,
     },
@@ -70,7 +70,7 @@ pub const LIST: &[Experiment] = &[
     Experiment {
         name: "counter-lost",
         failure: "A Redis without persistence restarts while purchases are between its counter and the ledger (redis-lua); the counter is loaded from a ledger that does not know them yet.",
-        cure: "The arbiter: the stock row's condition refuses what is too much.",
+        cure: "The arbiter: the condition on the stock row refuses the surplus.",
         kind: Kind::CounterLost,
     },
     Experiment {
@@ -88,7 +88,7 @@ pub const LIST: &[Experiment] = &[
     Experiment {
         name: "stale-replica",
         failure: "The stock is read from a replica that lags and taken on the master (plain Redis commands, a pair of our own).",
-        cure: "Judge and take in one step where it is written.",
+        cure: "Check and take the stock in one step, on the server that is written to.",
         kind: Kind::StaleReplica,
     },
     Experiment {

@@ -1,7 +1,8 @@
-//! `loadtest break`: known failures, made to happen, each with what saves it.
+//! `loadtest break`: makes known failures happen, and shows what prevents each of them.
 //!
-//! [`list`] names them. Every experiment is tried some times without its cure, where it must break, and as often with
-//! it, where it must hold. Each try has an item, locks and keys of its own, and ends in sold units.
+//! [`list`] names them. Each experiment is tried several times without its remedy, where it must
+//! break, and as many times with it, where it must hold. Each try has an item, locks and keys of its
+//! own, and counts the units sold.
 //! [`load`]: gates that break under load. [`late`]: purchases that write after their lock or
 //! counter is gone, stopped at a [`turnstile`]. [`plain`]: mistakes that no strategy of the service
 //! makes, done with plain Redis commands. Servers that must die are our own ([`redis_server`]).
@@ -17,6 +18,7 @@ mod turnstile;
 
 use serde::Serialize;
 
+use crate::document::Color;
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::launcher::Service;
@@ -26,19 +28,19 @@ use crate::report::json;
 use crate::testbed::Testbed;
 use late::Pair;
 use list::{Experiment, Kind, LIST};
-use report::{Outcome, Report, render};
+use report::{Outcome, Report};
 use stage::Stage;
 
-/// One try.
+/// The input of one try.
 #[derive(Debug, Clone, Copy)]
 struct Try {
-    /// Whether what saves it is in place.
+    /// Whether the remedy is in place.
     pub cured: bool,
-    /// For loads.
+    /// Seed of loads.
     pub seed: u64,
 }
 
-/// How one try ended.
+/// The outcome of one try.
 #[derive(Debug, Clone, Serialize)]
 struct Trial {
     pub stock: i64,
@@ -78,13 +80,13 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
         outcomes.push(tries(experiment, options.times, seed, &stage, &mut running).await);
     }
     running.stop().await;
-    let text = render(&outcomes, &circumstances);
     let report = Report { circumstances, experiments: outcomes };
+    let document = report.document();
     json::write(&options.out.join("failures.json"), &report)?;
     let path = options.out.join("failures.md");
-    std::fs::write(&path, &text)
+    std::fs::write(&path, document.markdown())
         .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
-    Ok((text, report.exit_code()))
+    Ok((document.text(Color::of_terminal()), report.exit_code()))
 }
 
 async fn tries(
@@ -115,7 +117,7 @@ async fn tries(
     for number in 0..times {
         for cured in [false, true] {
             let attempt = Try { cured, seed: seed.wrapping_add(u64::from(number)) };
-            let word = if cured { "with its cure" } else { "without" };
+            let word = if cured { "with its remedy" } else { "without" };
             match Box::pin(once(experiment.kind, stage, running, &attempt)).await {
                 Ok(trial) => {
                     eprintln!(

@@ -1,14 +1,13 @@
-//! What the experiments showed.
-
-use std::fmt::Write;
+//! The report of `break`.
 
 use serde::Serialize;
 
 use super::Trial;
 use crate::circumstances::Circumstances;
+use crate::document::{Document, Table};
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
 
-/// Of so many tries, this share must show the failure; its cure must hold in all.
+/// The share of tries without the remedy that must show the failure. With it, all must hold.
 const REPRODUCED_SHARE_MIN: f64 = 0.95;
 
 /// All tries of one experiment.
@@ -22,7 +21,7 @@ pub struct Outcome {
     pub held: u32,
     /// Tries that could not be judged, and why.
     pub unjudged: Vec<String>,
-    /// The last try without the cure, and with it.
+    /// The last try without the remedy, and the last one with it.
     pub without: Option<Trial>,
     pub with: Option<Trial>,
     /// Why it was not tried.
@@ -30,14 +29,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it broke without its cure, and held with it.
+    /// Whether it broke without its remedy, and held with it.
     pub fn is_as_expected(&self) -> bool {
         f64::from(self.reproduced) >= f64::from(self.times) * REPRODUCED_SHARE_MIN
             && self.held == self.times
     }
 }
 
-/// Everything about one call.
+/// Circumstances and outcomes of one call.
 #[derive(Serialize)]
 pub struct Report {
     pub circumstances: Circumstances,
@@ -45,7 +44,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing tried is nothing proved.
+    /// 0 when all went as expected; an empty run proves nothing.
     pub fn exit_code(&self) -> u8 {
         let tried: Vec<&Outcome> =
             self.experiments.iter().filter(|outcome| outcome.left_out.is_none()).collect();
@@ -61,74 +60,64 @@ impl Report {
     }
 }
 
-/// The page.
-pub fn render(outcomes: &[Outcome], circumstances: &Circumstances) -> String {
-    let mut text = String::from("# Known failures, and what saves them\n\n");
-    push(&mut text, "| circumstance | |\n|---|---|\n");
-    for (name, value) in circumstances.rows() {
-        push(&mut text, &format!("| {name} | {value} |\n"));
+impl Report {
+    /// The report for people.
+    pub fn document(&self) -> Document {
+        let mut document = Document::new("Known failures, and what prevents them");
+        document.facts(self.circumstances.rows());
+        let mut table = Table::new([
+            "experiment",
+            "reproduced",
+            "remedy held",
+            "without: sold of stock",
+            "with: sold of stock",
+        ]);
+        self.experiments.iter().for_each(|outcome| table.row(outcome.row()));
+        document.table(table);
+        for outcome in &self.experiments {
+            document.heading(outcome.name);
+            document.paragraph(outcome.failure);
+            document.list(outcome.remarks());
+        }
+        document
     }
-    push(
-        &mut text,
-        "\n| experiment | reproduced | cure held | without: sold of stock | with: sold of stock |\n|---|---|---|---|---|\n",
-    );
-    for outcome in outcomes {
-        let sold = |trial: &Option<Trial>| {
-            trial.as_ref().map_or_else(
-                || "-".to_owned(),
-                |trial| format!("{} of {}", trial.sold, trial.stock),
-            )
-        };
-        let row = if outcome.left_out.is_some() {
-            format!("| `{}` | not tried | not tried | - | - |\n", outcome.name)
-        } else {
-            format!(
-                "| `{}` | {} of {} | {} of {} | {} | {} |\n",
-                outcome.name,
-                outcome.reproduced,
-                outcome.times,
-                outcome.held,
-                outcome.times,
-                sold(&outcome.without),
-                sold(&outcome.with)
-            )
-        };
-        push(&mut text, &row);
-    }
-    for outcome in outcomes {
-        push(&mut text, &format!("\n## {}\n\n{}\n", outcome.name, outcome.failure));
-        if let Some(reason) = &outcome.left_out {
-            push(&mut text, &format!("\nNot tried: {reason}.\n"));
-            continue;
-        }
-        if let Some(trial) = &outcome.without {
-            push(
-                &mut text,
-                &format!(
-                    "\n* Without: {} units sold of {}; {}.\n",
-                    trial.sold, trial.stock, trial.detail
-                ),
-            );
-        }
-        push(&mut text, &format!("* What saves it: {}\n", outcome.cure));
-        if let Some(trial) = &outcome.with {
-            push(
-                &mut text,
-                &format!(
-                    "* With: {} units sold of {}; {}.\n",
-                    trial.sold, trial.stock, trial.detail
-                ),
-            );
-        }
-        for reason in &outcome.unjudged {
-            push(&mut text, &format!("* Could not be judged, {reason}.\n"));
-        }
-    }
-    text
 }
 
-fn push(text: &mut String, part: &str) {
-    text.write_str(part).expect("writing to a string does not fail");
+impl Outcome {
+    fn row(&self) -> [String; 5] {
+        let sold = |trial: &Option<Trial>| {
+            let of_stock = |trial: &Trial| format!("{} of {}", trial.sold, trial.stock);
+            trial.as_ref().map_or_else(|| "-".to_owned(), of_stock)
+        };
+        let tries = |count: u32| match self.left_out {
+            Some(_) => "not tried".to_owned(),
+            None => format!("{count} of {}", self.times),
+        };
+        [
+            format!("`{}`", self.name),
+            tries(self.reproduced),
+            tries(self.held),
+            sold(&self.without),
+            sold(&self.with),
+        ]
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        if let Some(reason) = &self.left_out {
+            return vec![format!("Not tried: {reason}.")];
+        }
+        let told = |label: &str, trial: &Option<Trial>| {
+            let Trial { stock, sold, detail, .. } = trial.as_ref()?;
+            Some(format!("{label}: {sold} units sold of {stock}; {detail}."))
+        };
+        let mut remarks: Vec<String> =
+            told("Without the remedy", &self.without).into_iter().collect();
+        remarks.push(format!("The remedy: {}", self.cure));
+        remarks.extend(told("With the remedy", &self.with));
+        remarks
+            .extend(self.unjudged.iter().map(|reason| format!("Could not be judged, {reason}.")));
+        remarks
+    }
 }
 
 #[cfg(test)]

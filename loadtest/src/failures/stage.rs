@@ -40,7 +40,7 @@ pub struct Stage<'a> {
     admin: HeaderValue,
 }
 
-/// What the ledger says of an item.
+/// The sale of an item, by the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sold {
     pub units: i64,
@@ -69,7 +69,7 @@ impl<'a> Stage<'a> {
         Ok(Self { testbed, seckill, tokens, admin })
     }
 
-    /// A fresh item of so many units.
+    /// Creates an item with `stock` units.
     pub async fn item(
         &self,
         instance: &Instance,
@@ -95,7 +95,7 @@ impl<'a> Stage<'a> {
         available.filter_map(|card| card["name"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Starts an instance whose settings differ; its jobs keep quiet.
+    /// Starts an instance with other settings; its expiry job does not run.
     pub async fn service(
         &self,
         name: &str,
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
         pressed(press.clone(), self.tokens[press.buyer].clone()).await
     }
 
-    /// The same on a task of its own, for a purchase that will hang.
+    /// Presses on a task of its own, for a purchase that will hang.
     pub fn press_in_background(&self, press: &Press) -> tokio::task::JoinHandle<String> {
         tokio::spawn(pressed(press.clone(), self.tokens[press.buyer].clone()))
     }

@@ -1,9 +1,8 @@
-//! The result of one run as data. [`text`] renders it for people, [`json`] for programs.
+//! The result of one run as data. [`Report::document`] renders it for people, [`json`] for programs.
 
+mod document;
 pub mod json;
 pub mod summary;
-pub mod text;
-mod text_audit;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -21,7 +20,7 @@ pub struct Report {
     /// The result in one sentence, with the exit code.
     pub verdict: Verdict,
     /// What the figures depend on.
-    pub circumstances: Circumstances,
+    pub circumstances: RunCircumstances,
     /// The traffic in figures.
     pub traffic: TrafficSummary,
     /// The audit of the ledger.
@@ -39,9 +38,9 @@ pub struct Verdict {
     pub sentence: String,
 }
 
-/// What the figures depend on.
+/// The load of one run, and what its figures depend on.
 #[derive(Debug, Clone, Serialize)]
-pub struct Circumstances {
+pub struct RunCircumstances {
     /// UTC, RFC 3339.
     pub started_at: String,
     /// Version of this program.

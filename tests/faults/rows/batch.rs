@@ -7,11 +7,11 @@ use std::time::Duration;
 use rand::RngExt;
 use tokio::time::sleep;
 
-use super::bit;
-use crate::Tried;
+use super::proven;
+use crate::TrialResult;
 use crate::service::Service;
-use crate::shop::{Plan, RUSH, Wanted, sell_through};
-use crate::stage::Stage;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, RUSH, Wanted, run_trial};
 
 /// The longest random pause before the kill, in milliseconds: a rush is soon over.
 const KILL_AFTER_MS: u64 = 25;
@@ -19,27 +19,27 @@ const KILL_AFTER_MS: u64 = 25;
 const STRATEGIES: &[&str] =
     &["mysql-batch", "lock-redis", "redis-lua", "redis-bucket", "redis-stream"];
 
-pub async fn killed(stage: &mut Stage, seed: u64) -> Tried {
-    let mut plan = Plan::new(seed, Wanted::These(STRATEGIES), &stage.setup());
+pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let mut plan = Plan::new(seed, Wanted::These(STRATEGIES), &testbed.setup());
     plan.pace = RUSH;
-    sell_through(stage, plan, async |stage, shop| {
-        let batches = shop.metric("seckill_batch_orders_count", "").await;
-        let orders = shop.metric("seckill_batch_orders_sum", "").await;
-        let after = shop.dice.random_range(0..KILL_AFTER_MS);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let batches = trial.metric("seckill_batch_orders_count", "").await;
+        let orders = trial.metric("seckill_batch_orders_sum", "").await;
+        let after = trial.random.random_range(0..KILL_AFTER_MS);
         sleep(Duration::from_millis(after)).await;
-        stage.mysql.kill_hard().await;
+        testbed.mysql.kill_hard().await;
         let mut signals = Vec::new();
-        for service in &mut shop.services {
+        for service in &mut trial.services {
             signals.push(service.kill().await?.signal());
         }
-        shop.injections += 1;
-        shop.mended();
-        stage.mysql.restart().await.map_err(|error| error.to_string())?;
-        let starts = shop.services.iter_mut().map(Service::restart);
+        trial.injections += 1;
+        trial.fault_ended();
+        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        let starts = trial.services.iter_mut().map(Service::restart);
         futures::future::try_join_all(starts).await?;
         let proof =
             format!("after {after} ms and {orders} orders in {batches} batches: {signals:?}");
-        bit(signals == [Some(9); 2] && orders > batches, proof)
+        proven(signals == [Some(9); 2] && orders > batches, proof)
     })
     .await
 }

@@ -13,11 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::bit;
-use crate::Tried;
+use super::proven;
+use crate::TrialResult;
 use crate::service::Service;
-use crate::shop::{Plan, Wanted, make_item, sell_through};
-use crate::stage::Stage;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Wanted, make_item, run_trial};
 use loadtest::drive::connection::{Connection, Exchange};
 
 /// How often one order is sent at once.
@@ -26,30 +26,31 @@ const COPIES: usize = 50;
 const DRIBBLERS: usize = 200;
 /// A head must be there within this.
 const HEAD_MAX_MS: u64 = 700;
-/// A buyer whose orders are not the crowd's.
+/// A buyer whose orders are not the workload's.
 const STRANGERS: i64 = 7_000_000;
 /// Purchases whose clients leave.
 const LEAVERS: i64 = 60;
 
 /// One key fifty times at once, and one buyer with fifty keys, on two instances.
-pub async fn duplicates(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+pub async fn duplicates(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     let strategies = plan.strategies.clone();
-    sell_through(stage, plan, async |stage, shop| {
+    run_trial(testbed, plan, async |testbed, trial| {
         let mut told = Vec::new();
         for (number, strategy) in strategies.iter().enumerate() {
-            let item = make_item(stage, &shop.services[0], false, &json!({ "stock": 9 })).await?;
+            let item =
+                make_item(testbed, &trial.services[0], false, &json!({ "stock": 9 })).await?;
             let path = format!("/api/seckill/{strategy}/{item}");
             let buyer = STRANGERS + i64::try_from(number).unwrap_or_default() * 2;
             for (buyer, one_key) in [(buyer, true), (buyer + 1, false)] {
-                let token = stage.token(buyer, Role::Buyer);
+                let token = testbed.token(buyer, Role::Buyer);
                 let copies = (0..COPIES).map(|copy| {
                     let key = if one_key { "one".to_owned() } else { format!("key-{copy}") };
-                    let service = &shop.services[copy % 2];
+                    let service = &trial.services[copy % 2];
                     press(service, path.clone(), token.clone(), key)
                 });
                 let answers = join_all(copies).await;
-                shop.injections += 1;
+                trial.injections += 1;
                 let ids: HashSet<_> = answers.iter().filter_map(|(_, id)| id.clone()).collect();
                 // Fifty keys may all be told to try again, but not two be sold.
                 let right = if one_key { ids.len() == 1 } else { ids.len() <= 1 };
@@ -59,7 +60,7 @@ pub async fn duplicates(stage: &mut Stage, seed: u64) -> Tried {
                 told.extend(answers.into_iter().map(|(status, _)| status));
             }
         }
-        shop.mended();
+        trial.fault_ended();
         told.sort_unstable();
         let mut counts: Vec<(u16, usize)> = Vec::new();
         for status in told {
@@ -68,7 +69,7 @@ pub async fn duplicates(stage: &mut Stage, seed: u64) -> Tried {
                 _ => counts.push((status, 1)),
             }
         }
-        bit(counts.len() > 1, format!("one order each; answers {counts:?}"))
+        proven(counts.len() > 1, format!("one order each; answers {counts:?}"))
     })
     .await
 }
@@ -101,18 +102,18 @@ async fn press(
 }
 
 /// Clients that send their head a byte at a time keep nobody else out.
-pub async fn slow(stage: &mut Stage, seed: u64) -> Tried {
-    let setup = stage.setup().with("SECKILL_HTTP_HEAD_TIMEOUT_MS", HEAD_MAX_MS.to_string());
+pub async fn slow(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let setup = testbed.setup().with("SECKILL_HTTP_HEAD_TIMEOUT_MS", HEAD_MAX_MS.to_string());
     let plan = Plan::new(seed, Wanted::Safe, &setup);
-    sell_through(stage, plan, async |_, shop| {
-        let addresses: Vec<_> = shop.services.iter().map(|service| service.addr).collect();
-        let then = shop.sold();
+    run_trial(testbed, plan, async |_, trial| {
+        let addresses: Vec<_> = trial.services.iter().map(|service| service.addr).collect();
+        let then = trial.sold();
         let dribblers = (0..DRIBBLERS).map(|number| dribble(addresses[number % 2]));
         let closed = join_all(dribblers).await.into_iter().filter(|closed| *closed).count();
-        shop.injections += 1;
-        let sold = shop.sold() - then;
-        shop.mended();
-        bit(
+        trial.injections += 1;
+        let sold = trial.sold() - then;
+        trial.fault_ended();
+        proven(
             closed == DRIBBLERS,
             format!("{closed} of {DRIBBLERS} were closed by the service; {sold} sold meanwhile"),
         )
@@ -140,47 +141,47 @@ async fn dribble(addr: std::net::SocketAddr) -> bool {
 }
 
 /// Clients that go away right after their request: the order is whole or not there.
-pub async fn leaving(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+pub async fn leaving(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     let strategies = plan.strategies.clone();
-    sell_through(stage, plan, async |stage, shop| {
+    run_trial(testbed, plan, async |testbed, trial| {
         let mut sold = 0;
         for strategy in strategies {
             let body = json!({ "stock": LEAVERS });
-            let item = make_item(stage, &shop.services[0], false, &body).await?;
+            let item = make_item(testbed, &trial.services[0], false, &body).await?;
             let path = format!("/api/seckill/{strategy}/{item}");
             let buyers: Vec<i64> = (STRANGERS..STRANGERS + LEAVERS / 6).collect();
             for buyer in &buyers {
-                let token = stage.token(*buyer, Role::Buyer);
+                let token = testbed.token(*buyer, Role::Buyer);
                 let head = format!(
                     "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
                      idempotency-key: gone\r\ncontent-length: 0\r\n\r\n"
                 );
-                let mut stream = TcpStream::connect(shop.services[0].addr).await;
+                let mut stream = TcpStream::connect(trial.services[0].addr).await;
                 if let Ok(stream) = &mut stream {
                     let _ = stream.write_all(head.as_bytes()).await;
                 }
             }
-            shop.injections += 1;
+            trial.injections += 1;
             // Each comes back with the same key, and has exactly one order.
             let back = buyers.iter().map(|buyer| {
-                let token = stage.token(*buyer, Role::Buyer);
-                press(&shop.services[1], path.clone(), token, "gone".to_owned())
+                let token = testbed.token(*buyer, Role::Buyer);
+                press(&trial.services[1], path.clone(), token, "gone".to_owned())
             });
             let answers = join_all(back).await;
             let got = answers.iter().filter(|(_, id)| id.is_some()).count();
             sold += got;
             let again = buyers.iter().zip(&answers).map(|(buyer, (_, first))| {
-                let token = stage.token(*buyer, Role::Buyer);
-                let press = press(&shop.services[0], path.clone(), token, "gone".to_owned());
+                let token = testbed.token(*buyer, Role::Buyer);
+                let press = press(&trial.services[0], path.clone(), token, "gone".to_owned());
                 async move { first.is_none() || press.await.1 == *first }
             });
             if join_all(again).await.contains(&false) {
                 return Err(format!("{strategy}: a retry gave another order"));
             }
         }
-        shop.mended();
-        bit(sold > 0, format!("{sold} came back and had their one order"))
+        trial.fault_ended();
+        proven(sold > 0, format!("{sold} came back and had their one order"))
     })
     .await
 }

@@ -8,25 +8,25 @@ use time::Duration;
 
 use hyper::body::Bytes;
 
-use super::bit;
-use crate::shop::{Plan, Wanted, make_item, sell_through};
-use crate::stage::{SECRET, Stage};
-use crate::{Run, Tried};
+use super::proven;
+use crate::testbed::{SECRET, Testbed};
+use crate::trial::{Plan, Wanted, make_item, run_trial};
+use crate::{Run, TrialResult};
 
 const STRANGERS: i64 = 9_000_000;
 
 /// The clock of an instance in this process jumps an hour, ahead and back, while others sell.
-pub async fn jumps(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
+pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     let strategies = plan.strategies.clone();
-    sell_through(stage, plan, async |stage, shop| {
+    run_trial(testbed, plan, async |testbed, trial| {
         let mut config = Config::defaults();
         config.secret = Secret::new(SECRET);
-        config.database_url = Secret::new(stage.ledger_url());
-        config.redis_url = Secret::new(stage.redis.url());
+        config.database_url = Secret::new(testbed.ledger_url());
+        config.redis_url = Secret::new(testbed.redis.url());
         config.redis.prefix = "faults:".to_owned();
-        config.lock.zookeeper_hosts = stage.zookeeper.hosts();
-        config.lock.etcd_endpoints = stage.etcd.url();
+        config.lock.zookeeper_hosts = testbed.zookeeper.hosts();
+        config.lock.etcd_endpoints = testbed.etcd.url();
         config.http.addr = "127.0.0.1:0".parse().map_err(|_| "an address".to_owned())?;
         let app = App::build(config).await?;
         let (clock, addr, lifecycle) = (app.clock(), app.addr(), app.lifecycle());
@@ -34,22 +34,23 @@ pub async fn jumps(stage: &mut Stage, seed: u64) -> Tried {
         let mut codes = Vec::new();
         let mut buyer = STRANGERS;
         for strategy in strategies.iter().filter(|name| **name != "lock-redlock") {
-            let item = make_item(stage, &shop.services[0], false, &json!({ "stock": 3 })).await?;
+            let item =
+                make_item(testbed, &trial.services[0], false, &json!({ "stock": 3 })).await?;
             for by in [Duration::days(2), Duration::days(-2), Duration::hours(-1), Duration::HOUR] {
                 clock.shift(by);
                 buyer += 1;
-                codes.push(buy(stage, addr, strategy, item, buyer).await?);
-                shop.injections += 1;
+                codes.push(buy(testbed, addr, strategy, item, buyer).await?);
+                trial.injections += 1;
             }
         }
         lifecycle.stop();
         let _ = serving.await;
-        shop.mended();
+        trial.fault_ended();
         let said = |code: &str| codes.iter().filter(|told| *told == code).count();
         let (ended, early) = (said("sale_ended"), said("sale_not_started"));
         let sold = said("sold");
         let each = codes.len() / 4;
-        bit(
+        proven(
             (ended, early, sold) == (each, each, each * 2),
             format!("{ended} times ended, {early} times not started, {sold} sold: {codes:?}"),
         )
@@ -58,13 +59,13 @@ pub async fn jumps(stage: &mut Stage, seed: u64) -> Tried {
 }
 
 async fn buy(
-    stage: &Stage,
+    testbed: &Testbed,
     addr: std::net::SocketAddr,
     strategy: &str,
     item: i64,
     buyer: i64,
 ) -> Run<String> {
-    let token = stage.token(buyer, Role::Buyer);
+    let token = testbed.token(buyer, Role::Buyer);
     let path = format!("/api/seckill/{strategy}/{item}");
     let reply = crate::service::ask(addr, "POST", &path, Some(&token), Bytes::new()).await?;
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();

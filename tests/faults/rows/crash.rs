@@ -7,12 +7,12 @@ use seckill::failpoint::POINTS;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{bit, orders};
-use crate::Tried;
+use super::{orders, proven};
+use crate::TrialResult;
+use crate::checker::TrialOutcome;
 use crate::service::Service;
-use crate::shop::{Plan, RUSH, Wanted, sell_through};
-use crate::stage::Stage;
-use crate::verdict::Trial;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, RUSH, Wanted, run_trial};
 
 /// The signal of an abort.
 const ABORTED: i32 = 6;
@@ -37,13 +37,13 @@ fn strategies(point: &str) -> &'static [&'static str] {
 }
 
 /// Walks the points, all or a few.
-pub async fn points(stage: &mut Stage, seed: u64) -> Tried {
-    let count = if stage.sells >= WHOLE_WALK { POINTS.len() } else { POINTS_FEW };
+pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let count = if testbed.sells >= WHOLE_WALK { POINTS.len() } else { POINTS_FEW };
     let first = usize::try_from(seed).unwrap_or_default() * POINTS_FEW;
-    let mut whole = Trial::default();
+    let mut whole = TrialOutcome::default();
     let mut walked = Vec::new();
     for &point in POINTS.iter().cycle().skip(first % POINTS.len()).take(count) {
-        let trial = one(stage, seed, point).await.map_err(|why| format!("{point}: {why}"))?;
+        let trial = one(testbed, seed, point).await.map_err(|why| format!("{point}: {why}"))?;
         walked.push(point);
         whole.add(&trial, point);
     }
@@ -51,8 +51,8 @@ pub async fn points(stage: &mut Stage, seed: u64) -> Tried {
     Ok(whole)
 }
 
-async fn one(stage: &mut Stage, seed: u64, point: &'static str) -> Tried {
-    let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &stage.setup());
+async fn one(testbed: &mut Testbed, seed: u64, point: &'static str) -> TrialResult {
+    let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &testbed.setup());
     plan.control = false;
     // The crash points are in the program that was built with this runner.
     for setup in &mut plan.setups {
@@ -73,22 +73,22 @@ async fn one(stage: &mut Stage, seed: u64, point: &'static str) -> Tried {
         false => 1 + seed % 4,
     };
     plan.setups[0] = plan.setups[0].clone().with("FAILPOINT", format!("{point}:{time}"));
-    sell_through(stage, plan, async |stage, shop| {
+    run_trial(testbed, plan, async |testbed, trial| {
         let began = tokio::time::Instant::now();
-        while !shop.services[0].has_ended() && began.elapsed() < REACHED_MAX {
+        while !trial.services[0].has_ended() && began.elapsed() < REACHED_MAX {
             match point {
-                "reject-inserted" => orders::rejected(stage, shop).await?,
-                _ if is_driven => orders::stepped(shop).await,
+                "reject-inserted" => orders::rejected(testbed, trial).await?,
+                _ if is_driven => orders::stepped(trial).await,
                 _ => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
-        let victim: &mut Service = &mut shop.services[0];
+        let victim: &mut Service = &mut trial.services[0];
         let ended = timeout(Duration::from_secs(1), victim.ended()).await;
         let ended = ended.map_err(|_| "it was not reached".to_owned())??;
-        shop.injections += 1;
-        shop.mended();
-        shop.services[0].restart_without("FAILPOINT").await?;
-        bit(ended.signal() == Some(ABORTED), format!("the {time}. time: {ended}"))
+        trial.injections += 1;
+        trial.fault_ended();
+        trial.services[0].restart_without("FAILPOINT").await?;
+        proven(ended.signal() == Some(ABORTED), format!("the {time}. time: {ended}"))
     })
     .await
 }

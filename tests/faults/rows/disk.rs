@@ -10,11 +10,11 @@ use dev_servers::MysqlOptions;
 use tokio::time::sleep;
 
 use super::mysql::execute;
-use super::{FAULT, bit};
-use crate::Tried;
-use crate::shop::{Plan, Wanted, sell_through, when_it_stops};
-use crate::stage::Stage;
-use crate::verdict::Trial;
+use super::{FAULT, proven};
+use crate::TrialResult;
+use crate::checker::TrialOutcome;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Wanted, run_trial, when_it_stops};
 
 /// Holds a new database and its log, and little else.
 const DISK: &str = "size=160m";
@@ -25,28 +25,29 @@ const SMALL: &str = "--innodb-buffer-pool-size=64M --loose-innodb-log-file-size=
                      --loose-innodb-redo-log-capacity=16M";
 
 /// The database's disk is full, and later it is not.
-pub async fn full(stage: &mut Stage, seed: u64) -> Tried {
-    let folder = stage.folder().join("small-disk");
+pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let folder = testbed.folder().join("small-disk");
     let Some(disk) = SmallDisk::mount(&folder.join("disk")) else {
         let proof = "left out: only root may mount a small disk".to_owned();
-        return Ok(Trial { proof, ..Trial::default() });
+        return Ok(TrialOutcome { proof, ..TrialOutcome::default() });
     };
     let mut options = MysqlOptions::new(disk.0.join("mysql"));
-    options.program = Some(small_server(&folder, stage.mysql.pid()).map_err(|error| said(&error))?);
-    let small = stage.ledger(options).await?;
+    options.program =
+        Some(small_server(&folder, testbed.mysql.pid()).map_err(|error| said(&error))?);
+    let small = testbed.ledger(options).await?;
     // For this trial it is the ledger.
-    let usual = std::mem::replace(&mut stage.mysql, small);
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
-    let trial = sell_through(stage, plan, async |stage, shop| {
-        let mut operator = stage.operator().await?;
+    let usual = std::mem::replace(&mut testbed.mysql, small);
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    let trial = run_trial(testbed, plan, async |testbed, trial| {
+        let mut operator = testbed.operator().await?;
         execute(&mut operator, "CREATE TABLE fault_room (piece CHAR(250))").await?;
         let error = disk.fill().map_err(|error| said(&error))?;
-        shop.injections += 1;
+        trial.injections += 1;
         // Pages that the tables have already are still written: it stops when they are full, and even
         // then an order may find a place where a batch has found none.
-        let then = when_it_stops(|| shop.sold()).await;
+        let then = when_it_stops(|| trial.sold()).await;
         sleep(FAULT).await;
-        let sold = shop.sold() - then;
+        let sold = trial.sold() - then;
         let mut refused = String::new();
         for _ in 0..ROWS_MAX {
             let row = "INSERT INTO fault_room VALUES (REPEAT('x', 250))";
@@ -56,18 +57,18 @@ pub async fn full(stage: &mut Stage, seed: u64) -> Tried {
             }
         }
         disk.empty().map_err(|error| said(&error))?;
-        if !stage.mysql.resume() {
+        if !testbed.mysql.resume() {
             // It may give up; then somebody makes room and starts it again.
-            stage.mysql.restart().await.map_err(|error| error.to_string())?;
+            testbed.mysql.restart().await.map_err(|error| error.to_string())?;
         }
-        shop.mended();
-        bit(
+        trial.fault_ended();
+        proven(
             refused.contains("full"),
             format!("a file grew until \"{error}\"; {sold} were sold meanwhile; {refused}"),
         )
     });
     let trial = trial.await;
-    std::mem::replace(&mut stage.mysql, usual).stop().await;
+    std::mem::replace(&mut testbed.mysql, usual).stop().await;
     trial
 }
 

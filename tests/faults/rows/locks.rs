@@ -9,12 +9,12 @@ use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{FAULT, bit};
+use super::{FAULT, proven};
 use crate::service::{Service, Setup};
-use crate::shop::{Plan, Wanted, make_item, sell_through};
-use crate::stage::{Stage, until};
+use crate::testbed::{Testbed, until};
+use crate::trial::{Plan, Wanted, make_item, run_trial};
 use crate::wire::{Link, Wire};
-use crate::{Run, Tried};
+use crate::{Run, TrialResult};
 
 /// Locks with a lease and a fence that means something to every instance.
 const FENCED: &[&str] = &[
@@ -50,11 +50,11 @@ struct Holder {
 }
 
 /// The holders of all fenced locks are stopped right before their writes, longer than their leases.
-pub async fn outlived(stage: &mut Stage, seed: u64) -> Tried {
-    let wire = Wire::to(stage.mysql.port()).await?;
-    let setup = stage.setup().with("SECKILL_LOCK_LEASE_MS", LEASE_MS);
+pub async fn outlived(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let wire = Wire::to(testbed.mysql.port()).await?;
+    let setup = testbed.setup().with("SECKILL_LOCK_LEASE_MS", LEASE_MS);
     // Nothing but the holders begins a transaction, each has a connection, and nobody hurries it.
-    let held = setup.clone().with("DATABASE_URL", stage.ledger_url_by(wire.port));
+    let held = setup.clone().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
     let alone = [
         ("SECKILL_MYSQL_POOL_MAX", "64"),
         ("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000"),
@@ -66,17 +66,17 @@ pub async fn outlived(stage: &mut Stage, seed: u64) -> Tried {
     let mut plan = Plan::new(seed, Wanted::These(&["mysql-atomic"]), &setup);
     plan.control = false;
     let mut caught = (0, 0);
-    let trial = sell_through(stage, plan, async |stage, shop| {
+    let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut refused = 0;
         for _ in 0..STOPS {
-            let stopped = stop_holders(stage, &wire, &held, &shop.services[1]).await?;
-            shop.injections += 1;
+            let stopped = stop_holders(testbed, &wire, &held, &trial.services[1]).await?;
+            trial.injections += 1;
             refused += stopped.refused;
             caught = (caught.0 + stopped.oversold, caught.1 + stopped.unguarded);
         }
-        shop.mended();
+        trial.fault_ended();
         let all = usize::try_from(STOPS).unwrap_or_default() * FENCED.len();
-        bit(
+        proven(
             refused == all,
             format!("{STOPS} stops of {} holders: {refused} stale tokens refused", FENCED.len()),
         )
@@ -97,20 +97,25 @@ struct Stopped {
 
 /// Stops an instance that holds every lock, lets another one sell under the same locks, and lets the
 /// late writes come. The error names a stale write.
-async fn stop_holders(stage: &Stage, wire: &Wire, held: &Setup, other: &Service) -> Run<Stopped> {
+async fn stop_holders(
+    testbed: &Testbed,
+    wire: &Wire,
+    held: &Setup,
+    other: &Service,
+) -> Run<Stopped> {
     let frozen = Service::start(held).await?;
     let mut holders = Vec::new();
     for (lock, arbiter) in FENCED.iter().flat_map(|lock| [(*lock, true), (*lock, false)]) {
         let (mode, left) = if arbiter { ("on", LEFT) } else { ("off", 0) };
         let more = json!({ "stock": OTHERS + left, "arbiter": mode });
-        let item = make_item(stage, other, false, &more).await?;
+        let item = make_item(testbed, other, false, &more).await?;
         holders.push(Holder { lock, arbiter, item });
     }
     // Whatever it needs at the first time is there before.
     let _ = frozen.get("/api/items", None).await;
     let awaited = wire.bites() + holders.len() as u64;
     wire.set(Link::HoldsBegins);
-    let late = join_all(holders.iter().map(|holder| press(stage, &frozen, holder, 0)));
+    let late = join_all(holders.iter().map(|holder| press(testbed, &frozen, holder, 0)));
     let rest = async {
         let begun = until("all holders at their writes", HELD_MAX, || async {
             (wire.bites() >= awaited).then_some(())
@@ -118,7 +123,7 @@ async fn stop_holders(stage: &Stage, wire: &Wire, held: &Setup, other: &Service)
         let begun = begun.await;
         frozen.signal("STOP").await?;
         let others = holders.iter().flat_map(|holder| (1..=OTHERS).map(move |id| (holder, id)));
-        let sold = join_all(others.map(|(holder, id)| sold(stage, other, holder, id))).await;
+        let sold = join_all(others.map(|(holder, id)| sold(testbed, other, holder, id))).await;
         wire.set(Link::Works);
         frozen.signal("CONT").await?;
         begun?;
@@ -134,7 +139,7 @@ async fn stop_holders(stage: &Stage, wire: &Wire, held: &Setup, other: &Service)
     .await?;
     let mut stopped = Stopped { refused: 0, unguarded: 0, oversold: 0 };
     for (holder, status) in holders.iter().zip(statuses) {
-        let units = units_sold(stage, other, holder).await?;
+        let units = units_sold(testbed, other, holder).await?;
         if !holder.arbiter {
             stopped.unguarded += 1;
             stopped.oversold += u32::from(units > OTHERS);
@@ -152,18 +157,18 @@ async fn stop_holders(stage: &Stage, wire: &Wire, held: &Setup, other: &Service)
 }
 
 /// A buyer's purchase; 0 when there was no answer.
-async fn press(stage: &Stage, service: &Service, holder: &Holder, buyer: i64) -> u16 {
+async fn press(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64) -> u16 {
     let path = format!("/api/seckill/{}/{}", holder.lock, holder.item);
     // One buyer has one lock, so each buys one item.
-    let token = stage.token(STRANGERS + holder.item * 10 + buyer, Role::Buyer);
+    let token = testbed.token(STRANGERS + holder.item * 10 + buyer, Role::Buyer);
     service.ask("POST", &path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
 }
 
 /// A buyer who asks until the item is sold to them.
-async fn sold(stage: &Stage, service: &Service, holder: &Holder, buyer: i64) -> Run<()> {
+async fn sold(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64) -> Run<()> {
     let begin = Instant::now();
     loop {
-        match press(stage, service, holder, buyer).await {
+        match press(testbed, service, holder, buyer).await {
             201 => return Ok(()),
             status if begin.elapsed() >= HELD_MAX => {
                 return Err(format!("{}: never sold to another: {status}", holder.lock));
@@ -173,8 +178,8 @@ async fn sold(stage: &Stage, service: &Service, holder: &Holder, buyer: i64) -> 
     }
 }
 
-async fn units_sold(stage: &Stage, service: &Service, holder: &Holder) -> Run<i64> {
-    let token = stage.token(1, Role::Admin);
+async fn units_sold(testbed: &Testbed, service: &Service, holder: &Holder) -> Run<i64> {
+    let token = testbed.token(1, Role::Admin);
     let path = format!("/api/admin/items/{}/audit", holder.item);
     let reply = service.get(&path, Some(&token)).await?;
     let audit: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
@@ -208,73 +213,73 @@ impl Member for ZookeeperServer {
 }
 
 /// Two of three members of etcd are killed.
-pub async fn etcd_quorum(stage: &mut Stage, seed: u64) -> Tried {
+pub async fn etcd_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let mut members = EtcdServer::start_cluster(3).await.map_err(|error| error.to_string())?;
     let urls: Vec<String> = members.iter().map(EtcdServer::url).collect();
-    let setup = stage.setup().with("SECKILL_LOCK_ETCD_ENDPOINTS", urls.join(","));
+    let setup = testbed.setup().with("SECKILL_LOCK_ETCD_ENDPOINTS", urls.join(","));
     let plan = Plan::new(seed, Wanted::These(&["lock-etcd", "mysql-atomic", "redis-lua"]), &setup);
-    quorum(stage, plan, &mut members).await
+    quorum(testbed, plan, &mut members).await
 }
 
 /// Two of three members of ZooKeeper are killed.
-pub async fn zookeeper_quorum(stage: &mut Stage, seed: u64) -> Tried {
+pub async fn zookeeper_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let ensemble = ZookeeperEnsemble::start_temporary(3).await;
     let mut ensemble = ensemble.map_err(|error| error.to_string())?;
-    let setup = stage.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", ensemble.hosts());
+    let setup = testbed.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", ensemble.hosts());
     let strategies = &["lock-zookeeper", "lock-zookeeper-spin", "mysql-atomic", "redis-lua"];
     let plan = Plan::new(seed, Wanted::These(strategies), &setup);
-    quorum(stage, plan, &mut ensemble.members).await
+    quorum(testbed, plan, &mut ensemble.members).await
 }
 
 /// Kills all but one; the first strategy of the plan needs most of them.
-async fn quorum<M: Member>(stage: &mut Stage, plan: Plan, members: &mut [M]) -> Tried {
+async fn quorum<M: Member>(testbed: &mut Testbed, plan: Plan, members: &mut [M]) -> TrialResult {
     let strategy = plan.strategies[0];
-    sell_through(stage, plan, async |_, shop| {
+    run_trial(testbed, plan, async |_, trial| {
         let lost = &mut members[1..];
         join_all(lost.iter().map(Member::kill)).await;
-        shop.injections += 1;
+        trial.injections += 1;
         // Who holds the lock may still sell, as long as its lease lasts.
         sleep(LEASE_OVER).await;
-        let then = shop.crowd.goods[0].sold();
+        let then = trial.workload.items[0].sold();
         sleep(FAULT).await;
-        let sold = shop.crowd.goods[0].sold() - then;
-        shop.mended();
+        let sold = trial.workload.items[0].sold() - then;
+        trial.fault_ended();
         for restarted in join_all(lost.iter_mut().map(Member::start_again)).await {
             restarted.map_err(|error| error.to_string())?;
         }
-        bit(sold == 0, format!("{sold} sold by {strategy} while most members were gone"))
+        proven(sold == 0, format!("{sold} sold by {strategy} while most members were gone"))
     })
     .await
 }
 
 /// The link to ZooKeeper is silent for longer than a session lives.
-pub async fn session(stage: &mut Stage, seed: u64) -> Tried {
-    let hosts = stage.zookeeper.hosts();
+pub async fn session(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let hosts = testbed.zookeeper.hosts();
     let port = hosts.rsplit(':').next().and_then(|port| port.parse().ok());
     let wire = Wire::to(port.ok_or_else(|| format!("no port in {hosts}"))?).await?;
     let setup =
-        stage.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", format!("127.0.0.1:{}", wire.port));
+        testbed.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", format!("127.0.0.1:{}", wire.port));
     let strategies = &["lock-zookeeper", "lock-zookeeper-spin", "mysql-atomic"];
     let mut plan = Plan::new(seed, Wanted::These(strategies), &setup);
     // The other instance has a link of its own, and goes on once the sessions are over.
-    plan.setups[1] = stage.setup();
-    sell_through(stage, plan, async |_, shop| {
+    plan.setups[1] = testbed.setup();
+    run_trial(testbed, plan, async |_, trial| {
         let before = wire.bites();
         wire.set(Link::BlackHole);
-        shop.injections += 1;
-        let then = shop.crowd.goods[0].sold();
+        trial.injections += 1;
+        let then = trial.workload.items[0].sold();
         // Sessions live for a lease; then the locks of the cut-off instance are free.
         sleep(LEASE_OVER).await;
-        let crowd = &shop.crowd;
+        let workload = &trial.workload;
         let sold = until("the other instance to get the lock", HELD_MAX, || async {
-            Some(crowd.goods[0].sold() - then).filter(|sold| *sold > 0)
+            Some(workload.items[0].sold() - then).filter(|sold| *sold > 0)
         });
         let sold = sold.await;
         wire.set(Link::Works);
-        shop.mended();
+        trial.fault_ended();
         let bites = wire.bites() - before;
         let sold = sold?;
-        bit(bites > 0, format!("{bites} pieces held back; the other sold {sold}"))
+        proven(bites > 0, format!("{bites} pieces held back; the other sold {sold}"))
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! The trials, a file for each part of the shop that breaks.
+//! The trials, a file for each part of the system that breaks.
 
 pub mod batch;
 pub mod buyers;
@@ -14,10 +14,10 @@ pub mod service;
 
 use std::time::Duration;
 
-/// How long a fault lasts that is lifted again.
+/// The duration of a fault that is lifted again.
 const FAULT: Duration = Duration::from_millis(1_500);
 
-/// The fault happened, or the trial proves nothing.
-fn bit(really: bool, proof: String) -> crate::Run<String> {
-    if really { Ok(proof) } else { Err(format!("the fault did not bite: {proof}")) }
+/// Returns the proof, or an error where the fault had no effect: then the trial proves nothing.
+fn proven(really: bool, proof: String) -> crate::Run<String> {
+    if really { Ok(proof) } else { Err(format!("the fault had no effect: {proof}")) }
 }

@@ -8,11 +8,11 @@ use sqlx::{Connection, Executor, Row};
 use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, bit};
-use crate::shop::{Plan, Shop, Wanted, sell_through, when_it_stops};
-use crate::stage::Stage;
+use super::{FAULT, proven};
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Trial, Wanted, run_trial, when_it_stops};
 use crate::wire::{Link, Wire};
-use crate::{Run, Tried};
+use crate::{Run, TrialResult};
 
 /// A row is held longer than the services wait for it, which is one second then.
 const HELD: Duration = Duration::from_millis(2_200);
@@ -21,67 +21,67 @@ const BALLAST: u32 = 200;
 /// Connections that the server grants while there are too few.
 const CONNECTIONS_MAX: u32 = 10;
 
-pub async fn killed(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let after = shop.dice.random_range(0..300);
+pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let after = trial.random.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
-        let pid = stage.mysql.pid();
-        stage.mysql.kill_hard().await;
-        shop.injections += 1;
+        let pid = testbed.mysql.pid();
+        testbed.mysql.kill_hard().await;
+        trial.injections += 1;
         let gone = process_state(pid) == '?';
-        shop.mended();
-        stage.mysql.restart().await.map_err(|error| error.to_string())?;
-        bit(gone, format!("process {pid} was gone after {after} ms"))
+        trial.fault_ended();
+        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        proven(gone, format!("process {pid} was gone after {after} ms"))
     })
     .await
 }
 
-pub async fn frozen(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let paused = stage.mysql.pause();
-        shop.injections += 1;
+pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let paused = testbed.mysql.pause();
+        trial.injections += 1;
         sleep(FAULT).await;
-        let state = process_state(stage.mysql.pid());
-        stage.mysql.resume();
-        shop.mended();
-        bit(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
+        let state = process_state(testbed.mysql.pid());
+        testbed.mysql.resume();
+        trial.fault_ended();
+        proven(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
     })
     .await
 }
 
-pub async fn read_only(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let mut operator = stage.operator().await?;
+pub async fn read_only(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let mut operator = testbed.operator().await?;
         execute(&mut operator, "SET GLOBAL read_only = 1").await?;
-        shop.injections += 1;
+        trial.injections += 1;
         // What is under way when it comes is carried out, which takes a while on a busy machine.
-        let then = when_it_stops(|| shop.sold()).await;
+        let then = when_it_stops(|| trial.sold()).await;
         sleep(FAULT).await;
-        let sold = shop.sold() - then;
+        let sold = trial.sold() - then;
         execute(&mut operator, "SET GLOBAL read_only = 0").await?;
-        shop.mended();
-        bit(sold == 0, format!("{sold} purchases were sold meanwhile"))
+        trial.fault_ended();
+        proven(sold == 0, format!("{sold} purchases were sold meanwhile"))
     })
     .await
 }
 
-pub async fn deadlocks(stage: &mut Stage, seed: u64) -> Tried {
+pub async fn deadlocks(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let strategies = &["mysql-atomic", "mysql-batch", "mysql-version", "lock-redis", "redis-lua"];
-    let plan = Plan::new(seed, Wanted::These(strategies), &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let mut side = stage.operator().await?;
+    let plan = Plan::new(seed, Wanted::These(strategies), &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let mut side = testbed.operator().await?;
         execute(&mut side, "CREATE TABLE IF NOT EXISTS fault_ballast (id INT PRIMARY KEY, n INT)")
             .await?;
         for id in 0..BALLAST {
             execute(&mut side, &format!("INSERT IGNORE INTO fault_ballast VALUES ({id}, 0)"))
                 .await?;
         }
-        let mut other = stage.operator().await?;
+        let mut other = testbed.operator().await?;
         let before = counted(&mut other, "lock_deadlocks").await?;
-        let (begin, items) = (Instant::now(), shop.items());
+        let (begin, items) = (Instant::now(), trial.item_ids());
         let mut circles = 0_usize;
         while begin.elapsed() < FAULT {
             let item = items[circles % items.len()];
@@ -89,10 +89,10 @@ pub async fn deadlocks(stage: &mut Stage, seed: u64) -> Tried {
             // First the stock row, which the service takes last, then rows that it takes earlier.
             let _ = opposite_order(&mut side, item).await;
         }
-        shop.injections += 1;
-        shop.mended();
+        trial.injections += 1;
+        trial.fault_ended();
         let deadlocks = counted(&mut other, "lock_deadlocks").await? - before;
-        bit(deadlocks > 0, format!("{deadlocks} deadlocks over {circles} side transactions"))
+        proven(deadlocks > 0, format!("{deadlocks} deadlocks over {circles} side transactions"))
     })
     .await
 }
@@ -114,35 +114,35 @@ async fn opposite_order(side: &mut MySqlConnection, item: i64) -> sqlx::Result<(
     locked.map(drop)
 }
 
-pub async fn row_held(stage: &mut Stage, seed: u64) -> Tried {
-    let setup = stage.setup().with("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "1");
+pub async fn row_held(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let setup = testbed.setup().with("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "1");
     let plan = Plan::new(seed, Wanted::Safe, &setup);
-    sell_through(stage, plan, async |stage, shop| {
-        let mut side = stage.operator().await?;
+    run_trial(testbed, plan, async |testbed, trial| {
+        let mut side = testbed.operator().await?;
         let before = counted(&mut side, "lock_timeouts").await?;
         let said = |error: sqlx::Error| error.to_string();
         let mut transaction = side.begin().await.map_err(said)?;
-        for item in shop.items() {
+        for item in trial.item_ids() {
             sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
                 .bind(item)
                 .execute(&mut *transaction)
                 .await
                 .map_err(said)?;
         }
-        shop.injections += 1;
+        trial.injections += 1;
         sleep(HELD).await;
         transaction.rollback().await.map_err(said)?;
-        shop.mended();
+        trial.fault_ended();
         let timeouts = counted(&mut side, "lock_timeouts").await? - before;
-        bit(timeouts > 0, format!("{timeouts} lock waits ran out"))
+        proven(timeouts > 0, format!("{timeouts} lock waits ran out"))
     })
     .await
 }
 
-pub async fn no_connections(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let mut operator = stage.operator().await?;
+pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let mut operator = testbed.operator().await?;
         let granted = number(&mut operator, "SELECT @@global.max_connections").await?;
         execute(&mut operator, &format!("SET GLOBAL max_connections = {CONNECTIONS_MAX}")).await?;
         let killed = kill_others(&mut operator).await?;
@@ -150,7 +150,7 @@ pub async fn no_connections(stage: &mut Stage, seed: u64) -> Tried {
         let begin = Instant::now();
         let mut said = String::new();
         while begin.elapsed() < FAULT {
-            match stage.operator().await {
+            match testbed.operator().await {
                 Ok(hog) => hogs.push(hog),
                 Err(why) => {
                     said = why;
@@ -158,13 +158,13 @@ pub async fn no_connections(stage: &mut Stage, seed: u64) -> Tried {
                 }
             }
         }
-        shop.injections += 1;
-        let alive = shop.services[0].get("/healthz", None).await.is_ok_and(|r| r.status == 200);
+        trial.injections += 1;
+        let alive = trial.services[0].get("/healthz", None).await.is_ok_and(|r| r.status == 200);
         execute(&mut operator, &format!("SET GLOBAL max_connections = {granted}")).await?;
         let count = hogs.len();
         drop(hogs);
-        shop.mended();
-        bit(
+        trial.fault_ended();
+        proven(
             said.contains("1040") && alive,
             format!("{killed} connections killed, {count} taken by others; then: {said}"),
         )
@@ -189,27 +189,27 @@ async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
     Ok(killed)
 }
 
-pub async fn commits_unanswered(stage: &mut Stage, seed: u64) -> Tried {
-    at_commit(stage, seed, Link::LosesCommitAnswers).await
+pub async fn commits_unanswered(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    at_commit(testbed, seed, Link::LosesCommitAnswers).await
 }
 
-pub async fn commits_lost(stage: &mut Stage, seed: u64) -> Tried {
-    at_commit(stage, seed, Link::LosesCommits).await
+pub async fn commits_lost(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    at_commit(testbed, seed, Link::LosesCommits).await
 }
 
-async fn at_commit(stage: &mut Stage, seed: u64, link: Link) -> Tried {
-    let wire = Wire::to(stage.mysql.port()).await?;
-    let setup = stage.setup().with("DATABASE_URL", stage.ledger_url_by(wire.port));
+async fn at_commit(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
+    let wire = Wire::to(testbed.mysql.port()).await?;
+    let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
     let plan = Plan::new(seed, Wanted::Safe, &setup);
-    sell_through(stage, plan, async |_, shop: &mut Shop| {
+    run_trial(testbed, plan, async |_, trial: &mut Trial| {
         wire.set(link);
-        shop.injections += 1;
+        trial.injections += 1;
         sleep(FAULT).await;
         wire.set(Link::Works);
-        shop.mended();
+        trial.fault_ended();
         let cuts = wire.bites();
-        let settled = shop.metric("seckill_arbiter_commits_lost_total", "").await;
-        bit(
+        let settled = trial.metric("seckill_arbiter_commits_lost_total", "").await;
+        proven(
             cuts > 0 && settled > 0.0,
             format!("{cuts} connections ended at COMMIT; the arbiter settled {settled}"),
         )

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{FAULT, bit};
-use crate::Tried;
-use crate::shop::{Plan, Shop, Wanted, sell_through};
-use crate::stage::Stage;
+use super::{FAULT, proven};
+use crate::TrialResult;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Trial, Wanted, run_trial};
 use crate::wire::{Link, Wire};
 
 /// How much later everything comes.
@@ -20,12 +20,12 @@ const BYTE: Duration = Duration::from_secs(1);
 
 macro_rules! links {
     ($($mysql:ident, $redis:ident: $link:expr;)*) => {$(
-        pub async fn $mysql(stage: &mut Stage, seed: u64) -> Tried {
-            to_mysql(stage, seed, $link).await
+        pub async fn $mysql(testbed: &mut Testbed, seed: u64) -> TrialResult {
+            to_mysql(testbed, seed, $link).await
         }
 
-        pub async fn $redis(stage: &mut Stage, seed: u64) -> Tried {
-            to_redis(stage, seed, $link).await
+        pub async fn $redis(testbed: &mut Testbed, seed: u64) -> TrialResult {
+            to_redis(testbed, seed, $link).await
         }
     )*};
 }
@@ -38,27 +38,27 @@ links! {
     mysql_resets, redis_resets: Link::Resets;
 }
 
-async fn to_mysql(stage: &mut Stage, seed: u64, link: Link) -> Tried {
-    let wire = Wire::to(stage.mysql.port()).await?;
-    let setup = stage.setup().with("DATABASE_URL", stage.ledger_url_by(wire.port));
+async fn to_mysql(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
+    let wire = Wire::to(testbed.mysql.port()).await?;
+    let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
     let plan = Plan::new(seed, Wanted::Safe, &setup);
-    sell_through(stage, plan, async |_, shop| broken(shop, &wire, link).await).await
+    run_trial(testbed, plan, async |_, trial| broken(trial, &wire, link).await).await
 }
 
-async fn to_redis(stage: &mut Stage, seed: u64, link: Link) -> Tried {
-    let wire = Wire::to(stage.redis.port()).await?;
-    let setup = stage.setup().with("REDIS_URL", Stage::redis_url_by(&stage.redis, wire.port));
+async fn to_redis(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
+    let wire = Wire::to(testbed.redis.port()).await?;
+    let setup = testbed.setup().with("REDIS_URL", Testbed::redis_url_by(&testbed.redis, wire.port));
     let plan = Plan::new(seed, Wanted::Needing("redis"), &setup);
-    sell_through(stage, plan, async |_, shop| broken(shop, &wire, link).await).await
+    run_trial(testbed, plan, async |_, trial| broken(trial, &wire, link).await).await
 }
 
-async fn broken(shop: &mut Shop, wire: &Wire, link: Link) -> crate::Run<String> {
+async fn broken(trial: &mut Trial, wire: &Wire, link: Link) -> crate::Run<String> {
     let before = wire.bites();
     wire.set(link);
-    shop.injections += 1;
+    trial.injections += 1;
     sleep(if link == Link::BlackHole { HOLE } else { FAULT }).await;
     wire.set(Link::Works);
-    shop.mended();
+    trial.fault_ended();
     let bites = wire.bites() - before;
-    bit(bites > 0, format!("{bites} connections or pieces were broken or held back"))
+    proven(bites > 0, format!("{bites} connections or pieces were broken or held back"))
 }

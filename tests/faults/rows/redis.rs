@@ -9,58 +9,58 @@ use redis::aio::MultiplexedConnection;
 use redis::{IntoConnectionInfo, RedisResult};
 use tokio::time::sleep;
 
-use super::{FAULT, bit};
-use crate::shop::{Plan, Wanted, sell_through};
-use crate::stage::{OwnRedis, Stage, redis_at, until};
+use super::{FAULT, proven};
+use crate::testbed::{OwnRedis, Testbed, redis_at, until};
+use crate::trial::{Plan, Wanted, run_trial};
 use crate::wire::Wire;
-use crate::{Run, Tried};
+use crate::{Run, TrialResult};
 
-/// Blocks of 512 bytes that Redis may write into one file: more than the crowd fills before all strategies sell.
+/// Blocks of 512 bytes that Redis may write into one file: more than the workload fills before all strategies sell.
 const FILE_BLOCKS_MAX: u32 = 8_192;
 /// How long a script keeps Redis busy.
 const BUSY: Duration = Duration::from_millis(1_200);
 /// How long a file may take to fill.
 const FULL_MAX: Duration = Duration::from_secs(10);
 
-pub async fn frozen(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Safe, &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let paused = stage.redis.pause();
-        shop.injections += 1;
+pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let paused = testbed.redis.pause();
+        trial.injections += 1;
         sleep(FAULT).await;
-        let state = process_state(stage.redis.pid());
-        stage.redis.resume();
-        shop.mended();
-        bit(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
+        let state = process_state(testbed.redis.pid());
+        testbed.redis.resume();
+        trial.fault_ended();
+        proven(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
     })
     .await
 }
 
-pub async fn killed_memory(stage: &mut Stage, seed: u64) -> Tried {
-    let own = stage.own_redis(AppendFsync::No, &["appendonly no"]).await?;
-    killed(stage, seed, own, true).await
+pub async fn killed_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let own = testbed.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    killed(testbed, seed, own, true).await
 }
 
-pub async fn killed_everysec(stage: &mut Stage, seed: u64) -> Tried {
-    let own = stage.own_redis(AppendFsync::EverySecond, &[]).await?;
-    killed(stage, seed, own, false).await
+pub async fn killed_everysec(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let own = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
+    killed(testbed, seed, own, false).await
 }
 
-pub async fn killed_always(stage: &mut Stage, seed: u64) -> Tried {
-    let own = stage.own_redis(AppendFsync::Always, &[]).await?;
-    killed(stage, seed, own, false).await
+pub async fn killed_always(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let own = testbed.own_redis(AppendFsync::Always, &[]).await?;
+    killed(testbed, seed, own, false).await
 }
 
-async fn killed(stage: &mut Stage, seed: u64, mut own: OwnRedis, forgets: bool) -> Tried {
-    let plan = on(stage, seed, &own.server.url(), forgets);
-    sell_through(stage, plan, async |_, shop| {
-        let after = shop.dice.random_range(0..300);
+async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bool) -> TrialResult {
+    let plan = on(testbed, seed, &own.server.url(), forgets);
+    run_trial(testbed, plan, async |_, trial| {
+        let after = trial.random.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
         own.server.kill_hard().await;
-        shop.injections += 1;
+        trial.injections += 1;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
-        shop.mended();
+        trial.fault_ended();
         own.server.restart().await.map_err(|error| error.to_string())?;
         let mut redis = redis_at(&own.server).await?;
         let info: String = redis::cmd("INFO")
@@ -70,112 +70,115 @@ async fn killed(stage: &mut Stage, seed: u64, mut own: OwnRedis, forgets: bool) 
             .map_err(|error| error.to_string())?;
         let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
         let has_log = line(&info, "aof_enabled:") == "1";
-        bit(has_log != forgets, format!("killed after {after} ms; log: {has_log} ({loaded} keys)"))
+        proven(
+            has_log != forgets,
+            format!("killed after {after} ms; log: {has_log} ({loaded} keys)"),
+        )
     })
     .await
 }
 
 /// Redis dies empty again and again while the comparison with the ledger runs ten times a second.
-pub async fn reconciled(stage: &mut Stage, seed: u64) -> Tried {
-    let mut own = stage.own_redis(AppendFsync::No, &["appendonly no"]).await?;
-    let setup = stage.setup().with("SECKILL_JOB_RECONCILE_PERIOD_MS", "100");
+pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let mut own = testbed.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    let setup = testbed.setup().with("SECKILL_JOB_RECONCILE_PERIOD_MS", "100");
     let setup = setup.with("REDIS_URL", own.server.url());
     let counted = &["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "mysql-atomic"];
     let mut plan = Plan::new(seed, Wanted::These(counted), &setup);
     plan.queue_may_be_lost = true;
-    sell_through(stage, plan, async |_, shop| {
+    run_trial(testbed, plan, async |_, trial| {
         for _ in 0..3 {
             sleep(FAULT / 3).await;
             own.server.kill_hard().await;
-            shop.injections += 1;
+            trial.injections += 1;
             own.server.restart().await.map_err(|error| error.to_string())?;
         }
-        shop.mended();
-        let rebuilt = shop.metric("seckill_counters_rebuilt_total", "").await;
-        bit(rebuilt > 0.0, format!("counters were loaded again {rebuilt} times"))
+        trial.fault_ended();
+        let rebuilt = trial.metric("seckill_counters_rebuilt_total", "").await;
+        proven(rebuilt > 0.0, format!("counters were loaded again {rebuilt} times"))
     })
     .await
 }
 
-pub async fn older_copy(stage: &mut Stage, seed: u64) -> Tried {
-    let mut own = stage.own_redis(AppendFsync::Always, &[]).await?;
-    let plan = on(stage, seed, &own.server.url(), true);
-    sell_through(stage, plan, async |stage, shop| {
-        let (data, copy) = (own.folder.join("data"), stage.folder().join("older-copy"));
+pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let mut own = testbed.own_redis(AppendFsync::Always, &[]).await?;
+    let plan = on(testbed, seed, &own.server.url(), true);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let (data, copy) = (own.folder.join("data"), testbed.folder().join("older-copy"));
         let _ = std::fs::remove_dir_all(&copy);
         copy_folder(&data, &copy)?;
-        let then = shop.sold();
+        let then = trial.sold();
         sleep(Duration::from_millis(500)).await;
         own.server.kill_hard().await;
-        shop.injections += 1;
-        let since = shop.sold() - then;
+        trial.injections += 1;
+        let since = trial.sold() - then;
         std::fs::remove_dir_all(&data).map_err(|error| error.to_string())?;
         copy_folder(&copy, &data)?;
-        shop.mended();
+        trial.fault_ended();
         own.server.restart().await.map_err(|error| error.to_string())?;
-        bit(since > 0, format!("the copy does not know of {since} sales"))
+        proven(since > 0, format!("the copy does not know of {since} sales"))
     })
     .await
 }
 
-pub async fn failover(stage: &mut Stage, seed: u64) -> Tried {
-    let master = stage.own_redis(AppendFsync::EverySecond, &[]).await?;
+pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let master = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
     let lines = ["repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
-    let heir = stage.own_redis(AppendFsync::EverySecond, &lines).await?;
+    let heir = testbed.own_redis(AppendFsync::EverySecond, &lines).await?;
     let mut on_heir = follow(&heir.server, &master.server).await?;
     let wire = Wire::to(master.server.port()).await?;
-    let url = Stage::redis_url_by(&master.server, wire.port);
-    let plan = on(stage, seed, &url, true);
-    sell_through(stage, plan, async |_, shop| {
+    let url = Testbed::redis_url_by(&master.server, wire.port);
+    let plan = on(testbed, seed, &url, true);
+    run_trial(testbed, plan, async |_, trial| {
         // Frozen rather than cut off: it hears of nothing, and the master believes it is there.
         heir.server.pause();
-        let then = shop.sold();
+        let then = trial.sold();
         sleep(Duration::from_millis(500)).await;
         master.server.kill_hard().await;
-        shop.injections += 1;
-        let missed = shop.sold() - then;
-        shop.mended();
+        trial.injections += 1;
+        let missed = trial.sold() - then;
+        trial.fault_ended();
         heir.server.resume();
         let promoted: RedisResult<()> =
             redis::cmd("REPLICAOF").arg("NO").arg("ONE").query_async(&mut on_heir).await;
         promoted.map_err(|error| error.to_string())?;
         wire.lead_to(heir.server.port());
-        bit(missed > 0, format!("{missed} sales while the replica was deaf"))
+        proven(missed > 0, format!("{missed} sales while the replica was deaf"))
     })
     .await
 }
 
-pub async fn full_memory(stage: &mut Stage, seed: u64) -> Tried {
-    let plan = Plan::new(seed, Wanted::Needing("redis"), &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let mut redis = redis_at(&stage.redis).await?;
+pub async fn full_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Needing("redis"), &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let mut redis = redis_at(&testbed.redis).await?;
         set(&mut redis, "maxmemory", "1").await?;
-        shop.injections += 1;
+        trial.injections += 1;
         sleep(FAULT / 2).await;
         let refused: RedisResult<()> =
             redis::cmd("SET").arg("fault").arg(1).query_async(&mut redis).await;
         sleep(FAULT / 2).await;
         set(&mut redis, "maxmemory", "0").await?;
-        shop.mended();
+        trial.fault_ended();
         let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
-        bit(said.contains("OOM"), format!("a write was answered: {said}"))
+        proven(said.contains("OOM"), format!("a write was answered: {said}"))
     })
     .await
 }
 
-pub async fn full_disk(stage: &mut Stage, seed: u64) -> Tried {
+pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
     // A file may not grow beyond a limit: the write fails as on a full disk.
-    let unlimited = stage.folder().join("roomy");
+    let unlimited = testbed.folder().join("roomy");
     let _ = std::fs::remove_file(&unlimited);
     let limit = format!(
         "[ -e '{}' ] || ulimit -f {FILE_BLOCKS_MAX}; trap '' XFSZ; exec \"$@\"",
         unlimited.display()
     );
     let launcher = ["sh", "-c", &limit, "sh"];
-    let mut own = stage.own_redis_by(&launcher, AppendFsync::EverySecond, &[]).await?;
+    let mut own = testbed.own_redis_by(&launcher, AppendFsync::EverySecond, &[]).await?;
     // With everysec the write that met the limit was acknowledged before.
-    let plan = on(stage, seed, &own.server.url(), true);
-    sell_through(stage, plan, async |_, shop| {
+    let plan = on(testbed, seed, &own.server.url(), true);
+    run_trial(testbed, plan, async |_, trial| {
         let mut redis = redis_at(&own.server).await?;
         let begin = Instant::now();
         let said = loop {
@@ -188,21 +191,21 @@ pub async fn full_disk(stage: &mut Stage, seed: u64) -> Tried {
                 Ok(()) => sleep(Duration::from_millis(20)).await,
             }
         };
-        shop.injections += 1;
+        trial.injections += 1;
         sleep(FAULT).await;
         std::fs::write(&unlimited, "").map_err(|error| error.to_string())?;
         own.server.kill_hard().await;
-        shop.mended();
+        trial.fault_ended();
         own.server.restart().await.map_err(|error| error.to_string())?;
-        bit(said.contains("MISCONF"), format!("a write was answered: {said}"))
+        proven(said.contains("MISCONF"), format!("a write was answered: {said}"))
     })
     .await
 }
 
-pub async fn scripts(stage: &mut Stage, seed: u64) -> Tried {
-    let own = stage.own_redis(AppendFsync::EverySecond, &["busy-reply-threshold 50"]).await?;
-    let plan = on(stage, seed, &own.server.url(), false);
-    sell_through(stage, plan, async |_, shop| {
+pub async fn scripts(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let own = testbed.own_redis(AppendFsync::EverySecond, &["busy-reply-threshold 50"]).await?;
+    let plan = on(testbed, seed, &own.server.url(), false);
+    run_trial(testbed, plan, async |_, trial| {
         let mut redis = redis_at(&own.server).await?;
         let flushes = 20;
         for _ in 0..flushes {
@@ -211,7 +214,7 @@ pub async fn scripts(stage: &mut Stage, seed: u64) -> Tried {
             flushed.map_err(|error| error.to_string())?;
             sleep(Duration::from_millis(25)).await;
         }
-        shop.injections += 1;
+        trial.injections += 1;
         let mut busy = redis_at(&own.server).await?;
         let script = tokio::spawn(async move {
             let endless: RedisResult<()> =
@@ -222,30 +225,30 @@ pub async fn scripts(stage: &mut Stage, seed: u64) -> Tried {
         let said: RedisResult<String> = redis::cmd("GET").arg("x").query_async(&mut redis).await;
         let killed: RedisResult<()> =
             redis::cmd("SCRIPT").arg("KILL").query_async(&mut redis).await;
-        shop.mended();
+        trial.fault_ended();
         let _ = script.await;
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
         killed.map_err(|error| format!("SCRIPT KILL: {error}"))?;
-        bit(said.contains("BUSY"), format!("{flushes} flushes; a read was answered: {said}"))
+        proven(said.contains("BUSY"), format!("{flushes} flushes; a read was answered: {said}"))
     })
     .await
 }
 
-pub async fn leases_cut(stage: &mut Stage, seed: u64) -> Tried {
+pub async fn leases_cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let locks = &["lock-redis", "lock-redis-token", "lock-redis-reentrant", "lock-redis-fair"];
-    let plan = Plan::new(seed, Wanted::These(locks), &stage.setup());
-    sell_through(stage, plan, async |stage, shop| {
-        let mut redis = redis_at(&stage.redis).await?;
+    let plan = Plan::new(seed, Wanted::These(locks), &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let mut redis = redis_at(&testbed.redis).await?;
         let begin = Instant::now();
         let mut cut = 0_i64;
         while begin.elapsed() < FAULT {
             cut += cut_leases(&mut redis).await?;
             sleep(Duration::from_millis(3)).await;
         }
-        shop.injections += 1;
-        shop.mended();
-        let fenced = shop.metric("seckill_arbiter_refusals_by_reason_total", "fenced").await;
-        bit(cut > 0, format!("{cut} leases ended early; {fenced} writes refused by the fence"))
+        trial.injections += 1;
+        trial.fault_ended();
+        let fenced = trial.metric("seckill_arbiter_refusals_by_reason_total", "fenced").await;
+        proven(cut > 0, format!("{cut} leases ended early; {fenced} writes refused by the fence"))
     })
     .await
 }
@@ -278,8 +281,8 @@ async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
 }
 
 /// A plan for strategies on a Redis of one's own.
-fn on(stage: &Stage, seed: u64, url: &str, forgets: bool) -> Plan {
-    let setup = stage.setup().with("REDIS_URL", url);
+fn on(testbed: &Testbed, seed: u64, url: &str, forgets: bool) -> Plan {
+    let setup = testbed.setup().with("REDIS_URL", url);
     let mut plan = Plan::new(seed, Wanted::Needing("redis"), &setup);
     plan.queue_may_be_lost = forgets;
     plan

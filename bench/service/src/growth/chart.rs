@@ -9,8 +9,8 @@ use super::points::{Curve, Workload};
 use loadtest::canvas::{
     Chart, Drawing, Tone, count, drawn, grid_line, grouped, grouped_small, said, step, text, to_i32,
 };
+use loadtest::document::grouped as grouped_number;
 use loadtest::failure::CannotJudge;
-use loadtest::report::text::grouped as grouped_number;
 use loadtest::spread::Spread;
 
 /// Height of the panels of one curve, in pixels.

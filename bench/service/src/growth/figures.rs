@@ -28,7 +28,7 @@ pub struct Figure {
     pub others: Spread,
     /// Answers that were no order as a share of all, 0 to 1.
     pub not_accepted: Spread,
-    /// The same by code, all rounds together.
+    /// Answers that were no order by code, all rounds together.
     pub codes: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A trial that sells: service processes, an item for each strategy, a crowd, and a fault meanwhile.
+//! One trial: service processes, an item for each strategy, clients that buy, and a fault meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,31 +14,31 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Run;
-use crate::crowd::{Crowd, Good, Pace};
+use crate::checker::{self, TrialOutcome};
 use crate::service::{Service, Setup};
-use crate::stage::Stage;
-use crate::verdict::{self, Trial};
+use crate::testbed::Testbed;
+use crate::workload::{Pace, SaleItem, Workload};
 
-/// Its lock stays for ever when its holder dies: that is what it is there to show.
+/// Left out: its lock never expires when its holder dies, which is what it is there to show.
 const WITHOUT_EXPIRY: &str = "lock-redis-setnx";
 /// Units of each item, unless the plan says otherwise.
 const STOCK: i64 = 160;
 /// Purchases beyond the stock.
 const TOO_MANY: i64 = 40;
-/// Enough that purchases are in flight when a fault comes, and few enough that some are left.
-const EVEN: Pace = Pace { workers: 6, per_second: 120.0 };
-/// Everybody at once, so that a lane has batches.
-pub const RUSH: Pace = Pace { workers: 32, per_second: 1e6 };
+/// Fast enough that purchases are in flight when a fault comes, slow enough that units are left then.
+const EVEN: Pace = Pace { clients: 6, per_second: 120.0 };
+/// All clients at once, so that orders share batches.
+pub const RUSH: Pace = Pace { clients: 32, per_second: 1e6 };
 /// Strategies that one trial sells with at once; the next seed goes on with the next ones.
 const AT_ONCE: usize = 6;
-/// Strategies that are caught by an audit, one in each trial.
+/// Strategies that are known to oversell, one in each trial: the audit must catch them.
 const CONTROLS: [&str; 2] = ["mysql-naive", "mysql-mutex-per-request"];
-/// How long a crowd may take until it sells again.
+/// After the fault, each item must be sold again within this time.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// How long the first sales may take.
 const FIRST_SALES_MAX: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether anything is still sold, and the time from one look to the next.
+/// Looks at whether anything is still sold, at most, and the time between two of them.
 const LOOKS_MAX: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -86,9 +86,9 @@ pub struct Plan {
     pub queue_may_be_lost: bool,
     /// Units of each item.
     pub stock: i64,
-    /// How many buy, and how fast.
+    /// Number and speed of the clients.
     pub pace: Pace,
-    /// What the request that makes an item has beside the usual.
+    /// Fields of the request that creates an item, beside the usual ones.
     pub item: Value,
 }
 
@@ -109,21 +109,21 @@ impl Plan {
 }
 
 /// A running trial.
-pub struct Shop {
+pub struct Trial {
     pub services: Vec<Service>,
-    pub crowd: Crowd,
-    /// Decides what the seed decides.
-    pub dice: StdRng,
+    pub workload: Workload,
+    /// Random numbers that follow from the seed.
+    pub random: StdRng,
     /// How often the fault was injected.
     pub injections: u32,
-    mended: Option<Instant>,
+    fault_ended: Option<Instant>,
 }
 
-impl Shop {
+impl Trial {
     /// The fault is over: recovery counts from now.
-    pub fn mended(&mut self) {
-        self.crowd.mended();
-        self.mended = Some(Instant::now());
+    pub fn fault_ended(&mut self) {
+        self.workload.fault_ended();
+        self.fault_ended = Some(Instant::now());
     }
 
     /// The sum of a metric over the instances and over its labels that have `with` in them.
@@ -136,74 +136,74 @@ impl Shop {
     }
 
     /// The items of the safe strategies.
-    pub fn items(&self) -> Vec<i64> {
-        self.crowd.goods.iter().filter(|good| !good.control).map(|good| good.item).collect()
+    pub fn item_ids(&self) -> Vec<i64> {
+        self.workload.items.iter().filter(|item| !item.control).map(|item| item.id).collect()
     }
 
     /// Purchases accepted so far.
     pub fn sold(&self) -> u64 {
-        self.crowd.goods.iter().map(|good| good.sold()).sum()
+        self.workload.items.iter().map(|item| item.sold()).sum()
     }
 }
 
-/// Sells while `fault` injects, shows that it bit, and mends; then audits. The fault's answer is the
-/// proof in words; it calls [`Shop::mended`] when it is over.
-pub async fn sell_through(
-    stage: &mut Stage,
+/// Runs one trial: sells, injects `fault` meanwhile, and audits. `fault` calls
+/// [`Trial::fault_ended`] when it is over, and returns the proof in words that it took effect.
+pub async fn run_trial(
+    testbed: &mut Testbed,
     plan: Plan,
-    fault: impl AsyncFnOnce(&mut Stage, &mut Shop) -> Run<String>,
-) -> Run<Trial> {
+    fault: impl AsyncFnOnce(&mut Testbed, &mut Trial) -> Run<String>,
+) -> Run<TrialOutcome> {
     let services = plan.setups.iter().map(Service::start);
     let services = futures::future::try_join_all(services).await?;
-    let mut goods = Vec::new();
+    let mut items = Vec::new();
     let mut more = plan.item;
     more["stock"] = plan.stock.into();
     let controls = plan.control.then(|| CONTROLS[usize::try_from(plan.seed).unwrap_or(0) % 2]);
     for (index, &strategy) in plan.strategies.iter().chain(&controls).enumerate() {
         let control = index >= plan.strategies.len();
-        let item = make_item(stage, &services[0], control, &more).await?;
+        let item = make_item(testbed, &services[0], control, &more).await?;
         let first = i64::try_from(index).unwrap_or(0) * 100_000 + 1;
         let buyers = first..first + plan.stock + TOO_MANY;
-        let tokens = buyers.map(|id| (id, stage.token(id, Role::Buyer))).collect();
-        goods.push(Arc::new(Good::new(strategy, item, plan.stock, control, tokens)));
+        let tokens = buyers.map(|id| (id, testbed.token(id, Role::Buyer))).collect();
+        items.push(Arc::new(SaleItem::new(strategy, item, plan.stock, control, tokens)));
     }
     let addresses: Vec<_> = services.iter().map(|service| service.addr).collect();
     let begin = Instant::now();
-    let crowd = Crowd::start(goods, &addresses, plan.pace, plan.seed);
-    let dice = StdRng::seed_from_u64(plan.seed);
-    let mut shop = Shop { services, crowd, dice, injections: 0, mended: None };
-    let proof = bite(stage, &mut shop, fault).await;
-    if shop.mended.is_none() {
-        shop.mended();
+    let workload = Workload::start(items, &addresses, plan.pace, plan.seed);
+    let random = StdRng::seed_from_u64(plan.seed);
+    let mut trial = Trial { services, workload, random, injections: 0, fault_ended: None };
+    let proof = inject(testbed, &mut trial, fault).await;
+    if trial.fault_ended.is_none() {
+        trial.fault_ended();
     }
-    let recovered = shop.crowd.recovered(RECOVERY_MAX).await;
-    // Long enough that a trial is not over before the crowd has pressed.
-    tokio::time::sleep(stage.sells.saturating_sub(begin.elapsed())).await;
-    let Shop { services, crowd, injections, .. } = shop;
-    let records = crowd.finish().await?;
+    let recovered = trial.workload.recovered(RECOVERY_MAX).await;
+    // Long enough that a trial is not over before its clients have bought.
+    tokio::time::sleep(testbed.sells.saturating_sub(begin.elapsed())).await;
+    let Trial { services, workload, injections, .. } = trial;
+    let records = workload.finish().await?;
     let proof = proof?;
-    let trial = Trial::new(injections, proof, recovered);
-    verdict::judge(stage, &services[0], records, trial, plan.queue_may_be_lost).await
+    let trial = TrialOutcome::new(injections, proof, recovered);
+    checker::judge(testbed, &services[0], records, trial, plan.queue_may_be_lost).await
 }
 
-/// The fault, once the first units are sold.
-async fn bite(
-    stage: &mut Stage,
-    shop: &mut Shop,
-    fault: impl AsyncFnOnce(&mut Stage, &mut Shop) -> Run<String>,
+/// Injects the fault once each item has been sold five times.
+async fn inject(
+    testbed: &mut Testbed,
+    trial: &mut Trial,
+    fault: impl AsyncFnOnce(&mut Testbed, &mut Trial) -> Run<String>,
 ) -> Run<String> {
     let end = Instant::now() + FIRST_SALES_MAX;
-    while shop.crowd.goods.iter().any(|good| good.sold() < 5) {
+    while trial.workload.items.iter().any(|item| item.sold() < 5) {
         if Instant::now() >= end {
-            let sold = shop.crowd.goods.iter().map(|good| (&good.strategy, good.sold()));
+            let sold = trial.workload.items.iter().map(|item| (&item.strategy, item.sold()));
             return Err(format!("sells nothing: {:?}", sold.collect::<Vec<_>>()));
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Box::pin(fault(stage, shop)).await
+    Box::pin(fault(testbed, trial)).await
 }
 
-/// How many are sold once a fault has stopped the sale, or after a while.
+/// Purchases sold once the fault has stopped the sale; after 6 s at the latest.
 pub async fn when_it_stops(sold: impl Fn() -> u64) -> u64 {
     let mut last = sold();
     for _ in 0..LOOKS_MAX {
@@ -217,7 +217,12 @@ pub async fn when_it_stops(sold: impl Fn() -> u64) -> u64 {
 }
 
 /// Makes an item that is open now.
-pub async fn make_item(stage: &Stage, service: &Service, control: bool, more: &Value) -> Run<i64> {
+pub async fn make_item(
+    testbed: &Testbed,
+    service: &Service,
+    control: bool,
+    more: &Value,
+) -> Run<i64> {
     let now = OffsetDateTime::now_utc();
     let time = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_default();
     let mut body = json!({
@@ -233,7 +238,7 @@ pub async fn make_item(stage: &Stage, service: &Service, control: bool, more: &V
     if let (Value::Object(body), Value::Object(more)) = (&mut body, more.clone()) {
         body.extend(more);
     }
-    let token = stage.token(1, Role::Admin);
+    let token = testbed.token(1, Role::Admin);
     let body = Bytes::from(body.to_string());
     let reply = service.ask("POST", "/api/admin/items", Some(&token), body).await?;
     let made: Value = serde_json::from_slice(&reply.body).unwrap_or_default();

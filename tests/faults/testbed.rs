@@ -1,4 +1,4 @@
-//! What all trials share: private servers, a database, and how a service is started on them.
+//! The testbed of all trials: private servers, a database, and how a service is started on them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const REDLOCK_SERVERS: usize = 3;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The servers of the run; they end with the process.
-pub struct Stage {
+pub struct Testbed {
     /// The ledger's.
     pub mysql: MysqlServer,
     /// The gates', with an append-only file as the service's own dev server has it.
@@ -50,9 +50,9 @@ pub struct Stage {
     log: PathBuf,
 }
 
-impl Stage {
+impl Testbed {
     /// Starts the servers and makes the schema.
-    pub async fn set(options: &Options) -> Run<Self> {
+    pub async fn start(options: &Options) -> Run<Self> {
         let password = format!("{:032x}", rand::random::<u128>());
         let redlock = (0..REDLOCK_SERVERS).map(|_| RedisServer::start(RedisOptions::temporary()));
         let (mysql, redis, zookeeper, etcd, redlock) = tokio::try_join!(
@@ -127,13 +127,13 @@ impl Stage {
         self.mysql.url_of(DATABASE)
     }
 
-    /// The same by way of a port of this machine.
+    /// The ledger's address through a proxy on a port of this machine.
     pub fn ledger_url_by(&self, port: u16) -> String {
         let (here, there) = (format!(":{}/", self.mysql.port()), format!(":{port}/"));
         self.mysql.tcp_url_of(DATABASE).replace(&here, &there)
     }
 
-    /// The address of a Redis by way of a port of this machine.
+    /// The address of a Redis through a proxy on a port of this machine.
     pub fn redis_url_by(server: &RedisServer, port: u16) -> String {
         server.tcp_url().replace(&format!(":{}", server.port()), &format!(":{port}"))
     }
@@ -165,7 +165,7 @@ impl Stage {
         self.own_redis_by(&[], fsync, lines).await
     }
 
-    /// The same, started by a program and its arguments.
+    /// Like [`own_redis`](Self::own_redis), started by a launcher program with its arguments.
     pub async fn own_redis_by(
         &self,
         launcher: &[&str],
@@ -186,8 +186,8 @@ impl Stage {
         &self.folder
     }
 
-    /// Brings back what a failed trial may have left broken.
-    pub async fn mend(&mut self) -> Run<()> {
+    /// Resumes or restarts servers that a failed trial has left broken.
+    pub async fn repair(&mut self) -> Run<()> {
         let said = |error: StartError| error.to_string();
         if !self.mysql.resume() {
             self.mysql.restart().await.map_err(said)?;

@@ -1,4 +1,4 @@
-//! The judgement of a trial: the ledger against the record, and the service's own audit.
+//! Checks a trial: the ledger against the record of answers, and the service's own audit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use seckill::account::Role;
 use serde_json::Value;
 
 use crate::Run;
-use crate::crowd::Good;
 use crate::service::Service;
-use crate::stage::{Stage, until};
+use crate::testbed::{Testbed, until};
+use crate::workload::SaleItem;
 
 /// How long queued orders may take until they are decided, and counters until they are right.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 
-/// What one trial came to.
+/// The outcome of one trial.
 #[derive(Debug, Default)]
-pub struct Trial {
+pub struct TrialOutcome {
     /// How often the fault was injected.
     pub injections: u32,
     /// Requests of purchases that were sent.
     pub attempts: u64,
-    /// How it is known that the fault bit.
+    /// The proof that the fault took effect.
     pub proof: String,
     /// Units sold beyond the stock, over the safe strategies.
     pub oversold: i64,
-    /// Orders beyond one a key, or given to two.
+    /// Orders beyond one per key, and orders that two purchases were given.
     pub duplicated: i64,
-    /// Accepted and not in the ledger.
+    /// Accepted purchases whose order is not in the ledger.
     pub lost: i64,
-    /// Purchases that no retry with their key has answered for good.
+    /// Purchases without a definite answer at the end.
     pub unresolved: i64,
     /// Purchases whose answer was unknown once and that a retry with their key has answered.
     pub resolved: i64,
@@ -50,14 +50,16 @@ pub struct Trial {
     pub broken: Vec<String>,
 }
 
-impl Trial {
-    /// A trial of which the fault is known.
+impl TrialOutcome {
+    /// A trial whose fault took effect, before it is checked.
     pub fn new(injections: u32, proof: String, recovered: Vec<(String, Option<Duration>)>) -> Self {
         let mut trial = Self { injections, proof, ..Self::default() };
         for (strategy, after) in recovered {
             match after {
                 Some(after) => trial.recovery.push((strategy, after)),
-                None => trial.broken.push(format!("{strategy}: sold nothing after the mending")),
+                None => {
+                    trial.broken.push(format!("{strategy}: sold nothing after the fault was over"))
+                }
             }
         }
         trial
@@ -91,7 +93,7 @@ impl Trial {
         self.recovery.iter().map(|(_, after)| *after).max()
     }
 
-    /// The same in words, with the strategy that took so long.
+    /// The longest recovery in words, with its strategy.
     pub fn slowest_recovery(&self) -> String {
         let slowest = self.recovery.iter().max_by_key(|(_, after)| *after);
         slowest.map_or("-".to_owned(), |(strategy, after)| {
@@ -102,25 +104,25 @@ impl Trial {
 
 /// Judges every item of a trial.
 pub async fn judge(
-    stage: &Stage,
+    testbed: &Testbed,
     service: &Service,
-    records: Vec<(Arc<Good>, Vec<Answer>)>,
-    mut trial: Trial,
+    records: Vec<(Arc<SaleItem>, Vec<Answer>)>,
+    mut trial: TrialOutcome,
     queue_may_be_lost: bool,
-) -> Run<Trial> {
-    let judged = records.into_iter().map(|(good, answers)| async move {
-        let judgement = item(stage, service, &good, answers, queue_may_be_lost).await;
-        (good, judgement)
+) -> Run<TrialOutcome> {
+    let judged = records.into_iter().map(|(item, answers)| async move {
+        let judgement = check_item(testbed, service, &item, answers, queue_may_be_lost).await;
+        (item, judgement)
     });
-    for (good, judged) in futures::future::join_all(judged).await {
-        trial.attempts += good.attempts();
+    for (item, judged) in futures::future::join_all(judged).await {
+        trial.attempts += item.attempts();
         let Judged { judgement, queued_lost, broken } = judged?;
-        if good.control {
+        if item.control {
             let caught = !judgement.is_clean();
             trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
             continue;
         }
-        trial.slowest = trial.slowest.max(good.slowest());
+        trial.slowest = trial.slowest.max(item.slowest());
         trial.oversold += judgement.oversold.count;
         trial.duplicated += judgement.duplicates.count;
         trial.lost += judgement.lost.count;
@@ -129,14 +131,14 @@ pub async fn judge(
         trial.queued_lost += queued_lost;
         let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
         trial.broken.extend(findings.map(|finding| {
-            format!("{}: {} {}", good.strategy, finding.invariant, finding.examples.join("; "))
+            format!("{}: {} {}", item.strategy, finding.invariant, finding.examples.join("; "))
         }));
-        trial.broken.extend(broken.into_iter().map(|what| format!("{}: {what}", good.strategy)));
+        trial.broken.extend(broken.into_iter().map(|what| format!("{}: {what}", item.strategy)));
     }
     Ok(trial)
 }
 
-/// The first purchases that were never answered for good.
+/// The first purchases without a definite answer.
 fn open(answers: &[Answer]) -> Vec<String> {
     let purchases = purchases(answers);
     let open = purchases.iter().filter(|purchase| purchase.is_open());
@@ -153,45 +155,45 @@ struct Judged {
     broken: Vec<String>,
 }
 
-async fn item(
-    stage: &Stage,
+async fn check_item(
+    testbed: &Testbed,
     service: &Service,
-    good: &Good,
+    item: &SaleItem,
     mut answers: Vec<Answer>,
     queue_may_be_lost: bool,
 ) -> Run<Judged> {
-    let mut reader = Reader::new(&stage.ledger_url()).map_err(|error| error.0)?;
-    let mut settled = settled(&mut reader, good, &answers, queue_may_be_lost).await?;
+    let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
+    let mut settled = settled(&mut reader, item, &answers, queue_may_be_lost).await?;
     let mut queued_lost = 0;
     if queue_may_be_lost {
         queued_lost = forget_lost_promises(&mut answers, &mut settled);
     }
     let evidence = Evidence {
-        stock: good.stock,
+        stock: item.stock,
         per_buyer_limit: 1,
         quantity: 1,
-        arbiter_on: !good.control,
+        arbiter_on: !item.control,
         keyed: true,
         before: &Ledger::default(),
         after: &settled,
         answers: &answers,
     };
-    let judgement = judge_item(&evidence).map_err(|error| format!("{}: {error}", good.strategy))?;
+    let judgement = judge_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
     let mut broken = Vec::new();
-    if !good.control {
+    if !item.control {
         broken.extend(open(&answers));
         broken.extend(taken_back(&answers));
-        if let Err(why) = clean(stage, service, good.item).await {
+        if let Err(why) = clean(testbed, service, item.id).await {
             broken.push(why);
         }
     }
     Ok(Judged { judgement, queued_lost, broken })
 }
 
-/// The ledger once nothing is under way: every purchase was answered for good before.
+/// The ledger once nothing is under way: every purchase was answered definitely before.
 async fn settled(
     reader: &mut Reader,
-    good: &Good,
+    item: &SaleItem,
     answers: &[Answer],
     queue_may_be_lost: bool,
 ) -> Run<Ledger> {
@@ -200,7 +202,7 @@ async fn settled(
         .filter(|answer| answer.last && !(queue_may_be_lost && answer.status == 202))
         .cloned()
         .collect();
-    let settled = reader.settled_ledger(good.item, &last, SETTLE_MAX).await;
+    let settled = reader.settled_ledger(item.id, &last, SETTLE_MAX).await;
     settled.map_err(|error| error.0)
 }
 
@@ -240,8 +242,8 @@ fn taken_back(answers: &[Answer]) -> Option<String> {
 }
 
 /// Waits until the service's own audit is clean, the counters in Redis included.
-async fn clean(stage: &Stage, service: &Service, item: i64) -> Run<()> {
-    let token = stage.token(1, Role::Admin);
+async fn clean(testbed: &Testbed, service: &Service, item: i64) -> Run<()> {
+    let token = testbed.token(1, Role::Admin);
     let path = format!("/api/admin/items/{item}/audit");
     let audit = || async {
         let reply = service.get(&path, Some(&token)).await.ok()?;

@@ -1,8 +1,8 @@
-//! A crowd that buys, keeps asking, and writes down every answer.
+//! The workload of a trial: clients that buy, retry, and record every answer.
 //!
-//! Each worker has a connection and purchases of its own. It makes new ones at an even pace, so
-//! that some are in flight when the fault comes; repeats with the same key what was not answered
-//! for good; and asks again for old ones in between, which must be answered as before.
+//! Each client has a connection and purchases of its own. It begins new purchases at an even pace, so
+//! that some are in flight when the fault comes. It repeats purchases without a definite answer, with
+//! the same key. In between it repeats finished purchases, which must be answered as before.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use ledger_audit::{Answer, Outcome};
 use loadtest::drive::answer;
 use loadtest::drive::connection::{Connection, Exchange};
 
-/// A client waits so long for an answer: longer than the service's deadline.
-const PATIENCE: Duration = Duration::from_secs(6);
-/// The pause before something is asked again that was not answered for good, in milliseconds.
+/// A client waits at most this time for an answer: longer than the service's deadline.
+const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// The pause before a purchase without a definite answer is sent again, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 5..25;
 /// The status of an order that is in the queue and not yet in the ledger.
 const QUEUED: u16 = 202;
-/// How long the crowd may take at the end until every purchase is answered for good.
+/// At the end, every purchase must have a definite answer within this time.
 const FINISH_MAX: Duration = Duration::from_secs(45);
 
 /// One item, sold by one strategy.
-pub struct Good {
+pub struct SaleItem {
     /// The strategy, perhaps with a query.
     pub strategy: String,
-    pub item: i64,
+    pub id: i64,
     pub stock: i64,
     /// Purchases that are made in all: more than the stock.
     pub buyers: usize,
-    /// Whether it is a known-bad one, without an arbiter.
+    /// Whether the strategy is known to oversell and runs without the arbiter: the audit must catch it.
     pub control: bool,
     /// The tokens of its buyers, by purchase.
     pub tokens: Vec<(i64, String)>,
@@ -51,22 +51,22 @@ pub struct Good {
 struct Counts {
     attempts: AtomicU64,
     slowest_ms: AtomicU64,
-    /// Microseconds from the start to the first purchase that was sold after the mending; 0: none.
+    /// Microseconds from the start to the first purchase that was sold after the fault; 0: none.
     sold_again_us: AtomicU64,
     sold: AtomicU64,
 }
 
-impl Good {
+impl SaleItem {
     pub fn new(
         strategy: &str,
-        item: i64,
+        id: i64,
         stock: i64,
         control: bool,
         tokens: Vec<(i64, String)>,
     ) -> Self {
         let counts = Counts::default();
         let strategy = strategy.to_owned();
-        Self { strategy, item, stock, buyers: tokens.len(), control, tokens, counts }
+        Self { strategy, id, stock, buyers: tokens.len(), control, tokens, counts }
     }
 
     /// Requests that were sent.
@@ -86,45 +86,45 @@ impl Good {
 
     fn path(&self) -> String {
         match self.strategy.split_once('?') {
-            Some((name, query)) => format!("/api/seckill/{name}/{}?{query}", self.item),
-            None => format!("/api/seckill/{}/{}", self.strategy, self.item),
+            Some((name, query)) => format!("/api/seckill/{name}/{}?{query}", self.id),
+            None => format!("/api/seckill/{}/{}", self.strategy, self.id),
         }
     }
 }
 
-/// What the crowd does now.
+/// The phases of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Buys at a pace, and at most three quarters of the stock.
     Sells,
-    /// The same up to nearly all: the fault is over.
-    Mended,
-    /// Everybody buys, and asks until answered for good.
+    /// The fault is over: buys up to seven eighths of the stock.
+    Recovers,
+    /// Begins all purchases left, and retries until each has a definite answer.
     Finishes,
 }
 
-/// How many buy, and how fast.
+/// The number of clients, and how fast they begin purchases.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Workers of each item.
-    pub workers: usize,
+    /// Clients of each item.
+    pub clients: usize,
     /// New purchases of one item per second while the fault is awaited.
     pub per_second: f64,
 }
 
-/// The crowd of one trial.
-pub struct Crowd {
-    pub goods: Vec<Arc<Good>>,
-    workers: JoinSet<(usize, Vec<Answer>)>,
+/// The workload of one trial.
+pub struct Workload {
+    pub items: Vec<Arc<SaleItem>>,
+    clients: JoinSet<(usize, Vec<Answer>)>,
     phase: watch::Sender<Phase>,
     clock: Arc<Clock>,
 }
 
-/// When the trial started and was mended.
+/// When the trial began, and when its fault was over.
 struct Clock {
     started: Instant,
-    mended: AtomicBool,
-    mended_us: AtomicU64,
+    fault_ended: AtomicBool,
+    fault_ended_us: AtomicU64,
 }
 
 impl Clock {
@@ -133,101 +133,107 @@ impl Clock {
     }
 }
 
-impl Crowd {
-    /// Starts the workers of each good, spread over the instances.
-    pub fn start(goods: Vec<Arc<Good>>, instances: &[SocketAddr], pace: Pace, seed: u64) -> Self {
+impl Workload {
+    /// Starts the clients of each item, spread over the instances.
+    pub fn start(
+        items: Vec<Arc<SaleItem>>,
+        instances: &[SocketAddr],
+        pace: Pace,
+        seed: u64,
+    ) -> Self {
         let (phase, clock) = (
             watch::channel(Phase::Sells).0,
             Clock {
                 started: Instant::now(),
-                mended: AtomicBool::new(false),
-                mended_us: AtomicU64::new(0),
+                fault_ended: AtomicBool::new(false),
+                fault_ended_us: AtomicU64::new(0),
             },
         );
         let clock = Arc::new(clock);
         let mut tasks = JoinSet::new();
-        for (index, good) in goods.iter().enumerate() {
-            for number in 0..pace.workers {
-                let worker = Worker {
-                    good: Arc::clone(good),
+        for (index, item) in items.iter().enumerate() {
+            for number in 0..pace.clients {
+                let client = Client {
+                    item: Arc::clone(item),
                     number,
-                    step: pace.workers,
+                    step: pace.clients,
                     per_second: pace.per_second,
                     instances: instances.to_vec(),
                     instance: number % instances.len(),
                     connection: None,
                     clock: Arc::clone(&clock),
-                    dice: StdRng::seed_from_u64(seed ^ (index * 1_000 + number) as u64),
-                    mine: Vec::new(),
+                    random: StdRng::seed_from_u64(seed ^ (index * 1_000 + number) as u64),
+                    purchases: Vec::new(),
                     open: Vec::new(),
                 };
                 let phase = phase.subscribe();
-                tasks.spawn(async move { (index, worker.run(phase).await) });
+                tasks.spawn(async move { (index, client.run(phase).await) });
             }
         }
-        Self { goods, workers: tasks, phase, clock }
+        Self { items, clients: tasks, phase, clock }
     }
 
     /// The fault is over: recovery counts from now.
-    pub fn mended(&self) {
-        self.clock.mended_us.store(self.clock.now_us(), Ordering::SeqCst);
-        self.clock.mended.store(true, Ordering::SeqCst);
-        self.phase.send_replace(Phase::Mended);
+    pub fn fault_ended(&self) {
+        self.clock.fault_ended_us.store(self.clock.now_us(), Ordering::SeqCst);
+        self.clock.fault_ended.store(true, Ordering::SeqCst);
+        self.phase.send_replace(Phase::Recovers);
     }
 
-    /// How long after the mending each good was sold again, once all were or `bound` has passed.
+    /// For each item, the time from the end of the fault to the next sale; `None` if `bound` passed
+    /// without one.
     pub async fn recovered(&self, bound: Duration) -> Vec<(String, Option<Duration>)> {
         let end = Instant::now() + bound;
-        let again = |good: &Good| match good.counts.sold_again_us.load(Ordering::SeqCst) {
+        let again = |item: &SaleItem| match item.counts.sold_again_us.load(Ordering::SeqCst) {
             0 => None,
             at => {
-                let since = at.saturating_sub(self.clock.mended_us.load(Ordering::SeqCst));
+                let since = at.saturating_sub(self.clock.fault_ended_us.load(Ordering::SeqCst));
                 Some(Duration::from_micros(since))
             }
         };
-        let safe = || self.goods.iter().filter(|good| !good.control);
-        while safe().any(|good| again(good).is_none()) && Instant::now() < end {
+        let safe = || self.items.iter().filter(|item| !item.control);
+        while safe().any(|item| again(item).is_none()) && Instant::now() < end {
             sleep(Duration::from_millis(10)).await;
         }
-        safe().map(|good| (good.strategy.clone(), again(good))).collect()
+        safe().map(|item| (item.strategy.clone(), again(item))).collect()
     }
 
-    /// Lets everybody finish, and answers the record of each good.
-    pub async fn finish(mut self) -> Run<Vec<(Arc<Good>, Vec<Answer>)>> {
+    /// Lets all clients finish, and returns the record of answers of each item.
+    pub async fn finish(mut self) -> Run<Vec<(Arc<SaleItem>, Vec<Answer>)>> {
         self.phase.send_replace(Phase::Finishes);
-        let mut records: Vec<Vec<Answer>> = self.goods.iter().map(|_| Vec::new()).collect();
-        while let Some(ended) = self.workers.join_next().await {
+        let mut records: Vec<Vec<Answer>> = self.items.iter().map(|_| Vec::new()).collect();
+        while let Some(ended) = self.clients.join_next().await {
             let (index, answers) = ended.map_err(|error| format!("a buyer broke: {error}"))?;
             records[index].extend(answers);
         }
-        Ok(self.goods.into_iter().zip(records).collect())
+        Ok(self.items.into_iter().zip(records).collect())
     }
 }
 
-/// A purchase and what it was answered.
-struct Pressed {
+/// One purchase and the answers to it.
+struct Purchase {
     request: usize,
     answers: Vec<Answer>,
     attempts: u16,
 }
 
-struct Worker {
-    good: Arc<Good>,
+struct Client {
+    item: Arc<SaleItem>,
     number: usize,
-    /// Workers of this good: every so many purchases are this one's.
+    /// Number of clients of this item: this one makes every `step`-th purchase.
     step: usize,
     per_second: f64,
     instances: Vec<SocketAddr>,
     instance: usize,
     connection: Option<Connection>,
     clock: Arc<Clock>,
-    dice: StdRng,
-    mine: Vec<Pressed>,
-    /// Places in `mine` of what was not answered for good.
+    random: StdRng,
+    purchases: Vec<Purchase>,
+    /// Indexes in `purchases` of those without a definite answer.
     open: Vec<usize>,
 }
 
-impl Worker {
+impl Client {
     async fn run(mut self, phase: watch::Receiver<Phase>) -> Vec<Answer> {
         let mut finish = None;
         let mut swept = 0;
@@ -237,37 +243,37 @@ impl Worker {
             if now == Phase::Finishes && finish.is_none() {
                 finish = Some(Instant::now() + FINISH_MAX);
             }
-            let next = self.number + self.mine.len() * self.step;
+            let next = self.number + self.purchases.len() * self.step;
             if late {
                 break;
             } else if let Some(place) = self.open.pop() {
-                let pause = self.dice.random_range(PAUSE_MS);
+                let pause = self.random.random_range(PAUSE_MS);
                 sleep(Duration::from_millis(pause)).await;
-                self.press(place).await;
+                self.send(place).await;
             } else if next < self.released(now) {
-                let pressed = Pressed { request: next, answers: Vec::new(), attempts: 0 };
-                self.mine.push(pressed);
-                self.press(self.mine.len() - 1).await;
+                let purchase = Purchase { request: next, answers: Vec::new(), attempts: 0 };
+                self.purchases.push(purchase);
+                self.send(self.purchases.len() - 1).await;
             } else if now == Phase::Finishes {
                 // Whoever was told "sold out" asks once more: units may have come back since. So does who was
                 // told "queued": if that was lost, only the same key tells.
-                if swept == self.mine.len() {
+                if swept == self.purchases.len() {
                     break;
                 }
                 swept += 1;
                 if !self.is_sold(swept - 1) {
-                    self.press(swept - 1).await;
+                    self.send(swept - 1).await;
                 }
-            } else if self.mine.is_empty() {
+            } else if self.purchases.is_empty() {
                 sleep(Duration::from_millis(2)).await;
             } else {
-                let place = self.dice.random_range(0..self.mine.len());
-                self.press(place).await;
+                let place = self.random.random_range(0..self.purchases.len());
+                self.send(place).await;
             }
         }
         let mut record = Vec::new();
-        for pressed in self.mine {
-            let mut answers = pressed.answers;
+        for purchase in self.purchases {
+            let mut answers = purchase.answers;
             if let Some(last) = answers.last_mut() {
                 last.last = true;
             }
@@ -276,42 +282,43 @@ impl Worker {
         record
     }
 
-    /// How many purchases of the good may have been begun by now.
+    /// How many purchases of the item may have been begun by now.
     fn released(&self, phase: Phase) -> usize {
-        let stock = usize::try_from(self.good.stock).unwrap_or_default();
+        let stock = usize::try_from(self.item.stock).unwrap_or_default();
         let paced = (self.clock.started.elapsed().as_secs_f64() * self.per_second) as usize;
         match phase {
             Phase::Sells => paced.min(stock * 3 / 4),
-            Phase::Mended => paced.max(stock * 3 / 4 + self.step).min(stock * 7 / 8),
-            Phase::Finishes => self.good.buyers,
+            Phase::Recovers => paced.max(stock * 3 / 4 + self.step).min(stock * 7 / 8),
+            Phase::Finishes => self.item.buyers,
         }
     }
 
     fn is_sold(&self, place: usize) -> bool {
-        let last = self.mine[place].answers.last();
+        let last = self.purchases[place].answers.last();
         last.is_some_and(|last| last.outcome == Outcome::Accepted && last.status != QUEUED)
     }
 
     /// Sends one purchase once, writes the answer down if it is another one than before.
-    async fn press(&mut self, place: usize) {
-        let request = self.mine[place].request;
-        let (buyer, key) = (self.good.tokens[request].0, format!("k{request}"));
+    async fn send(&mut self, place: usize) {
+        let request = self.purchases[place].request;
+        let (buyer, key) = (self.item.tokens[request].0, format!("k{request}"));
         let sent = Instant::now();
         let exchange = self.exchange(request, &key).await;
         let meaning = answer::read(&exchange);
         let took = sent.elapsed();
         if meaning.status != 0 || meaning.outcome == Outcome::Unknown {
-            self.good.counts.attempts.fetch_add(1, Ordering::Relaxed);
+            self.item.counts.attempts.fetch_add(1, Ordering::Relaxed);
             let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            self.good.counts.slowest_ms.fetch_max(took, Ordering::Relaxed);
+            self.item.counts.slowest_ms.fetch_max(took, Ordering::Relaxed);
         }
-        let good = Arc::clone(&self.good);
-        let pressed = &mut self.mine[place];
-        let was_accepted = pressed.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
+        let item = Arc::clone(&self.item);
+        let purchase = &mut self.purchases[place];
+        let was_accepted =
+            purchase.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
         if meaning.outcome == Outcome::Accepted && !was_accepted {
-            good.counts.sold.fetch_add(1, Ordering::Relaxed);
-            if self.clock.mended.load(Ordering::SeqCst) {
-                let (now, again) = (self.clock.now_us(), &good.counts.sold_again_us);
+            item.counts.sold.fetch_add(1, Ordering::Relaxed);
+            if self.clock.fault_ended.load(Ordering::SeqCst) {
+                let (now, again) = (self.clock.now_us(), &item.counts.sold_again_us);
                 let _ = again.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
             }
         }
@@ -320,7 +327,7 @@ impl Worker {
             // What was accepted once is asked again later, not at once.
             Outcome::Unavailable | Outcome::Unknown => was_accepted,
         };
-        let same = pressed.answers.last().is_some_and(|last| {
+        let same = purchase.answers.last().is_some_and(|last| {
             (last.status, &last.code, &last.order_id, last.outcome)
                 == (meaning.status, &meaning.code, &meaning.order_id, meaning.outcome)
         });
@@ -328,9 +335,9 @@ impl Worker {
         let says_nothing =
             was_accepted && matches!(meaning.outcome, Outcome::Unavailable | Outcome::Unknown);
         if !same && !says_nothing {
-            pressed.answers.push(Answer {
+            purchase.answers.push(Answer {
                 request: u32::try_from(request).unwrap_or(u32::MAX),
-                attempt: pressed.attempts,
+                attempt: purchase.attempts,
                 last: false,
                 buyer,
                 key: Some(key),
@@ -344,7 +351,7 @@ impl Worker {
                 from_plan_us: 0,
                 from_send_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             });
-            pressed.attempts += 1;
+            purchase.attempts += 1;
         }
         if !settled {
             self.open.push(place);
@@ -361,13 +368,13 @@ impl Worker {
             self.instance = (self.instance + 1) % self.instances.len();
             return Exchange::NotSent;
         };
-        let built = Request::post(self.good.path())
+        let built = Request::post(self.item.path())
             .header("host", "localhost")
-            .header("authorization", format!("Bearer {}", self.good.tokens[request].1))
+            .header("authorization", format!("Bearer {}", self.item.tokens[request].1))
             .header("idempotency-key", key)
             .body(Full::new(Bytes::new()))
             .expect("a valid request");
-        let exchange = connection.exchange(built, PATIENCE).await;
+        let exchange = connection.exchange(built, ANSWER_MAX).await;
         if !matches!(exchange, Exchange::Answered(_)) {
             self.connection = None;
             self.instance = (self.instance + 1) % self.instances.len();

@@ -1,0 +1,197 @@
+//! Reports as data: headings, paragraphs, lists, tables and charts, rendered as plain text, as
+//! Markdown and as one HTML page.
+//!
+//! Every report of this crate is made once as a [`Document`]; the three renderings cannot disagree.
+//! Text may hold `` `code` `` and `**bold**`; plain text and HTML turn both into their own form.
+
+mod html;
+mod markdown;
+mod text;
+
+use crate::canvas::Chart;
+
+pub use text::{Color, grouped};
+
+/// A report.
+#[derive(Default)]
+pub struct Document {
+    title: String,
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Heading(String),
+    Paragraph(String),
+    List(Vec<String>),
+    Conclusion { sentence: String, good: bool },
+    Table(Table),
+    Chart(Chart),
+}
+
+/// A table. Columns whose cells are all figures are aligned at the right.
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// The head of a column.
+struct Column {
+    name: String,
+    /// Left out of plain text, where a line has little room.
+    detail: bool,
+}
+
+/// One cell.
+pub struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+/// How a cell is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As a plain value.
+    Plain,
+    /// As it should be.
+    Good,
+    /// As it should not be.
+    Bad,
+}
+
+impl Document {
+    /// An empty report with a title.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), parts: Vec::new() }
+    }
+
+    /// Adds a heading.
+    pub fn heading(&mut self, heading: impl Into<String>) {
+        self.parts.push(Part::Heading(heading.into()));
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: impl Into<String>) {
+        self.parts.push(Part::Paragraph(text.into()));
+    }
+
+    /// Adds a list; nothing when it is empty.
+    pub fn list(&mut self, entries: impl IntoIterator<Item = String>) {
+        let entries: Vec<String> = entries.into_iter().collect();
+        if !entries.is_empty() {
+            self.parts.push(Part::List(entries));
+        }
+    }
+
+    /// Adds the sentence that concludes the report.
+    pub fn conclusion(&mut self, sentence: impl Into<String>, good: bool) {
+        self.parts.push(Part::Conclusion { sentence: sentence.into(), good });
+    }
+
+    /// Adds a table; nothing when it has no rows.
+    pub fn table(&mut self, table: Table) {
+        if !table.rows.is_empty() {
+            self.parts.push(Part::Table(table));
+        }
+    }
+
+    /// Adds a table of names and values.
+    pub fn facts<'a>(&mut self, facts: impl IntoIterator<Item = (&'a str, String)>) {
+        let mut table = Table::new(["", ""]);
+        for (name, value) in facts {
+            table.row([Cell::from(name), Cell::from(value)]);
+        }
+        self.table(table);
+    }
+
+    /// Adds a chart: drawn in HTML, a link to its file in Markdown, nothing in plain text.
+    pub fn chart(&mut self, chart: Chart) {
+        self.parts.push(Part::Chart(chart));
+    }
+}
+
+impl Table {
+    /// A table with these columns and no rows.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let columns = names.into_iter().map(|name| Column { name: name.to_owned(), detail: false });
+        Self { columns: columns.collect(), rows: Vec::new() }
+    }
+
+    /// Leaves these columns out of plain text.
+    #[must_use]
+    pub fn with_details(mut self, names: &[&str]) -> Self {
+        for column in &mut self.columns {
+            column.detail = names.contains(&column.name.as_str());
+        }
+        self
+    }
+
+    /// Adds a row with a cell for each column.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) {
+        let cells: Vec<Cell> = cells.into_iter().map(Into::into).collect();
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// Whether a column holds figures alone.
+    fn is_figures(&self, column: usize) -> bool {
+        self.rows.iter().all(|row| {
+            let text = row[column].text.trim_start_matches(['-', '<', ' ']);
+            text.is_empty() || text.starts_with(|first: char| first.is_ascii_digit())
+        })
+    }
+}
+
+impl Cell {
+    /// A cell with a tone.
+    pub fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+}
+
+impl<T: ToString> From<T> for Cell {
+    fn from(value: T) -> Self {
+        Self { text: value.to_string(), tone: Tone::Plain }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Document {
+        let mut document = Document::new("A report");
+        document.paragraph("Of `x<y` and **more**.");
+        let mut table = Table::new(["name", "count", "hidden"]).with_details(&["hidden"]);
+        table.row([Cell::from("`a|b`"), Cell::from(7), Cell::from("-")]);
+        table.row([Cell::from("c"), Cell::toned("1,200", Tone::Bad), Cell::from("-")]);
+        document.table(table);
+        document.list(["first".to_owned()]);
+        document.conclusion("all is well", true);
+        document
+    }
+
+    #[test]
+    fn plain_text_has_aligned_columns_and_no_markup() {
+        let text = document().text(Color::off());
+        assert!(text.contains("Of x<y and more."), "{text}");
+        assert!(text.contains("  name  count\n  a|b       7\n  c     1,200\n"), "{text}");
+        assert!(text.ends_with("all is well\n"), "{text}");
+    }
+
+    #[test]
+    fn markdown_has_every_column() {
+        let text = document().markdown();
+        assert!(text.starts_with("# A report\n"), "{text}");
+        assert!(text.contains("| name | count | hidden |\n|---|---|---|\n"), "{text}");
+        assert!(text.contains("| `a\\|b` | 7 | - |\n"), "{text}");
+        assert!(text.contains("* first\n"), "{text}");
+    }
+
+    #[test]
+    fn html_is_escaped_and_toned() {
+        let page = document().html();
+        assert!(page.contains("<code>x&lt;y</code> and <strong>more</strong>"), "{page}");
+        assert!(page.contains("<td class=\"figure bad\">1,200</td>"), "{page}");
+        assert!(!page.contains("<script") && !page.contains("http"), "{page}");
+    }
+}
