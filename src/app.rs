@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::MySqlPool;
 use tokio::net::TcpListener;
 
-use crate::arbiter::{Arbiter, LaneConnections, Lanes};
+use crate::arbiter::{Arbiter, BatchConnections, GroupCommit};
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::http::address::Proxies;
@@ -26,8 +26,8 @@ use crate::lifecycle::{Ended, Lifecycle};
 use crate::live::{self, Hub, StreamLimits, Tally, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
-use crate::purchase::room::Rules;
-use crate::purchase::{self, Admission, Items, Keys, Purchases, Requests, Room, SoldOut};
+use crate::purchase::waiting_room::Rules;
+use crate::purchase::{self, Admission, Items, Keys, Purchases, Requests, SoldOut, WaitingRoom};
 use crate::queue::{self, Consumers};
 use crate::session::{Revocations, Tokens};
 use crate::store::breaker::Breakers;
@@ -90,12 +90,12 @@ impl App {
         );
         let lane_connections = config.mysql.lane_connections_max;
         let lane_pool = mysql::pool_of(&config, lane_connections)?;
-        let lane_connections = LaneConnections::new(lane_pool.clone(), lane_connections);
+        let lane_connections = BatchConnections::new(lane_pool.clone(), lane_connections);
         let purchase_tasks = lifecycle.purchases().clone();
-        let lanes = Lanes::new(arbiter.clone(), lane_connections, purchase_tasks);
+        let group_commit = GroupCommit::new(arbiter.clone(), lane_connections, purchase_tasks);
         let consumers = Consumers::new(queue::Parts {
             reader: Reader::new(queue.clone()),
-            lanes: lanes.clone(),
+            group_commit: group_commit.clone(),
             arbiter: arbiter.clone(),
             pool: pool.clone(),
             hub: hub.clone(),
@@ -106,7 +106,7 @@ impl App {
             deliveries_max: config.queue.deliveries_max,
         });
         let context = StrategyContext {
-            lanes,
+            group_commit,
             arbiter,
             pool: pool.clone(),
             redis: redis.clone(),
@@ -143,7 +143,7 @@ impl App {
                 requests,
                 metrics.clone(),
             ),
-            room: room(&config),
+            waiting_room: waiting_room(&config),
             deadline: config.purchase_deadline(),
             gate_wait: config.gate_wait(),
         });
@@ -317,7 +317,7 @@ impl App {
     }
 }
 
-fn room(config: &Config) -> Room {
+fn waiting_room(config: &Config) -> WaitingRoom {
     let settings = &config.waiting_room;
     let rules = Rules {
         per_second: settings.per_second,
@@ -325,7 +325,7 @@ fn room(config: &Config) -> Room {
         line_max: settings.line_max,
         proof_bits_max: settings.proof_bits_max,
     };
-    Room::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
+    WaitingRoom::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
 }
 
 fn stream_limits(config: &Config) -> StreamLimits {

@@ -108,7 +108,7 @@ impl Desk {
         self.record(operator, "parked_dropped", item, &detail).await?;
         let gone = self.queue.unpark(item, entry, Unpark::Forget).await;
         gone.map_err(|error| no_redis(&error))?;
-        println!("item {item} entry {entry}: {said}; now {}", status.word());
+        println!("item {item} entry {entry}: {said}; now {}", status.as_str());
         Ok(ExitCode::SUCCESS)
     }
 

@@ -138,9 +138,9 @@ impl From<StepError> for Problem {
         match error {
             StepError::NotFound => order_not_found(),
             StepError::Conflict(order) => {
-                let detail = format!("The order is {}.", order.status.word());
+                let detail = format!("The order is {}.", order.status.as_str());
                 Problem::new(409, "order_state_conflict", "The order does not allow it", detail)
-                    .with("order_status", order.status.word())
+                    .with("order_status", order.status.as_str())
             }
             StepError::SoldOut => {
                 Problem::new(409, "sold_out", "Sold out", "The hold ran out and the stock is sold.")

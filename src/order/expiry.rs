@@ -55,7 +55,7 @@ async fn came_through(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
         .fetch_optional(pool);
     let status: String = answered(row).await.ok().flatten()?.try_get("status").ok()?;
     // All of them or none: it was one transaction.
-    (status == OrderStatus::Expired.word()).then_some(batch)
+    (status == OrderStatus::Expired.as_str()).then_some(batch)
 }
 
 async fn expire_batch(
@@ -117,7 +117,7 @@ async fn set_expired(
     status: OrderStatus,
 ) -> sqlx::Result<bool> {
     let done = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = 'pending'")
-        .bind(status.word())
+        .bind(status.as_str())
         .bind(order.id.to_string())
         .execute(connection)
         .await?;

@@ -30,7 +30,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::arbiter::{Arbiter, BATCH_MAX, Lanes};
+use crate::arbiter::{Arbiter, BATCH_MAX, GroupCommit};
 use crate::domain::ItemId;
 use crate::live::Hub;
 use crate::metrics::Metrics;
@@ -48,7 +48,7 @@ pub struct Parts {
     /// The queues.
     pub reader: Reader,
     /// What is behind the items with an arbiter.
-    pub lanes: Lanes,
+    pub group_commit: GroupCommit,
     /// The same without batches, for lab items; it writes rejected orders too.
     pub arbiter: Arbiter,
     /// The ledger, for looking at items.

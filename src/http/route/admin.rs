@@ -173,7 +173,7 @@ pub async fn edit(
     let edited = items::edit(&web.pool, id, &edit, &actor).await?;
     web.purchases.item_changed(id).await;
     if let Some(version) = edited.restocked {
-        web.counters.follow_restock(id, version, stock_delta).await;
+        web.counters.apply_restock_delta(id, version, stock_delta).await;
     }
     tracing::info!(item = %id, operator = %claims.user, "item edited");
     Ok(answer(&edited.item, now))

@@ -20,7 +20,7 @@ use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, rfc3339};
-use crate::live::{self, NoPlace, StockSeen, Watcher};
+use crate::live::{self, StockSeen, TooManyStreams, Watcher};
 use crate::session::Claims;
 use crate::store::mysql::items;
 
@@ -69,7 +69,7 @@ pub async fn stock(
         let mut told: Option<(&'static str, Told)> = None;
         loop {
             let now = web.clock.now();
-            let state = seen.item.state(seen.available, now).word();
+            let state = seen.item.state(seen.available, now).as_str();
             let picture = Told::of(&seen);
             let stock_changed = told.as_ref().is_none_or(|(_, told)| told.stock != picture.stock);
             let state_changed = told
@@ -139,11 +139,11 @@ pub async fn orders(
 
 pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem> {
     web.hub.open_stream(watcher).map_err(|why| match why {
-        NoPlace::Full => {
+        TooManyStreams::InTotal => {
             let detail = "Too many live streams are open; ask for the item instead.";
             Problem::new(503, "overloaded", "Too many streams", detail).retry_after(5)
         }
-        NoPlace::Enough => {
+        TooManyStreams::PerClient => {
             let by = if matches!(watcher, Watcher::User(..)) { "user" } else { "address" };
             web.metrics.rate_limited(by);
             let detail = format!("One {by} has too many live streams open; close one first.");

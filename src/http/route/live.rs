@@ -72,7 +72,7 @@ pub async fn find(
     let counted = web.ask(orders::count_by_status(&web.pool, id)).await?;
     let counter = web.counters.peek(id).await.ok().flatten().map(|counter| counter.available);
     let orders = counted.into_iter().map(|(status, count)| {
-        (status.word(), OrderCountBody { orders: count.orders, units: count.units })
+        (status.as_str(), OrderCountBody { orders: count.orders, units: count.units })
     });
     let refused =
         strategy::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));

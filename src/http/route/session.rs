@@ -82,7 +82,7 @@ pub async fn create(
     let token = web.tokens.sign(account.id, role, expires_at);
     let cookie = set_cookie(&web, &token, web.token_life);
     let user_id = account.id.get();
-    let body = SessionBody { token, user_id, role: role.word(), expires_at };
+    let body = SessionBody { token, user_id, role: role.as_str(), expires_at };
     Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
 

@@ -10,7 +10,7 @@ use crate::http::Web;
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
-use crate::purchase::room::{Standing, Turned};
+use crate::purchase::waiting_room::{Denied, QueueStatus};
 
 /// What somebody in line shows.
 #[derive(Deserialize, ToSchema)]
@@ -71,8 +71,8 @@ pub async fn create(
 ) -> Result<Json<StandingBody>, Problem> {
     let shown = (body.place.as_deref(), body.proof.as_deref());
     let now = web.clock.now();
-    Ok(Json(match web.purchases.stand_in_line(id, claims.user, shown, now).await? {
-        Standing::Waiting { place, position, ask_again, proof_bits } => StandingBody {
+    Ok(Json(match web.purchases.join_or_poll(id, claims.user, shown, now).await? {
+        QueueStatus::Waiting { token: place, position, ask_again, proof_bits } => StandingBody {
             state: "waiting",
             place: Some(place),
             position,
@@ -81,7 +81,7 @@ pub async fn create(
             ticket: None,
             expires_at: None,
         },
-        Standing::Admitted { ticket, expires_at } => StandingBody {
+        QueueStatus::Admitted { ticket, expires_at } => StandingBody {
             state: "admitted",
             place: None,
             position: 0,
@@ -93,12 +93,12 @@ pub async fn create(
     }))
 }
 
-impl From<Turned> for Problem {
-    fn from(turned: Turned) -> Self {
-        match turned {
-            Turned::Away(refusal) => refusal.into(),
-            Turned::Unavailable(why) => why.into(),
-            Turned::NoProof { bits } => {
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Refused(refusal) => refusal.into(),
+            Denied::Unavailable(why) => why.into(),
+            Denied::NoProof { bits } => {
                 let detail = format!("SHA-256 of place:proof must begin with {bits} zero bits.");
                 Self::new(403, "challenge_failed", "Proof of work needed", detail)
                     .with("proof_bits", bits)

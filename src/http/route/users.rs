@@ -74,7 +74,7 @@ pub async fn create(
     let new = users::NewAccount {
         username: &username,
         password_hash: &hash,
-        role: Role::Buyer.word(),
+        role: Role::Buyer.as_str(),
         demo: false,
     };
     match web.change(users::create(&web.pool, &new, now)).await? {

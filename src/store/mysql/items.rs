@@ -72,8 +72,8 @@ impl NewItem {
             "per_buyer_limit": self.per_buyer_limit,
             "hold_seconds": self.hold_seconds,
             "strategy": self.strategy,
-            "kind": self.kind.word(),
-            "arbiter": self.arbiter.word(),
+            "kind": self.kind.as_str(),
+            "arbiter": self.arbiter.as_str(),
             "waiting_room": self.waiting_room,
         })
     }
@@ -224,8 +224,8 @@ async fn insert(
     .bind(new.per_buyer_limit)
     .bind(new.hold_seconds)
     .bind(&new.strategy)
-    .bind(new.kind.word())
-    .bind(new.arbiter.word())
+    .bind(new.kind.as_str())
+    .bind(new.arbiter.as_str())
     .bind(new.waiting_room)
     .bind(now)
     .execute(&mut *transaction)
