@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seckill::arbiter::{Answer, Arbiter, Batches, LaneConnections, Lanes};
+use seckill::arbiter::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
 use seckill::domain::{
     Cents, Item, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, UserId,
 };
@@ -21,7 +21,7 @@ struct Stage {
     shop: Shop,
     _instance: Instance,
     item: Arc<Item>,
-    batches: Batches,
+    batches: BatchWriter,
     metrics: Metrics,
 }
 
@@ -38,8 +38,9 @@ impl Stage {
         let pool = mysql::pool(&shop.config).expect("the URL is fine");
         let metrics = Metrics::new();
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
-        let lanes = Lanes::new(arbiter, LaneConnections::new(pool, 2), TaskTracker::new());
-        let batches = lanes.batches();
+        let group_commit =
+            GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
+        let batches = group_commit.writer();
         let mut stage = Self { shop, _instance: instance, item, batches, metrics };
         stage.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
         let first = [stage.purchase(AT_THE_LIMIT, 1), stage.purchase(91, 1)];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use faulty_link::{Fault, Trap};
 use reqwest::Method;
-use seckill::arbiter::{Arbiter, LaneConnections, Lanes, OrderWrite, StockWrite};
+use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
 use seckill::domain::{
     ItemId, OrderId, Outcome, Purchase, Quantity, RequestKey, Unavailable, UserId,
@@ -132,8 +132,9 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
     // Connected before, since that is not what takes its time here.
     drop(pool.acquire().await.expect("a connection"));
     let arbiter = Arbiter::new(pool.clone(), Metrics::new());
-    let lanes = Lanes::new(arbiter, LaneConnections::new(pool, 2), TaskTracker::new());
-    let mut batches = lanes.batches();
+    let group_commit =
+        GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
+    let mut batches = group_commit.writer();
     let mut purchases = Vec::new();
     for buyer in 1..=buyers {
         let buyer = UserId::new(buyer).expect("positive");
@@ -291,15 +292,15 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let purchase = a_purchase(&shop, item).await;
-    let lanes_pool = LaneConnections::new(shop.pool.clone(), 2);
-    let lanes = Lanes::new(arbiter.clone(), lanes_pool, TaskTracker::new());
+    let lanes_pool = BatchConnections::new(shop.pool.clone(), 2);
+    let group_commit = GroupCommit::new(arbiter.clone(), lanes_pool, TaskTracker::new());
     let contended = Outcome::Unavailable(Unavailable::Contended);
     let late = Some(Instant::now());
     assert_eq!(arbiter.write(&guarded(&purchase, late)).await, contended);
-    assert_eq!(lanes.write(purchase.clone(), late).await, contended, "in a lane");
+    assert_eq!(group_commit.write(purchase.clone(), late).await, contended, "in a lane");
     assert_eq!(instance.audit(item).await["orders"], 0);
     let in_time = Some(Instant::now() + Duration::from_secs(600));
-    let sold = lanes.write(purchase, in_time).await;
+    let sold = group_commit.write(purchase, in_time).await;
     assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
 }
 

@@ -23,8 +23,8 @@ use seckill::http::problem::Problem;
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::users::CredentialsBody;
-use seckill::purchase::Room;
-use seckill::purchase::room::{Rules, Standing};
+use seckill::purchase::WaitingRoom;
+use seckill::purchase::waiting_room::{QueueStatus, Rules};
 use seckill::strategy::Options;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -61,17 +61,17 @@ fn no_token_is_made_by_chance() {
 #[test]
 fn no_ticket_is_made_by_chance() {
     let rules = Rules { per_second: 1, ticket_seconds: 60, line_max: 10, proof_bits_max: 0 };
-    let room = Room::new(rules, &["a secret for tests, of thirty-two characters and more"]);
+    let room = WaitingRoom::new(rules, &["a secret for tests, of thirty-two characters and more"]);
     let (item, buyer) = (open_item(), UserId::new(1).expect("positive"));
     let now = OffsetDateTime::now_utc();
     let given = |standing| match standing {
-        Ok(Standing::Admitted { ticket, .. }) => ticket,
-        Ok(Standing::Waiting { place, .. }) => place,
+        Ok(QueueStatus::Admitted { ticket, .. }) => ticket,
+        Ok(QueueStatus::Waiting { token, .. }) => token,
         Err(turned) => panic!("{turned:?}"),
     };
-    let ticket = given(room.stand(&item, buyer, (None, None), now));
+    let ticket = given(room.join_or_poll(&item, buyer, (None, None), now));
     let other = UserId::new(2).expect("positive");
-    let place = given(room.stand(&item, other, (None, None), now));
+    let place = given(room.join_or_poll(&item, other, (None, None), now));
     assert_eq!(room.admit(Some(&ticket), item.id, buyer, now), Ok(()));
     let seeds = [ticket.as_bytes(), place.as_bytes(), b"wr1..", b""];
     dice::throw("tickets", |dice| {
@@ -80,7 +80,7 @@ fn no_ticket_is_made_by_chance() {
         if room.admit(Some(&text), item.id, buyer, now).is_ok() {
             assert_eq!(text, ticket, "a forged ticket");
         }
-        let shown = room.stand(&item, other, (Some(&text), Some(&text)), now);
+        let shown = room.join_or_poll(&item, other, (Some(&text), Some(&text)), now);
         assert!(text == place || shown.is_err(), "a forged place: {text:?}");
     });
 }

@@ -196,8 +196,8 @@ async fn what_a_repair_has_counted_is_not_told_again() {
     run(&job).await;
     run(&job).await;
     assert_eq!(books.left(item).await, STOCK + 4);
-    books.counters.follow_restock(item, 1, 4).await;
+    books.counters.apply_restock_delta(item, 1, 4).await;
     assert_eq!(books.left(item).await, STOCK + 4, "the repair knew of it");
-    books.counters.follow_restock(item, 2, 4).await;
+    books.counters.apply_restock_delta(item, 2, 4).await;
     assert_eq!(books.left(item).await, STOCK + 8, "a later change");
 }

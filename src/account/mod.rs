@@ -130,7 +130,7 @@ impl Accounts {
         let new = NewAccount {
             username: &username,
             password_hash: &password_hash,
-            role: Role::Buyer.word(),
+            role: Role::Buyer.as_str(),
             demo: false,
         };
         let create = users::create(&self.parts.pool, &new, self.parts.clock.now());

@@ -6,8 +6,8 @@ use super::shared::{Shared, Writers};
 use super::workers::Worker;
 use crate::config::Config;
 use crate::live::Tally;
-use crate::purchase::room::Rules;
-use crate::purchase::{Admission, Items, Keys, Parts, Purchases, Requests, Room, SoldOut};
+use crate::purchase::waiting_room::Rules;
+use crate::purchase::{Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom};
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::Buckets;
 use crate::strategy::{LockSources, Strategies, StrategyContext};
@@ -42,7 +42,7 @@ pub(super) fn purchases(
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),
         admission,
-        room: room(config),
+        waiting_room: waiting_room(config),
         deadline: config.purchase_deadline(),
         gate_wait: config.gate_wait(),
     });
@@ -61,7 +61,7 @@ fn strategy_context(
 ) -> StrategyContext {
     let (redis, pool) = (shared.redis.clone(), shared.pool.clone());
     StrategyContext {
-        lanes: writers.lanes.clone(),
+        group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
         buckets: Buckets::new(redis.clone(), pool.clone(), shared.metrics.clone()),
         memory: MemoryCounters::new(pool.clone()),
@@ -74,7 +74,7 @@ fn strategy_context(
     }
 }
 
-fn room(config: &Config) -> Room {
+fn waiting_room(config: &Config) -> WaitingRoom {
     let settings = &config.waiting_room;
     let rules = Rules {
         per_second: settings.per_second,
@@ -82,5 +82,5 @@ fn room(config: &Config) -> Room {
         line_max: settings.line_max,
         proof_bits_max: settings.proof_bits_max,
     };
-    Room::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
+    WaitingRoom::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
 }

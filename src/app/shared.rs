@@ -4,7 +4,7 @@ use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::arbiter::{Arbiter, LaneConnections, Lanes};
+use crate::arbiter::{Arbiter, BatchConnections, GroupCommit};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::domain::{Clock, ItemId};
@@ -86,7 +86,7 @@ impl Shared {
 #[derive(Clone)]
 pub(super) struct Writers {
     pub arbiter: Arbiter,
-    pub lanes: Lanes,
+    pub group_commit: GroupCommit,
     /// The connections of the batches.
     pub lane_pool: MySqlPool,
 }
@@ -96,9 +96,13 @@ impl Writers {
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone());
         let connections_max = config.mysql.lane_connections_max;
         let lane_pool = mysql::pool_of(config, connections_max)?;
-        let connections = LaneConnections::new(lane_pool.clone(), connections_max);
+        let connections = BatchConnections::new(lane_pool.clone(), connections_max);
         let tasks = shared.lifecycle.purchases().clone();
-        Ok(Self { lanes: Lanes::new(arbiter.clone(), connections, tasks), arbiter, lane_pool })
+        Ok(Self {
+            group_commit: GroupCommit::new(arbiter.clone(), connections, tasks),
+            arbiter,
+            lane_pool,
+        })
     }
 }
 

@@ -76,7 +76,7 @@ fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {
     let settings = &config.queue;
     Consumers::new(consumer::Parts {
         reader: Reader::new(shared.queue.clone()),
-        lanes: writers.lanes.clone(),
+        group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
         pool: shared.pool.clone(),
         hub: shared.hub.clone(),

@@ -12,18 +12,15 @@
 //! or the connection died after COMMIT was sent, and the ledger is asked what became of it
 //! (`recover_lost_commit`).
 
-mod batch;
-mod batch_sql;
 mod budget;
 pub mod checks;
 mod fence;
-mod lane;
-mod places;
+mod group_commit;
+mod item_concurrency;
 mod reject;
 pub mod restock;
 mod stock;
 mod transaction;
-mod turns;
 mod unguarded;
 
 use std::sync::Arc;
@@ -42,11 +39,10 @@ use crate::metrics::Metrics;
 use crate::store::mysql::{Fault, orders};
 
 use budget::RetryBudget;
-use places::Places;
+use item_concurrency::ItemConcurrency;
 
-pub use batch::{Batches, LaneConnections};
 pub use fence::Fence;
-pub use lane::{BATCH_MAX, Lanes};
+pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit};
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 
@@ -103,7 +99,7 @@ pub struct Arbiter {
     pool: MySqlPool,
     metrics: Metrics,
     budget: Arc<RetryBudget>,
-    places: Places,
+    concurrency: ItemConcurrency,
 }
 
 /// How one try of the transaction ended.
@@ -119,8 +115,8 @@ impl Arbiter {
     /// An arbiter over the ledger's pool.
     #[must_use]
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
-        let places = Places::new(pool.options().get_max_connections());
-        Self { pool, metrics, budget: Arc::new(RetryBudget::new()), places }
+        let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
+        Self { pool, metrics, budget: Arc::new(RetryBudget::new()), concurrency }
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order. A conflict
@@ -156,7 +152,7 @@ impl Arbiter {
                 break;
             }
             let tried = {
-                let (_place, mut connection) = match self.connect(write).await {
+                let (_permit, mut connection) = match self.connect(write).await {
                     Ok(connected) => connected,
                     Err(why) => return Ok(Outcome::Unavailable(why)),
                 };
@@ -191,10 +187,11 @@ impl Arbiter {
         &self,
         write: &OrderWrite<'_>,
     ) -> Result<(OwnedSemaphorePermit, PoolConnection<MySql>), Unavailable> {
-        let place = in_time(write.deadline, self.places.enter(write.purchase.item.id)).await;
-        let place = place.flatten().ok_or(Unavailable::Contended)?;
+        let permit =
+            in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;
+        let permit = permit.flatten().ok_or(Unavailable::Contended)?;
         match in_time(write.deadline, self.pool.acquire()).await {
-            Some(Ok(connection)) => Ok((place, connection)),
+            Some(Ok(connection)) => Ok((permit, connection)),
             None => Err(Unavailable::Contended),
             // The pool has tried for as long as it may; trying again would only keep the buyer
             // waiting.

@@ -45,7 +45,7 @@ async fn insert(pool: &MySqlPool, purchase: &Purchase, key: &str) -> sqlx::Resul
     .bind(purchase.buyer.get())
     .bind(purchase.quantity.units())
     .bind(purchase.amount.cents())
-    .bind(OrderStatus::Rejected.word())
+    .bind(OrderStatus::Rejected.as_str())
     .bind(purchase.strategy)
     .bind(key)
     .bind(purchase.created_at)

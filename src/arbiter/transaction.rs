@@ -84,14 +84,14 @@ async fn fill(
 }
 
 /// Inserts orders with one statement, which are all of the write that was accepted with this
-/// `sequence`. A lane passes a few fixed numbers of them, so that each statement is prepared once.
+/// `sequence`. A batch passes a few fixed numbers of them, so that each statement is prepared once.
 pub(super) async fn insert_orders(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     fence: Option<Fence>,
     sequence: Option<u64>,
 ) -> sqlx::Result<()> {
-    let status = WRITTEN_AS.word();
+    let status = WRITTEN_AS.as_str();
     let place = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?)");
     let places = vec![place; purchases.len()].join(", ");
     let statement = format!(
@@ -146,7 +146,7 @@ async fn insert_movement(
     )
     .bind(purchase.item.id.get())
     .bind(purchase.order_id.to_string())
-    .bind(MovementReason::Sold.word())
+    .bind(MovementReason::Sold.as_str())
     .bind(-purchase.quantity.signed())
     .bind(purchase.created_at)
     .execute(connection)

@@ -133,7 +133,7 @@ impl Catalog {
         let work = async { Ok(self.edit_in_ledger(id, edit, actor).await) };
         let (edited, restocked) = within(TRANSACTION_MAX, work).await??;
         if let Some((version, units)) = restocked {
-            self.counters.follow_restock(id, version, units).await;
+            self.counters.apply_restock_delta(id, version, units).await;
         }
         self.forget(id).await;
         Ok(edited)
@@ -211,8 +211,8 @@ fn new_item_json(new: &NewItem) -> Value {
         "per_buyer_limit": new.per_buyer_limit,
         "hold_seconds": new.hold_seconds,
         "strategy": new.strategy,
-        "kind": new.kind.word(),
-        "arbiter": new.arbiter.word(),
+        "kind": new.kind.as_str(),
+        "arbiter": new.arbiter.as_str(),
         "waiting_room": new.waiting_room,
     })
 }

@@ -110,7 +110,7 @@ impl Desk {
         self.record(operator, "parked_dropped", item, &detail).await?;
         let gone = self.queue.resolve_dead_letter(item, entry, Resolution::Delete).await;
         gone.map_err(|error| no_redis(&error))?;
-        println!("item {item} entry {entry}: {described}; now {}", status.word());
+        println!("item {item} entry {entry}: {described}; now {}", status.as_str());
         Ok(ExitCode::SUCCESS)
     }
 

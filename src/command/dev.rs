@@ -117,7 +117,7 @@ async fn make_demo_accounts(pool: &sqlx::MySqlPool) -> Result<(), String> {
         let account = users::NewAccount {
             username: &username,
             password_hash: &hash,
-            role: role.word(),
+            role: role.as_str(),
             demo: true,
         };
         users::create(pool, &account, OffsetDateTime::now_utc())
@@ -132,7 +132,7 @@ fn greet(url: &str, config: &Config) {
     println!("  Seckill is open:  {url}");
     if config.demo_accounts {
         for (name, password, role) in DEMO_ACCOUNTS {
-            println!("  demo account:     {name} / {password}  ({})", role.word());
+            println!("  demo account:     {name} / {password}  ({})", role.as_str());
         }
     }
     println!("  a load test:      make loadtest   (in a second terminal)");

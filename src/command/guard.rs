@@ -134,7 +134,7 @@ fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
         tracing::warn!("{sentence}");
         return Ok(());
     }
-    Err(format!("{sentence}; set SECKILL_I_KNOW={} to serve all the same", risk.word()))
+    Err(format!("{sentence}; set SECKILL_I_KNOW={} to serve all the same", risk.as_str()))
 }
 
 /// Whether a URL leads beyond this machine without a password. One that cannot be read is refused

@@ -82,7 +82,7 @@ impl Config {
                 "secret and secret_previous must have at least 32 characters",
             ),
             (
-                self.known().all(|word| Risk::ALL.iter().any(|risk| risk.word() == word)),
+                self.known().all(|word| Risk::ALL.iter().any(|risk| risk.as_str() == word)),
                 "i_know takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
             ),
             (

@@ -101,7 +101,7 @@ impl Risk {
 
     /// Its name in `i_know`.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::SampleSecret => "sample-secret",
             Self::EmptyPassword => "empty-password",
@@ -220,7 +220,7 @@ impl Config {
     /// Whether the operator has said that a risk is meant.
     #[must_use]
     pub fn knows(&self, risk: Risk) -> bool {
-        self.known().any(|word| word == risk.word())
+        self.known().any(|word| word == risk.as_str())
     }
 
     /// The words of `i_know`.

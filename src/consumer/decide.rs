@@ -80,7 +80,7 @@ impl Consumers {
 
     async fn write(&self, purchase: &Purchase) -> Decision {
         let outcome = match purchase.item.arbiter {
-            ArbiterMode::On => self.parts.lanes.write(purchase.clone(), None).await,
+            ArbiterMode::On => self.parts.group_commit.write(purchase.clone(), None).await,
             ArbiterMode::Off => {
                 let stock = StockWrite::Unguarded(UnguardedWrite::Record);
                 let write = OrderWrite { purchase, fence: None, stock, deadline: None };

@@ -31,7 +31,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::arbiter::{Arbiter, BATCH_MAX, Lanes};
+use crate::arbiter::{Arbiter, BATCH_MAX, GroupCommit};
 use crate::domain::ItemId;
 use crate::live::Hub;
 use crate::metrics::Metrics;
@@ -49,7 +49,7 @@ pub struct Parts {
     /// The queues.
     pub reader: Reader,
     /// Where the orders of items with an arbiter are written, in batches.
-    pub lanes: Lanes,
+    pub group_commit: GroupCommit,
     /// Where the orders of lab items without an arbiter are written, and rejected orders of all.
     pub arbiter: Arbiter,
     /// The ledger, for looking at items.

@@ -116,7 +116,7 @@ macro_rules! word_enum {
 
             /// The word in tables and in JSON.
             #[must_use]
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn words_read_back() {
         for &status in OrderStatus::ALL {
-            assert_eq!(OrderStatus::parse(status.word()), Some(status));
+            assert_eq!(OrderStatus::parse(status.as_str()), Some(status));
         }
     }
 }

@@ -60,7 +60,7 @@ impl Outcome {
 
     /// One word for logs and metrics: the outcome, or the code of the refusal.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Sold(_) => "sold",
             Self::Replayed(_) => "replayed",

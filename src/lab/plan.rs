@@ -110,7 +110,7 @@ impl Plan {
         Lane {
             index,
             strategy: chosen.text.clone(),
-            arbiter: arbiter.word(),
+            arbiter: arbiter.as_str(),
             round,
             safe: chosen.breaks_with() == Breaks::Never,
             item_id: None,

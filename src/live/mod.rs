@@ -8,7 +8,7 @@
 //! a convenience: a page that missed something asks again when it reconnects.
 
 mod channel;
-mod places;
+mod stream_limiter;
 mod tally;
 mod watch;
 
@@ -21,8 +21,8 @@ use crate::domain::{Order, UserId};
 use crate::metrics::Metrics;
 
 pub use channel::{receive, send};
-pub use places::{NoPlace, StreamLimits, Watcher};
-use places::{Place, Places};
+use stream_limiter::{StreamLimiter, StreamPermit};
+pub use stream_limiter::{StreamLimits, TooManyStreams, Watcher};
 pub use tally::Tally;
 pub use watch::Watch;
 
@@ -46,14 +46,14 @@ pub struct OrderChanged {
 pub struct Hub {
     owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<OrderChanged>>>>,
     outbox: mpsc::Sender<OrderChanged>,
-    streams: Places,
+    streams: StreamLimiter,
     metrics: Metrics,
 }
 
 /// One open stream; dropping it makes room for another.
 pub struct Stream {
     metrics: Metrics,
-    _place: Place,
+    _permit: StreamPermit,
 }
 
 impl Hub {
@@ -61,7 +61,7 @@ impl Hub {
     #[must_use]
     pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<OrderChanged>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
-        let streams = Places::new(limits);
+        let streams = StreamLimiter::new(limits);
         (Self { owners: Arc::default(), outbox, streams, metrics }, inbox)
     }
 
@@ -69,10 +69,10 @@ impl Hub {
     ///
     /// # Errors
     /// When there are too many.
-    pub fn open_stream(&self, watcher: Watcher) -> Result<Stream, NoPlace> {
-        let place = self.streams.take(watcher)?;
+    pub fn open_stream(&self, watcher: Watcher) -> Result<Stream, TooManyStreams> {
+        let permit = self.streams.take(watcher)?;
         self.metrics.streams.inc();
-        Ok(Stream { metrics: self.metrics.clone(), _place: place })
+        Ok(Stream { metrics: self.metrics.clone(), _permit: permit })
     }
 
     /// An order changed on this instance.

@@ -24,7 +24,7 @@ impl Tally {
     /// A purchase of `item` ended.
     pub fn count(&self, item: ItemId, outcome: &Outcome) {
         let counts = self.of(item).unwrap_or_else(|| self.begin(item));
-        let word = outcome.word();
+        let word = outcome.as_str();
         let known = counts.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = known.get(word) {
             count.fetch_add(1, Ordering::Relaxed);

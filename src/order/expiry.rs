@@ -116,7 +116,7 @@ async fn set_expired(
     status: OrderStatus,
 ) -> sqlx::Result<bool> {
     let done = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = 'pending'")
-        .bind(status.word())
+        .bind(status.as_str())
         .bind(order.id.to_string())
         .execute(connection)
         .await?;

@@ -36,7 +36,7 @@ pub enum StepError {
     #[error("no such order")]
     NotFound,
     /// The order's state does not allow it.
-    #[error("the order is {}", .0.status.word())]
+    #[error("the order is {}", .0.status.as_str())]
     Conflict(Box<Order>),
     /// A late payment found no stock left.
     #[error("the hold ran out and the stock is sold")]
@@ -222,7 +222,7 @@ impl Orders {
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
             let returned: Vec<_> = returned.collect();
-            self.counters.follow_orders(item, batch.stock_version, &returned).await;
+            self.counters.apply_order_delta(item, batch.stock_version, &returned).await;
         }
         for order in expired {
             self.metrics.orders_expired.inc();
@@ -251,7 +251,7 @@ impl Orders {
                     if stepped.units_returned != 0 {
                         let returned = [(stepped.order.user_id, stepped.units_returned)];
                         let (item, version) = (stepped.order.item_id, stepped.stock_version);
-                        self.counters.follow_orders(item, version, &returned).await;
+                        self.counters.apply_order_delta(item, version, &returned).await;
                     }
                     if stepped.changed {
                         self.hub.order_changed(&stepped.order);

@@ -104,7 +104,7 @@ async fn set_status(
 ) -> Result<Order, StepError> {
     let paid_at = if status == OrderStatus::Paid { Some(now) } else { order.paid_at };
     sqlx::query("UPDATE orders SET status = ?, paid_at = ? WHERE id = ?")
-        .bind(status.word())
+        .bind(status.as_str())
         .bind(paid_at)
         .bind(order.id.to_string())
         .execute(connection)
@@ -201,7 +201,7 @@ async fn insert_movement(
     )
     .bind(order.item_id.get())
     .bind(order.id.to_string())
-    .bind(reason.word())
+    .bind(reason.as_str())
     .bind(delta)
     .execute(connection)
     .await?;

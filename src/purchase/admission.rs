@@ -5,35 +5,35 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::pace::{Paces, Running};
+use super::load_shedder::{LoadPermit, LoadShedder};
 use super::requests::{InHand, Requests, Waiting};
 use crate::domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
 use crate::metrics::Metrics;
 
-/// The door in front of the gates. Clones share it.
+/// Admits purchases to the gates. Clones share the limits.
 #[derive(Clone)]
 pub struct Admission {
-    room: Arc<Room>,
+    shared: Arc<Shared>,
 }
 
-struct Room {
-    places: Arc<Semaphore>,
+struct Shared {
+    permits: Arc<Semaphore>,
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
     requests: Requests,
-    paces: Paces,
+    load_shedder: LoadShedder,
     metrics: Metrics,
 }
 
-/// One admitted purchase; dropping it leaves.
+/// One admitted purchase; dropping it ends its admission.
 pub struct Admitted {
-    room: Arc<Room>,
+    shared: Arc<Shared>,
     request: Option<InHand>,
-    _place: (OwnedSemaphorePermit, Running),
+    _permit: (OwnedSemaphorePermit, LoadPermit),
 }
 
 impl Admission {
-    /// Lets `in_flight_max` purchases in at once, and of each item no more than go through in
+    /// Admits `in_flight_max` purchases at once, and of each item no more than are served in
     /// `wait_max`.
     #[must_use]
     pub fn new(
@@ -42,44 +42,51 @@ impl Admission {
         requests: Requests,
         metrics: Metrics,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
-        Self { room: Arc::new(Room { places, requests, paces: Paces::new(wait_max), metrics }) }
+        let permits = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
+        Self {
+            shared: Arc::new(Shared {
+                permits,
+                requests,
+                load_shedder: LoadShedder::new(wait_max),
+                metrics,
+            }),
+        }
     }
 
-    /// Lets a purchase in without waiting; `key` is the caller's, if it sent one.
+    /// Admits a purchase without waiting; `key` is the caller's, if it sent one.
     ///
     /// # Errors
-    /// The outcome when there is no place, or when the same request is in already.
+    /// The outcome when no permit is free, or when a request with the same key runs already.
     pub fn enter(
         &self,
         buyer: UserId,
         item: ItemId,
         key: Option<&RequestKey>,
     ) -> Result<Admitted, Outcome> {
-        let place = Arc::clone(&self.room.places).try_acquire_owned();
-        let place = place.ok().zip(self.room.paces.enter(item));
-        let place = place.ok_or_else(|| {
-            self.room.metrics.purchases_shed.inc();
+        let permit = Arc::clone(&self.shared.permits).try_acquire_owned();
+        let permit = permit.ok().zip(self.shared.load_shedder.enter(item));
+        let permit = permit.ok_or_else(|| {
+            self.shared.metrics.purchases_shed.inc();
             Outcome::Unavailable(Unavailable::Overloaded)
         })?;
         let in_progress = Outcome::Unknown(Doubt::InProgress);
         let request = match key {
-            Some(key) => Some(self.room.requests.begin(buyer, item, key).ok_or(in_progress)?),
+            Some(key) => Some(self.shared.requests.begin(buyer, item, key).ok_or(in_progress)?),
             None => None,
         };
-        self.room.metrics.purchases_in_flight.inc();
-        Ok(Admitted { room: Arc::clone(&self.room), request, _place: place })
+        self.shared.metrics.purchases_in_flight.inc();
+        Ok(Admitted { shared: Arc::clone(&self.shared), request, _permit: permit })
     }
 
-    /// Whether a request with this key is in.
+    /// Whether a request with this key runs in this process.
     #[must_use]
     pub fn is_in(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> bool {
-        self.room.requests.is_running(buyer, item, key)
+        self.shared.requests.is_running(buyer, item, key)
     }
 }
 
 impl Admitted {
-    /// The client that waits for it, if it can ask again.
+    /// The client that waits for the answer, if it can ask again.
     #[must_use]
     pub fn client(&self) -> Option<Waiting> {
         self.request.as_ref().map(InHand::client)
@@ -88,6 +95,6 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.room.metrics.purchases_in_flight.dec();
+        self.shared.metrics.purchases_in_flight.dec();
     }
 }

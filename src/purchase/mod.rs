@@ -13,12 +13,12 @@ mod admission;
 mod breaker_permits;
 mod earlier;
 mod items;
+mod join_or_poll;
 mod keys;
-mod pace;
+mod load_shedder;
 mod requests;
-pub mod room;
 mod sold_out;
-mod standing;
+pub mod waiting_room;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub use admission::Admission;
 pub use items::Items;
 pub use keys::{KeyReader, Keys, NotLookedUp, Trace};
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
-pub use room::Room;
 pub use sold_out::SoldOut;
+pub use waiting_room::WaitingRoom;
 
 /// What a buyer asks for.
 #[derive(Clone, Debug)]
@@ -95,12 +95,12 @@ pub struct Parts {
     pub clock: Clock,
     /// Running purchases, which a stop waits for.
     pub tasks: TaskTracker,
-    /// Who of the servers answers.
+    /// Which of the servers answer.
     pub breakers: Breakers,
-    /// The door.
+    /// How many purchases run at once.
     pub admission: Admission,
-    /// The line before it, where an item has one.
-    pub room: Room,
+    /// The queue before it, where an item has one.
+    pub waiting_room: WaitingRoom,
     /// How long a buyer waits.
     pub deadline: Duration,
     /// How long a gate waits: shorter, so that it ends before its buyer is answered.
@@ -140,7 +140,7 @@ impl Purchases {
         }
         if let Some(card) = card {
             let seconds = started.elapsed().as_secs_f64();
-            self.parts.metrics.purchase_ended(card.name, outcome.word(), seconds);
+            self.parts.metrics.purchase_ended(card.name, outcome.as_str(), seconds);
             self.parts.tally.count(id, &outcome);
         }
         outcome
@@ -223,7 +223,7 @@ impl Purchases {
         }
         if item.waiting_room {
             let ticket = request.ticket.as_deref();
-            let admitted = self.parts.room.admit(ticket, item.id, request.buyer, now);
+            let admitted = self.parts.waiting_room.admit(ticket, item.id, request.buyer, now);
             admitted.map_err(Outcome::Refused)?;
         }
         if request.quantity.units() > item.per_buyer_limit {

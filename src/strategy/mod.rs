@@ -48,7 +48,7 @@ use futures::future::BoxFuture;
 use sqlx::MySqlPool;
 use tokio::time::Instant;
 
-use crate::arbiter::{Arbiter, Lanes};
+use crate::arbiter::{Arbiter, GroupCommit};
 use crate::domain::{Outcome, Purchase};
 use crate::lock;
 use crate::store::memory::MemoryCounters;
@@ -154,7 +154,7 @@ pub struct StrategyContext {
     /// The second line of defence.
     pub arbiter: Arbiter,
     /// The same in batches.
-    pub lanes: Lanes,
+    pub group_commit: GroupCommit,
     /// The ledger, for looking at the stock.
     pub pool: MySqlPool,
     /// Redis, for connections of one's own.

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{Breaks, Card, Entry, Strategy};
-use crate::arbiter::Lanes;
+use crate::arbiter::GroupCommit;
 use crate::domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -38,16 +38,16 @@ pub(super) const ENTRY: Entry = Entry {
         source: "ours",
         takes_options: false,
     },
-    build: |context| Ok(Arc::new(MysqlBatch { lanes: context.lanes.clone() })),
+    build: |context| Ok(Arc::new(MysqlBatch { group_commit: context.group_commit.clone() })),
 };
 
 struct MysqlBatch {
-    lanes: Lanes,
+    group_commit: GroupCommit,
 }
 
 #[async_trait]
 impl Strategy for MysqlBatch {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.lanes.decide(purchase, Some(deadline)).await
+        self.group_commit.decide(purchase, Some(deadline)).await
     }
 }

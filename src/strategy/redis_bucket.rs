@@ -84,7 +84,7 @@ impl Strategy for RedisBucket {
 
 impl RedisBucket {
     async fn write(&self, purchase: Purchase, deadline: Instant, parts: &Parts) -> Outcome {
-        let outcome = redis_gate::write_in_lane(&self.context, purchase, deadline).await;
+        let outcome = redis_gate::write_in_batch(&self.context, purchase, deadline).await;
         if !outcome.may_hold_stock() {
             self.context.buckets.give_back(parts).await;
         }

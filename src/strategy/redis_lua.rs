@@ -71,7 +71,7 @@ impl Strategy for RedisLua {
         loop {
             match self.context.counters.take_once(&purchase).await {
                 Ok(Take::First(taken)) => {
-                    let written = redis_gate::write_in_lane(&self.context, purchase, deadline);
+                    let written = redis_gate::write_in_batch(&self.context, purchase, deadline);
                     let outcome = written.await;
                     if !outcome.may_hold_stock() {
                         self.context.counters.untake(&taken).await;
@@ -79,7 +79,7 @@ impl Strategy for RedisLua {
                     return outcome;
                 }
                 Ok(Take::Again) => {
-                    return redis_gate::write_in_lane(&self.context, purchase, deadline).await;
+                    return redis_gate::write_in_batch(&self.context, purchase, deadline).await;
                 }
                 Ok(Take::NothingLeft) => {}
                 Ok(Take::Limit) => {
@@ -128,7 +128,7 @@ impl RedisLua {
             return refused;
         }
         if before.replace(bought) == Some(bought)
-            && let Err(error) = self.context.counters.lower_bought(item, buyer, bought).await
+            && let Err(error) = self.context.counters.lower_buyer_count(item, buyer, bought).await
         {
             return Some(redis_gate::unavailable(&error));
         }

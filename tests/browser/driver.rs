@@ -116,7 +116,7 @@ impl Page {
         let session = json!({
             "username": format!("user-{user}"),
             "user_id": user,
-            "role": role.word(),
+            "role": role.as_str(),
             "expires_at": "2100-01-01T00:00:00Z",
         });
         let remember = "document.cookie = `seckill=${arguments[0]}; path=/`; \

@@ -161,7 +161,7 @@ async fn demo_accounts_work_only_where_they_are_allowed() {
     let demo = NewAccount {
         username: &Username::parse("admin").expect("a name"),
         password_hash: &hash,
-        role: Role::Admin.word(),
+        role: Role::Admin.as_str(),
         demo: true,
     };
     users::create(&shop.pool, &demo, OffsetDateTime::now_utc()).await.expect("made").expect("free");

@@ -79,8 +79,11 @@ impl From<StepError> for Problem {
             // Another buyer's order is answered like none.
             StepError::NotFound => ProblemType::OrderNotFound.into(),
             StepError::Conflict(order) => ProblemType::OrderStateConflict
-                .detail(format!("The order is {}, which rules this step out.", order.status.word()))
-                .member("order_status", order.status.word()),
+                .detail(format!(
+                    "The order is {}, which rules this step out.",
+                    order.status.as_str()
+                ))
+                .member("order_status", order.status.as_str()),
             StepError::SoldOut => ProblemType::SoldOut.detail(
                 "The hold of this order expired and its units are sold; place a new order.",
             ),

@@ -56,7 +56,7 @@ impl From<Report> for AuditBody {
         });
         Self {
             item_id: report.facts.item_id.get(),
-            arbiter: report.facts.arbiter.word(),
+            arbiter: report.facts.arbiter.as_str(),
             clean,
             total: report.facts.total,
             available: report.facts.available,

@@ -22,7 +22,7 @@ use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
-use crate::live::{self, NoPlace, Watcher};
+use crate::live::{self, TooManyStreams, Watcher};
 
 /// The longest pause in a stream; then a comment is sent, which finds dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -67,7 +67,7 @@ pub async fn stock(
         let mut told: Option<(&'static str, Told)> = None;
         loop {
             let now = web.clock.now();
-            let state = seen.item.state(seen.available, now).word();
+            let state = seen.item.state(seen.available, now).as_str();
             let picture = Told::of(&seen);
             let stock_changed = told.as_ref().is_none_or(|(_, told)| told.stock != picture.stock);
             let state_changed = told
@@ -137,11 +137,11 @@ pub async fn orders(
 
 pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem> {
     web.hub.open_stream(watcher).map_err(|why| match why {
-        NoPlace::Full => {
+        TooManyStreams::InTotal => {
             let detail = "Too many event streams are open; poll the item or the order instead.";
             ProblemType::Overloaded.detail(detail).retry_after(5)
         }
-        NoPlace::Enough => {
+        TooManyStreams::PerClient => {
             let by = if matches!(watcher, Watcher::User(..)) { "user" } else { "address" };
             web.metrics.rate_limited(by);
             let detail = format!("Close an event stream first: this {by} has too many open.");

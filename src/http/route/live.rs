@@ -71,7 +71,7 @@ pub async fn find(
     let SaleFigures { stocked, orders, counter_available } = figures;
     let StockedItem { item, total, available } = stocked;
     let orders = orders.into_iter().map(|(status, count)| {
-        (status.word(), OrderCountBody { orders: count.orders, units: count.units })
+        (status.as_str(), OrderCountBody { orders: count.orders, units: count.units })
     });
     let refused =
         strategy::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));

@@ -53,7 +53,7 @@ impl From<Order> for OrderBody {
             user_id: order.user_id.get(),
             quantity: order.quantity.units(),
             amount_cents: order.amount.cents(),
-            status: order.status.word(),
+            status: order.status.as_str(),
             strategy: order.strategy,
             fence: order.fence,
             created_at: order.created_at,

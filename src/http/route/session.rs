@@ -56,7 +56,7 @@ pub async fn create(
     let Session { token, user, role, expires_at } = signed_in?;
     let life = (expires_at - web.clock.now()).try_into().unwrap_or_default();
     let cookie = set_cookie(&web, &token, life);
-    let body = SessionBody { token, user_id: user.get(), role: role.word(), expires_at };
+    let body = SessionBody { token, user_id: user.get(), role: role.as_str(), expires_at };
     Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
 

@@ -11,7 +11,7 @@ use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::purchase::Purchases;
-use crate::purchase::room::{Standing, Turned};
+use crate::purchase::waiting_room::{Denied, QueueStatus};
 
 /// The queue token of a buyer, and the proof of work.
 #[derive(Deserialize, ToSchema)]
@@ -73,8 +73,8 @@ pub async fn create(
 ) -> Result<Json<StandingBody>, Problem> {
     let shown = (body.place.as_deref(), body.proof.as_deref());
     let now = clock.now();
-    Ok(Json(match purchases.stand_in_line(id, claims.user, shown, now).await? {
-        Standing::Waiting { place, position, ask_again, proof_bits } => StandingBody {
+    Ok(Json(match purchases.join_or_poll(id, claims.user, shown, now).await? {
+        QueueStatus::Waiting { token: place, position, ask_again, proof_bits } => StandingBody {
             state: "waiting",
             place: Some(place),
             position,
@@ -83,7 +83,7 @@ pub async fn create(
             ticket: None,
             expires_at: None,
         },
-        Standing::Admitted { ticket, expires_at } => StandingBody {
+        QueueStatus::Admitted { ticket, expires_at } => StandingBody {
             state: "admitted",
             place: None,
             position: 0,
@@ -95,12 +95,12 @@ pub async fn create(
     }))
 }
 
-impl From<Turned> for Problem {
-    fn from(turned: Turned) -> Self {
-        match turned {
-            Turned::Away(refusal) => refusal.into(),
-            Turned::Unavailable(why) => why.into(),
-            Turned::NoProof { bits } => ProblemType::ChallengeFailed
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Refused(refusal) => refusal.into(),
+            Denied::Unavailable(why) => why.into(),
+            Denied::NoProof { bits } => ProblemType::ChallengeFailed
                 .detail(format!(
                     "Send a proof for which SHA-256 of place:proof begins with {bits} zero bits."
                 ))

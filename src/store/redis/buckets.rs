@@ -96,6 +96,8 @@ impl Buckets {
             }
             let seen = CounterAndQueue { counter: *counter, queued: 0 };
             let target = counter.available + change;
+            let is_within = change > 0 || target >= 0;
+            assert!(is_within, "a repair takes no more from a bucket than it has");
             if !self.counters.repair_part(item, part, seen, target).await? {
                 return Ok(false);
             }

@@ -137,7 +137,7 @@ impl Counters {
         self.read_on(&mut connection, item).await
     }
 
-    /// The same on the caller's connection, which may be watching the key.
+    /// Like [`Counters::read`], on the caller's connection, which may be watching the key.
     ///
     /// # Errors
     /// See [`CounterError`].

@@ -166,7 +166,7 @@ impl Counters {
         // from one to the other meanwhile is seen in both, never in neither.
         let queued = self.queued_units(item).await?;
         let holdings = self.holdings(item).await?;
-        self.load_bought(item, epoch, &holdings.buyers).await?;
+        self.load_buyer_counts(item, epoch, &holdings.buyers).await?;
         let load = parts.map(|part| self.load_part(item, part, epoch, &holdings, queued));
         let loaded = try_join_all(load).await?.into_iter().all(|loaded| loaded);
         self.metrics.counters_rebuilt.inc();
@@ -242,6 +242,7 @@ impl Counters {
 fn share(units: i64, part: usize, parts: usize) -> i64 {
     let count = |number: usize| i64::try_from(number).expect("a handful of parts");
     let (part, parts) = (count(part), count(parts));
+    assert!((0..parts).contains(&part), "a share is of a part that the counter has");
     units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
 }
 

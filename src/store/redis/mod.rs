@@ -16,13 +16,13 @@
 //! Every key begins with the configured prefix; all keys of an item share a hash tag, so that a
 //! script touches one slot of a cluster; but each bucket has its own, to be somewhere else.
 
-mod bought;
 pub mod buckets;
+mod buyer_counts;
 pub mod connection;
 pub mod counters;
 pub mod durability;
+mod inspect;
 mod loads;
-mod looks;
 pub mod queue;
 pub mod shared;
 pub mod takes;

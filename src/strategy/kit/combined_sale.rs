@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::{ledger_view, sale_locks};
-use crate::arbiter::{Answer, BATCH_MAX, Batches, Conflict, Fence};
+use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
 use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 use crate::lock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
 use crate::lock::{self, LockName};
@@ -93,7 +93,7 @@ impl CombinedSale {
         };
         let shared = Arc::clone(&self.shared);
         let mutex = Arc::clone(&shared.mutex);
-        let batches = Arc::new(Mutex::new(shared.context.lanes.batches()));
+        let batches = Arc::new(Mutex::new(shared.context.group_commit.writer()));
         let lock_name = name.clone();
         let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
             let (shared, name) = (Arc::clone(&shared), lock_name.clone());
@@ -111,7 +111,7 @@ impl Shared {
     /// Read, check, write, for all of one item under one hold.
     async fn work(
         &self,
-        batches: &mut Batches,
+        batches: &mut BatchWriter,
         name: &LockName,
         held: &HeldFor,
         mut operations: Vec<Operation<Wanted, ()>>,
@@ -156,7 +156,7 @@ impl Shared {
 
     async fn write(
         &self,
-        batches: &mut Batches,
+        batches: &mut BatchWriter,
         name: &LockName,
         held: &HeldFor,
         purchases: &[Purchase],

@@ -12,7 +12,7 @@ use crate::store::mysql::stock::{self, StockRow};
 ///
 /// # Errors
 /// The outcome that ends the purchase.
-pub async fn look(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Outcome> {
+pub async fn read(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Outcome> {
     match stock::read(pool, purchase.item.id).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut))

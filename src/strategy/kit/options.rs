@@ -106,7 +106,7 @@ impl Options {
                         name,
                         value,
                         Store::parse,
-                        Store::ALL.iter().map(|s| s.word()),
+                        Store::ALL.iter().map(|s| s.as_str()),
                     )?;
                 }
                 "scope" => {
@@ -115,7 +115,7 @@ impl Options {
                         name,
                         value,
                         Scope::parse,
-                        Scope::ALL.iter().map(|s| s.word()),
+                        Scope::ALL.iter().map(|s| s.as_str()),
                     )?;
                 }
                 "wait" => {
@@ -124,7 +124,7 @@ impl Options {
                         name,
                         value,
                         WaitFor::parse,
-                        WaitFor::ALL.iter().map(|w| w.word()),
+                        WaitFor::ALL.iter().map(|w| w.as_str()),
                     )?;
                 }
                 _ => {

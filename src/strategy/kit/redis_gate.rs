@@ -31,13 +31,13 @@ pub async fn write(
 /// Has the arbiter write the order in the item's lane, together with what else is waiting there.
 /// With the arbiter off the order is written by itself, and the ledger only keeps in step with the
 /// gate.
-pub async fn write_in_lane(
+pub async fn write_in_batch(
     context: &StrategyContext,
     purchase: Purchase,
     deadline: Instant,
 ) -> Outcome {
     match purchase.item.arbiter {
-        ArbiterMode::On => context.lanes.write(purchase, Some(deadline)).await,
+        ArbiterMode::On => context.group_commit.write(purchase, Some(deadline)).await,
         ArbiterMode::Off => context.arbiter.write(&record(&purchase, deadline)).await,
     }
 }
@@ -73,7 +73,7 @@ pub async fn sold_out(
     if purchase.item.arbiter == ArbiterMode::Off {
         return Some(Outcome::Refused(Refusal::SoldOut));
     }
-    if let Err(outcome) = ledger_view::look(&context.pool, purchase).await {
+    if let Err(outcome) = ledger_view::read(&context.pool, purchase).await {
         return Some(outcome);
     }
     pause(deadline, LOOK_AGAIN_MAX).await

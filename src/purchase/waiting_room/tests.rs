@@ -4,9 +4,9 @@ use time::macros::datetime;
 
 const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
 
-fn room_of(per_second: u32, proof_bits_max: u8) -> Room {
+fn room_of(per_second: u32, proof_bits_max: u8) -> WaitingRoom {
     let rules = Rules { per_second, ticket_seconds: 60, proof_bits_max, line_max: 1_000 };
-    Room::new(rules, &["one secret"])
+    WaitingRoom::new(rules, &["one secret"])
 }
 
 fn item() -> Item {
@@ -33,16 +33,16 @@ fn buyer(id: i64) -> UserId {
     UserId::new(id).expect("positive")
 }
 
-fn place(standing: Standing) -> (String, u64, u8) {
+fn place(standing: QueueStatus) -> (String, u64, u8) {
     match standing {
-        Standing::Waiting { place, position, proof_bits, .. } => (place, position, proof_bits),
+        QueueStatus::Waiting { token, position, proof_bits, .. } => (token, position, proof_bits),
         admitted => panic!("{admitted:?}"),
     }
 }
 
-fn ticket(standing: Standing) -> String {
+fn ticket(standing: QueueStatus) -> String {
     match standing {
-        Standing::Admitted { ticket, .. } => ticket,
+        QueueStatus::Admitted { ticket, .. } => ticket,
         waiting => panic!("{waiting:?}"),
     }
 }
@@ -51,7 +51,8 @@ fn ticket(standing: Standing) -> String {
 fn turns_come_in_order_and_not_before_the_sale_opens() {
     let (room, item) = (room_of(10, 0), item());
     let early = OPENS - time::Duration::MINUTE;
-    let stand = |id, place: Option<&str>, now| room.stand(&item, buyer(id), (place, None), now);
+    let stand =
+        |id, place: Option<&str>, now| room.join_or_poll(&item, buyer(id), (place, None), now);
     let places: Vec<_> =
         (1..=5).map(|id| place(stand(id, None, early).expect("a place"))).collect();
     let positions: Vec<_> = places.iter().map(|(_, position, _)| *position).collect();
@@ -66,16 +67,17 @@ fn turns_come_in_order_and_not_before_the_sale_opens() {
     // A place is known elsewhere by its signature alone.
     let elsewhere = room_of(10, 0);
     let shown = (Some(&*places[4].0), None);
-    assert_eq!(place(elsewhere.stand(&item, buyer(5), shown, OPENS).expect("a place")).1, 4);
+    assert_eq!(place(elsewhere.join_or_poll(&item, buyer(5), shown, OPENS).expect("a place")).1, 4);
 }
 
 #[test]
 fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
     let (room, item) = (room_of(1, 0), item());
     let waiting = place(
-        room.stand(&item, buyer(1), (None, None), OPENS - time::Duration::MINUTE).expect("a place"),
+        room.join_or_poll(&item, buyer(1), (None, None), OPENS - time::Duration::MINUTE)
+            .expect("a place"),
     );
-    let good = ticket(room.stand(&item, buyer(1), (None, None), OPENS).expect("a ticket"));
+    let good = ticket(room.join_or_poll(&item, buyer(1), (None, None), OPENS).expect("a ticket"));
     let admit = |ticket: Option<&str>, id, item, now| room.admit(ticket, item, buyer(id), now);
     assert_eq!(admit(Some(&good), 1, item.id, OPENS), Ok(()));
     assert_eq!(admit(None, 1, item.id, OPENS), Err(Refusal::TicketRequired));
@@ -99,8 +101,9 @@ fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
 fn the_longer_the_line_the_more_work() {
     let (room, item) = (room_of(1_000, 6), item());
     let early = OPENS - time::Duration::MINUTE;
-    let stand =
-        |id, given: (Option<&str>, Option<&str>), now| room.stand(&item, buyer(id), given, now);
+    let stand = |id, given: (Option<&str>, Option<&str>), now| {
+        room.join_or_poll(&item, buyer(id), given, now)
+    };
     let bits: Vec<_> =
         (1..=100).map(|id| place(stand(id, (None, None), early).expect("a place")).2).collect();
     assert_eq!((bits[0], bits[1], bits[3], bits[31], bits[99]), (0, 1, 2, 5, 6));
@@ -109,7 +112,7 @@ fn the_longer_the_line_the_more_work() {
     let numbers = || (0..).map(|number: u32| number.to_string());
     let found = numbers().find(|number| is_proof(&held, Some(number), 6)).expect("one in 64");
     let wrong = numbers().find(|number| !is_proof(&held, Some(number), 6)).expect("the others");
-    let no_proof = Err(Turned::NoProof { bits: 6 });
+    let no_proof = Err(Denied::NoProof { bits: 6 });
     assert_eq!(stand(100, (Some(&held), None), late), no_proof);
     assert_eq!(stand(100, (Some(&held), Some(&wrong)), late), no_proof);
     ticket(stand(100, (Some(&held), Some(&found)), late).expect("a ticket"));
@@ -118,11 +121,11 @@ fn the_longer_the_line_the_more_work() {
 #[test]
 fn the_line_has_an_end_and_moves_on() {
     let (room, item) = (room_of(10, 0), item());
-    let stand = |id, now| room.stand(&item, buyer(id), (None, None), now);
+    let stand = |id, now| room.join_or_poll(&item, buyer(id), (None, None), now);
     for id in 1..=1_000 {
         stand(id, OPENS).expect("a place");
     }
-    assert_eq!(stand(1_001, OPENS), Err(Turned::Unavailable(Unavailable::Overloaded)));
+    assert_eq!(stand(1_001, OPENS), Err(Denied::Unavailable(Unavailable::Overloaded)));
     place(stand(1_001, OPENS + time::Duration::SECOND).expect("ten turns later"));
     // A line that has run out starts at once for the next one.
     ticket(stand(1_002, OPENS + time::Duration::minutes(30)).expect("a ticket"));
@@ -133,10 +136,23 @@ fn a_place_counts_for_its_buyer_and_its_item_alone() {
     let (room, item) = (room_of(1, 0), item());
     let other = Item { id: ItemId::new(2).expect("positive"), ..item.clone() };
     let early = OPENS - time::Duration::MINUTE;
-    let held = place(room.stand(&item, buyer(1), (None, None), early).expect("a place")).0;
-    let refused = Err(Turned::Away(Refusal::TicketInvalid));
-    assert_eq!(room.stand(&other, buyer(1), (Some(&held), None), OPENS), refused, "another item");
-    assert_eq!(room.stand(&item, buyer(2), (Some(&held), None), OPENS), refused, "another buyer");
-    let admitted = ticket(room.stand(&item, buyer(1), (Some(&held), None), OPENS).expect("a turn"));
-    assert_eq!(room.stand(&item, buyer(1), (Some(&admitted), None), OPENS), refused, "a ticket");
+    let held = place(room.join_or_poll(&item, buyer(1), (None, None), early).expect("a place")).0;
+    let refused = Err(Denied::Refused(Refusal::TicketInvalid));
+    assert_eq!(
+        room.join_or_poll(&other, buyer(1), (Some(&held), None), OPENS),
+        refused,
+        "another item"
+    );
+    assert_eq!(
+        room.join_or_poll(&item, buyer(2), (Some(&held), None), OPENS),
+        refused,
+        "another buyer"
+    );
+    let admitted =
+        ticket(room.join_or_poll(&item, buyer(1), (Some(&held), None), OPENS).expect("a turn"));
+    assert_eq!(
+        room.join_or_poll(&item, buyer(1), (Some(&admitted), None), OPENS),
+        refused,
+        "a ticket"
+    );
 }

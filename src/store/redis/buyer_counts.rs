@@ -1,7 +1,8 @@
-//! What buyers have of an item, beside its counter: for gates that judge the limit in Redis.
+//! Units that each buyer has of an item, beside its counter: for gates that check the limit in
+//! Redis.
 //!
 //! The figures are fields of the counter, so that one command reads or writes both. They are loaded
-//! with it and given back with the units. Only gates that judge the limit count up, so a figure may
+//! with it and given back with the units. Only gates that check the limit count up, so a figure may
 //! be too low: the arbiter refuses what it lets through. One that is too high is lowered to the
 //! ledger's when it would refuse somebody.
 
@@ -17,18 +18,19 @@ const LOADED_TOGETHER_MAX: usize = 500;
 
 static LOAD: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_load_buyers.lua")));
-static FOLLOW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_follow.lua")));
+static APPLY_DELTA: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("counter_apply_delta.lua")));
 static LOWER: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("counter_lower_bought.lua")));
+    LazyLock::new(|| Script::new(include_str!("counter_lower_buyer_count.lua")));
 
 impl Counters {
-    /// Tells the counter of orders whose units came back (negative: were taken again), each with
-    /// its buyer, if it is loaded. `version` is that of the item's stock after the change: a counter
+    /// Applies to a loaded counter that units of orders came back (negative: were taken again), each
+    /// with the buyer of its order. `version` is that of the item's stock after the change: a counter
     /// that was loaded at it or later knows of the change. Best effort: what is missed here is found
     /// by the reconciliation, and where it would refuse a buyer.
-    pub async fn follow_orders(&self, item: ItemId, version: u64, returned: &[(UserId, i64)]) {
+    pub async fn apply_order_delta(&self, item: ItemId, version: u64, returned: &[(UserId, i64)]) {
         let units = returned.iter().map(|(_, units)| units).sum();
-        let mut call = FOLLOW.key(self.key(item));
+        let mut call = APPLY_DELTA.key(self.key(item));
         call.arg(version).arg(units);
         for (buyer, units) in returned {
             call.arg(buyer.get()).arg(*units);
@@ -37,18 +39,18 @@ impl Counters {
         self.count_given_back(item, units, told);
     }
 
-    /// Tells the counter of a restock, as [`Counters::follow_orders`] does of orders.
-    pub async fn follow_restock(&self, item: ItemId, version: u64, units: i64) {
-        let mut call = FOLLOW.key(self.key(item));
+    /// Applies a restock to a loaded counter, as [`Counters::apply_order_delta`] does with orders.
+    pub async fn apply_restock_delta(&self, item: ItemId, version: u64, units: i64) {
+        let mut call = APPLY_DELTA.key(self.key(item));
         let told = call.arg(version).arg(units).invoke_async(&mut self.redis.shared()).await;
         self.count_given_back(item, units, told);
     }
 
-    /// Lowers what a buyer has to what the ledger says, if it is above that.
+    /// Lowers a buyer's count to the ledger's, if it is above that.
     ///
     /// # Errors
     /// Redis'.
-    pub async fn lower_bought(
+    pub async fn lower_buyer_count(
         &self,
         item: ItemId,
         buyer: UserId,
@@ -60,8 +62,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Writes what buyers have for the load of `epoch`, before its units.
-    pub(super) async fn load_bought(
+    /// Writes the counts of all buyers for the load of `epoch`, before its units.
+    pub(super) async fn load_buyer_counts(
         &self,
         item: ItemId,
         epoch: u64,

@@ -1,12 +1,12 @@
-//! A lane's batches: the orders of many buyers of one item in one transaction.
+//! A batch: the orders of many buyers of one item in one transaction.
 //!
-//! A batch is written in good faith first: the unique key, the CHECK on the buyer's limit and
+//! A batch is written *optimistically* first: the unique key, the CHECK on the buyer's limit and
 //! `available >= ?` stand behind it as behind a single order, so what must not happen does not.
-//! When one of them objects, the batch is rolled back, and this one and the next are looked at
-//! before they are written: duplicates of a key, buyers over their limit and those for whom nothing
-//! is left are answered singly, and the rest goes through together. Whoever has to stand back for
-//! one of the rest is looked at again once that one is written or refused. Once nobody had to be
-//! sorted out, good faith returns.
+//! When one of them objects, the batch is rolled back, and this batch and the next one are
+//! *pre-checked*: duplicates of a key, buyers over their limit and orders for which nothing is left
+//! are answered singly, and the rest is written together. An order that the rest leaves no room for
+//! is checked again once the rest is written or refused. As soon as no order had to be sorted out,
+//! batches are optimistic again.
 //!
 //! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 
@@ -18,9 +18,9 @@ use sqlx::{MySql, MySqlConnection, MySqlPool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::batch_sql::{Broken, Filled, choose, commit};
-use super::turns::{Turn, Turns};
-use super::{
+use super::pipeline::{BatchPipeline, PipelineSlot};
+use super::sql::{Broken, Filled, choose, commit};
+use crate::arbiter::{
     ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, OrderWrite, StockWrite, UNANSWERED,
     WRITTEN_AS, pause, replay,
 };
@@ -28,14 +28,14 @@ use crate::domain::{ItemId, Outcome, Purchase};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{Fault, stock, within};
 
-/// The connections that lanes keep while they are busy. Clones share them.
+/// The connections that writers keep while they are busy. Clones share them.
 #[derive(Clone, Debug)]
-pub struct LaneConnections {
+pub struct BatchConnections {
     pool: MySqlPool,
     free: Arc<Semaphore>,
 }
 
-impl LaneConnections {
+impl BatchConnections {
     /// At most `count` of `pool`, which has as many and is used by nobody else.
     #[must_use]
     pub fn new(pool: MySqlPool, count: u32) -> Self {
@@ -44,35 +44,39 @@ impl LaneConnections {
 
     /// One to keep, or one of the common pool when all are taken.
     async fn get(&self, common: &MySqlPool) -> sqlx::Result<Own> {
-        let place = Arc::clone(&self.free).try_acquire_owned().ok();
-        let pool = if place.is_some() { &self.pool } else { common };
-        Ok(Own { connection: pool.acquire().await?, place })
+        let permit = Arc::clone(&self.free).try_acquire_owned().ok();
+        let pool = if permit.is_some() { &self.pool } else { common };
+        Ok(Own { connection: pool.acquire().await?, permit })
     }
 }
 
 /// A connection and the right to keep it. The connection is dropped first.
 struct Own {
     connection: PoolConnection<MySql>,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Writes batches of one item, one after the other: one of the writers of a lane, or the holder of
-/// an item's lock.
-pub struct Batches {
+/// Writes batches of one item, one after the other: one of the writers of an item's queue, or the
+/// holder of an item's lock.
+pub struct BatchWriter {
     arbiter: Arbiter,
-    connections: LaneConnections,
-    /// Shared with those who write for the same lane.
-    turns: Turns,
+    connections: BatchConnections,
+    /// Shared by the writers of one queue.
+    pipeline: BatchPipeline,
     /// Kept from batch to batch, so that its statements are prepared once.
     own: Option<Own>,
-    /// Whether batches are looked at before they are written.
-    careful: bool,
+    /// Whether batches are checked before they are written.
+    pre_checked: bool,
 }
 
-impl Batches {
-    /// For one item at a time; uncounted refusals, see [`Arbiter::count`].
-    pub(super) fn new(arbiter: Arbiter, connections: LaneConnections, turns: Turns) -> Self {
-        Self { arbiter, connections, turns, own: None, careful: false }
+impl BatchWriter {
+    /// A writer for one item at a time. Its refusals are not counted, see [`Arbiter::count`].
+    pub(super) fn new(
+        arbiter: Arbiter,
+        connections: BatchConnections,
+        pipeline: BatchPipeline,
+    ) -> Self {
+        Self { arbiter, connections, pipeline, own: None, pre_checked: false }
     }
 
     /// Units left of an item a moment ago, read on the connection that will write.
@@ -82,7 +86,7 @@ impl Batches {
     pub async fn available(&mut self, item: ItemId) -> sqlx::Result<i64> {
         let mut own = self.connection().await?;
         let row = stock::read(&mut *own.connection, item).await?;
-        self.own = own.place.is_some().then_some(own);
+        self.own = own.permit.is_some().then_some(own);
         Ok(row.map_or(0, |row| row.available))
     }
 
@@ -95,19 +99,19 @@ impl Batches {
         fence: Option<Fence>,
         deadline: Option<Instant>,
     ) -> Vec<Answer> {
-        let turn = self.turn().await;
-        self.write_at(turn, purchases, fence, deadline).await
+        let slot = self.enter().await;
+        self.write_at(slot, purchases, fence, deadline).await
     }
 
-    /// Waits until it may write.
-    pub(super) async fn turn(&self) -> Turn {
-        self.turns.next().await
+    /// Waits until rows may be written.
+    pub(super) async fn enter(&self) -> PipelineSlot {
+        self.pipeline.enter().await
     }
 
-    /// Like [`Batches::write`], for a caller that has waited for the turn already.
+    /// Like [`BatchWriter::write`], for a caller that has entered the pipeline already.
     pub(super) async fn write_at(
         &mut self,
-        mut turn: Turn,
+        mut slot: PipelineSlot,
         purchases: &[Purchase],
         fence: Option<Fence>,
         deadline: Option<Instant>,
@@ -116,13 +120,13 @@ impl Batches {
         let is_one_item = purchases.iter().all(|one| one.item.id == purchases[0].item.id);
         assert!(is_one_item, "a batch is of one item");
         let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
-        // A single order keeps its turn until it is written.
-        let _alone = if purchases.len() > 1 {
-            self.together(turn, purchases, fence, &mut answers).await;
+        // A single order keeps the pipeline to itself until it is written.
+        let _exclusive = if purchases.len() > 1 {
+            self.write_together(slot, purchases, fence, &mut answers).await;
             None
         } else {
-            turn.alone().await;
-            Some(turn)
+            slot.exclusive().await;
+            Some(slot)
         };
         let mut decided = Vec::with_capacity(purchases.len());
         for (purchase, answer) in purchases.iter().zip(answers) {
@@ -139,17 +143,17 @@ impl Batches {
     }
 
     /// Writes what can be written together; what stays `None` is to be written singly.
-    async fn together(
+    async fn write_together(
         &mut self,
-        turn: Turn,
+        slot: PipelineSlot,
         purchases: &[Purchase],
         fence: Option<Fence>,
         answers: &mut [Option<Answer>],
     ) {
         let Ok(mut own) = self.connection().await else { return };
-        let kept = self.write_with(turn, &mut own.connection, purchases, fence, answers).await;
-        // Without a place it goes back to the common pool, and after an error to nobody.
-        self.own = (kept && own.place.is_some()).then_some(own);
+        let kept = self.write_on(slot, &mut own.connection, purchases, fence, answers).await;
+        // Without a permit it goes back to the common pool, and after an error to nobody.
+        self.own = (kept && own.permit.is_some()).then_some(own);
         if kept {
             return;
         }
@@ -180,9 +184,9 @@ impl Batches {
 
     /// `false` when the connection is not to be used again. Orders that may have been written are
     /// `Unknown` then.
-    async fn write_with(
+    async fn write_on(
         &mut self,
-        mut turn: Turn,
+        mut slot: PipelineSlot,
         connection: &mut MySqlConnection,
         purchases: &[Purchase],
         fence: Option<Fence>,
@@ -191,25 +195,25 @@ impl Batches {
         let first_of_their_key = first_of_their_key(purchases);
         let mut failed = 0;
         loop {
-            let chosen = if self.careful {
-                turn.alone().await;
+            let chosen = if self.pre_checked {
+                slot.exclusive().await;
                 let chosen = choose(connection, purchases, &first_of_their_key, answers);
                 match within(TRANSACTION_MAX, chosen).await {
                     Ok(chosen) => chosen,
                     Err(error) => {
-                        tracing::debug!(%error, "a batch was not looked at; its orders are written singly");
+                        tracing::debug!(%error, "a batch was not checked; its orders are written singly");
                         return Fault::of(&error) != Fault::Connection;
                     }
                 }
             } else {
                 first_of_their_key.clone()
             };
-            self.careful = chosen.len() < first_of_their_key.len();
+            self.pre_checked = chosen.len() < first_of_their_key.len();
             if chosen.is_empty() {
                 return true;
             }
             let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
-            match commit(connection, &picked, fence, &mut turn).await {
+            match commit(connection, &picked, fence, &mut slot).await {
                 Ok(Filled::Whole) => {
                     let token = fence.map(|fence| fence.token);
                     for &index in &chosen {
@@ -219,7 +223,7 @@ impl Batches {
                     if first_of_their_key.iter().all(|&index| answers[index].is_some()) {
                         return true;
                     }
-                    // Those who were passed over are looked at again. Each round decides at least
+                    // Those that were passed over are checked again. Each round decides at least
                     // one order, so there are no more rounds than orders, and mostly two.
                     continue;
                 }
@@ -230,11 +234,11 @@ impl Batches {
                     return true;
                 }
                 // Too few are left for all, or for all that there were a moment ago.
-                Ok(Filled::TooFew) => self.careful = true,
+                Ok(Filled::TooFew) => self.pre_checked = true,
                 Err(Broken::Before(error)) => {
                     tracing::debug!(%error, "a batch was rolled back");
                     match Fault::of(&error) {
-                        Fault::Duplicate | Fault::CheckViolated => self.careful = true,
+                        Fault::Duplicate | Fault::CheckViolated => self.pre_checked = true,
                         Fault::Transient => {}
                         Fault::Connection => return false,
                         Fault::ReadOnly | Fault::Other => return true,
@@ -255,9 +259,9 @@ impl Batches {
             }
             self.arbiter.metrics.arbiter_retries.inc();
             // What it wrote is rolled back, so the one behind it may pass meanwhile.
-            drop(turn);
+            drop(slot);
             pause(failed).await;
-            turn = self.turns.next().await;
+            slot = self.pipeline.enter().await;
         }
     }
 }

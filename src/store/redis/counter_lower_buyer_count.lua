@@ -1,4 +1,4 @@
--- Lowers what a buyer has of an item to what the ledger says, if it is above that.
+-- Lowers a buyer's count of an item to the ledger's, if it is above that.
 -- KEYS[1]  the counter, a hash: epoch, available, b:<buyer> -> units
 -- ARGV[1]  the buyer
 -- ARGV[2]  units by the ledger

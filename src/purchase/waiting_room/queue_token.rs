@@ -1,7 +1,7 @@
-//! Places and tickets: `wr1.<claims>.<mac>`, base64url, signed with the secret that signs sessions.
+//! Queue tokens and tickets: `wr1.<claims>.<mac>`, base64url, signed with the secret that signs sessions.
 //!
 //! The layout is fixed and the MAC is HMAC-SHA256 over everything before it, as for session tokens;
-//! the first part keeps the two apart. One that the previous secret signed is read too.
+//! the first part keeps the two apart. A token that the previous secret signed is read too.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
@@ -14,21 +14,21 @@ use crate::domain::{ItemId, UserId};
 const VERSION: &str = "wr1";
 /// Bytes of the claims: kind, buyer, item, turn, expiry, bits.
 const CLAIMS_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 1;
-/// No valid one is longer.
-pub const NOTE_LENGTH_MAX: usize = 128;
+/// The longest valid token, in bytes.
+pub const TOKEN_LENGTH_MAX: usize = 128;
 
-/// What a note is good for.
+/// What a token is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A place in line.
-    Place,
+    /// A position in the queue.
+    Position,
     /// A purchase.
     Ticket,
 }
 
-/// What a note says. Times are microseconds since 1970 in UTC.
+/// The claims of a token. Times are microseconds since 1970 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct QueueToken {
     pub kind: Kind,
     pub buyer: UserId,
     pub item: ItemId,
@@ -37,13 +37,13 @@ pub struct Note {
     pub proof_bits: u8,
 }
 
-/// Signs and reads notes.
+/// Signs and verifies tokens.
 #[derive(Clone)]
-pub struct Notes {
+pub struct TokenSigner {
     keys: Vec<Hmac<Sha256>>,
 }
 
-impl Notes {
+impl TokenSigner {
     pub fn new(secrets: &[&str]) -> Self {
         let key = |secret: &&str| {
             Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")
@@ -51,22 +51,22 @@ impl Notes {
         Self { keys: secrets.iter().filter(|secret| !secret.is_empty()).map(key).collect() }
     }
 
-    pub fn sign(&self, note: &Note) -> String {
+    pub fn sign(&self, token: &QueueToken) -> String {
         let key = self.keys.first().expect("checked at start: there is a secret");
         let mut claims = Vec::with_capacity(CLAIMS_BYTES);
-        claims.push(u8::from(note.kind == Kind::Ticket));
-        for number in [note.buyer.get(), note.item.get(), note.turn_us, note.expires_us] {
+        claims.push(u8::from(token.kind == Kind::Ticket));
+        for number in [token.buyer.get(), token.item.get(), token.turn_us, token.expires_us] {
             claims.extend(number.to_be_bytes());
         }
-        claims.push(note.proof_bits);
+        claims.push(token.proof_bits);
         let signed = format!("{VERSION}.{}", BASE64.encode(claims));
         let mac = key.clone().chain_update(&signed).finalize().into_bytes();
         format!("{signed}.{}", BASE64.encode(mac))
     }
 
-    /// `None` for what we have not signed.
-    pub fn read(&self, text: &str) -> Option<Note> {
-        if text.len() > NOTE_LENGTH_MAX {
+    /// The claims of a signed text; `None` for a text that was not signed here.
+    pub fn read(&self, text: &str) -> Option<QueueToken> {
+        if text.len() > TOKEN_LENGTH_MAX {
             return None;
         }
         let (signed, mac) = text.rsplit_once('.')?;
@@ -84,8 +84,8 @@ impl Notes {
         let (turn_us, rest) = rest.split_first_chunk::<8>()?;
         let (expires_us, rest) = rest.split_first_chunk::<8>()?;
         let &[proof_bits] = rest else { return None };
-        Some(Note {
-            kind: if *kind == 1 { Kind::Ticket } else { Kind::Place },
+        Some(QueueToken {
+            kind: if *kind == 1 { Kind::Ticket } else { Kind::Position },
             buyer: UserId::new(i64::from_be_bytes(*buyer))?,
             item: ItemId::new(i64::from_be_bytes(*item))?,
             turn_us: i64::from_be_bytes(*turn_us),

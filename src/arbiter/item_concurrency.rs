@@ -15,38 +15,38 @@ use crate::domain::ItemId;
 
 /// One item has at most the pool's connections divided by this.
 const SHARE: u32 = 4;
-/// Items whose places are known at once.
+/// Items whose limits are known at once.
 const ITEMS_MAX: u64 = 100_000;
-/// The places of an item that nobody has bought for so long are forgotten: longer than a transaction
+/// The limit of an item that nobody has bought for this long is forgotten: longer than a transaction
 /// takes.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The places of each item. Clones share them.
+/// The limit of each item. Clones share them.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct ItemConcurrency {
     items: Cache<ItemId, Arc<Semaphore>>,
     of_each: usize,
 }
 
-impl Places {
+impl ItemConcurrency {
     /// A share of `connections` for each item.
     pub(super) fn new(connections: u32) -> Self {
         let items = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
         Self { items, of_each: (connections / SHARE).max(1) as usize }
     }
 
-    /// Waits for a place of the item, first come first served; dropping it leaves.
-    pub(super) async fn enter(&self, item: ItemId) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a permit of the item, first come first served; dropping the permit gives it back.
+    pub(super) async fn acquire(&self, item: ItemId) -> Option<OwnedSemaphorePermit> {
         let make = || Arc::new(Semaphore::new(self.of_each));
-        let places = self.items.get(&item).unwrap_or_else(|| self.items.get_with(item, make));
+        let permits = self.items.get(&item).unwrap_or_else(|| self.items.get_with(item, make));
         // It is never closed.
-        places.acquire_owned().await.ok()
+        permits.acquire_owned().await.ok()
     }
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for ItemConcurrency {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Places({} of each item)", self.of_each)
+        write!(formatter, "ItemConcurrency({} of each item)", self.of_each)
     }
 }
 
@@ -60,14 +60,14 @@ mod tests {
     fn one_item_cannot_take_all_connections() {
         let item = |id| ItemId::new(id).expect("positive");
         for (connections, of_each) in [(32, 8), (16, 4), (2, 1)] {
-            let places = Places::new(connections);
+            let limits = ItemConcurrency::new(connections);
             let taken: Vec<_> =
-                (0..of_each).map(|_| places.enter(item(1)).now_or_never()).collect();
+                (0..of_each).map(|_| limits.acquire(item(1)).now_or_never()).collect();
             assert!(taken.iter().all(Option::is_some), "{connections} connections");
-            assert!(places.enter(item(1)).now_or_never().is_none(), "one more has to wait");
-            assert!(places.enter(item(2)).now_or_never().is_some(), "another item");
+            assert!(limits.acquire(item(1)).now_or_never().is_none(), "one more has to wait");
+            assert!(limits.acquire(item(2)).now_or_never().is_some(), "another item");
             drop(taken);
-            assert!(places.enter(item(1)).now_or_never().is_some());
+            assert!(limits.acquire(item(1)).now_or_never().is_some());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Who has how many event streams open, so that no single client takes all of them.
+//! Limits on open event streams: in all, by user and by address, so that no single client takes all
+//! of them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -36,23 +37,23 @@ pub enum Watcher {
 
 /// Why no stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoPlace {
+pub enum TooManyStreams {
     /// Too many are open in all, for this kind of watcher.
-    Full,
+    InTotal,
     /// This user, or this address, has enough.
-    Enough,
+    PerClient,
 }
 
 /// The open streams. Clones share them.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct StreamLimiter {
     limits: StreamLimits,
     open: Arc<Mutex<Open>>,
 }
 
 /// One open stream; dropping it makes room for another.
-pub(super) struct Place {
-    places: Places,
+pub(super) struct StreamPermit {
+    limiter: StreamLimiter,
     watcher: Watcher,
 }
 
@@ -65,17 +66,17 @@ struct Open {
     addresses_of_users: HashMap<IpAddr, usize>,
 }
 
-impl Places {
+impl StreamLimiter {
     pub(super) fn new(limits: StreamLimits) -> Self {
         Self { limits, open: Arc::default() }
     }
 
-    pub(super) fn take(&self, watcher: Watcher) -> Result<Place, NoPlace> {
+    pub(super) fn take(&self, watcher: Watcher) -> Result<StreamPermit, TooManyStreams> {
         let limits = self.limits;
         let mut open = self.open();
         let is_stranger = matches!(watcher, Watcher::Stranger(_));
         if open.all >= limits.all || is_stranger && open.strangers >= limits.strangers {
-            return Err(NoPlace::Full);
+            return Err(TooManyStreams::InTotal);
         }
         let counted = match watcher {
             Watcher::User(user, address) => {
@@ -94,11 +95,11 @@ impl Places {
             Watcher::Stranger(None) => true,
         };
         if !counted {
-            return Err(NoPlace::Enough);
+            return Err(TooManyStreams::PerClient);
         }
         open.all += 1;
         open.strangers += usize::from(is_stranger);
-        Ok(Place { places: self.clone(), watcher })
+        Ok(StreamPermit { limiter: self.clone(), watcher })
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -106,9 +107,9 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut open = self.places.open();
+        let mut open = self.limiter.open();
         open.all -= 1;
         match self.watcher {
             Watcher::User(user, address) => {
@@ -137,7 +138,7 @@ fn raise<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, most: usize) -> b
     true
 }
 
-/// Counts one less; who has none is forgotten.
+/// Counts one less; a client without a stream is forgotten.
 fn lower<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     let Some(count) = counts.get_mut(key) else { return };
     *count -= 1;
@@ -152,44 +153,56 @@ mod tests {
 
     #[test]
     fn streams_are_shared_out() {
-        let places =
-            Places::new(StreamLimits { all: 6, strangers: 4, each_user: 2, each_address: 3 });
+        let limiter = StreamLimiter::new(StreamLimits {
+            all: 6,
+            strangers: 4,
+            each_user: 2,
+            each_address: 3,
+        });
         let user = |id| Watcher::User(UserId::new(id).expect("positive"), None);
         let at = |text: &str| Watcher::Stranger(Some(text.parse().expect("an address")));
-        let take = |watcher| places.take(watcher).map_err(|why| (watcher, why));
-        let mut taken: Vec<_> = (0..3).map(|_| take(at("203.0.113.1")).expect("a place")).collect();
-        assert_eq!(take(at("203.0.113.1")).err(), Some((at("203.0.113.1"), NoPlace::Enough)));
-        taken.push(take(at("203.0.113.2")).expect("a place"));
+        let take = |watcher| limiter.take(watcher).map_err(|why| (watcher, why));
+        let mut taken: Vec<_> =
+            (0..3).map(|_| take(at("203.0.113.1")).expect("a permit")).collect();
+        assert_eq!(
+            take(at("203.0.113.1")).err(),
+            Some((at("203.0.113.1"), TooManyStreams::PerClient))
+        );
+        taken.push(take(at("203.0.113.2")).expect("a permit"));
         // The share of strangers is used up, whoever they are; buyers still have theirs.
         for stranger in [at("203.0.113.3"), Watcher::Stranger(None)] {
-            assert_eq!(take(stranger).err(), Some((stranger, NoPlace::Full)));
+            assert_eq!(take(stranger).err(), Some((stranger, TooManyStreams::InTotal)));
         }
-        let buyers = [take(user(1)).expect("a place"), take(user(1)).expect("a place")];
-        assert_eq!(take(user(2)).err(), Some((user(2), NoPlace::Full)));
+        let buyers = [take(user(1)).expect("a permit"), take(user(1)).expect("a permit")];
+        assert_eq!(take(user(2)).err(), Some((user(2), TooManyStreams::InTotal)));
         taken.pop();
-        assert_eq!(take(user(1)).err(), Some((user(1), NoPlace::Enough)));
+        assert_eq!(take(user(1)).err(), Some((user(1), TooManyStreams::PerClient)));
         drop((taken, buyers));
-        let open = places.open();
+        let open = limiter.open();
         assert_eq!((open.all, open.strangers), (0, 0));
         assert!(open.users.is_empty() && open.addresses.is_empty(), "who has left is forgotten");
     }
 
     #[test]
     fn many_accounts_of_one_address_do_not_take_everything() {
-        let places =
-            Places::new(StreamLimits { all: 100, strangers: 50, each_user: 3, each_address: 2 });
+        let limiter = StreamLimiter::new(StreamLimits {
+            all: 100,
+            strangers: 50,
+            each_user: 3,
+            each_address: 2,
+        });
         let take = |id, address: &str| {
             let address = Some(address.parse().expect("an address"));
-            places.take(Watcher::User(UserId::new(id).expect("positive"), address))
+            limiter.take(Watcher::User(UserId::new(id).expect("positive"), address))
         };
         let most = i64::try_from(2 * SIGNED_IN_FACTOR).expect("a small number");
         let taken: Vec<_> = (1..=most).map(|id| take(id, "203.0.113.1").ok()).collect();
         assert!(taken.iter().all(Option::is_some));
-        assert_eq!(take(most + 1, "203.0.113.1").err(), Some(NoPlace::Enough));
+        assert_eq!(take(most + 1, "203.0.113.1").err(), Some(TooManyStreams::PerClient));
         let elsewhere = take(most + 1, "203.0.113.2");
         assert!(elsewhere.is_ok());
         drop((taken, elsewhere));
-        let open = places.open();
+        let open = limiter.open();
         assert!(open.users.is_empty() && open.addresses_of_users.is_empty());
     }
 }

@@ -1,13 +1,13 @@
-//! The statements of a batch: what is looked up before it, and its one transaction.
+//! The statements of a batch: its check, and its one transaction.
 
 use std::collections::HashMap;
 
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::fence::{Fence, Raised, raise_fence};
-use super::transaction::insert_orders;
-use super::turns::Turn;
-use super::{Answer, is_guarded, replay};
+use super::pipeline::PipelineSlot;
+use crate::arbiter::fence::{Fence, Raised, raise_fence};
+use crate::arbiter::transaction::insert_orders;
+use crate::arbiter::{Answer, is_guarded, replay};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Outcome, Purchase, Refusal, UserId};
 use crate::store::mysql::link::roll_back;
@@ -137,10 +137,10 @@ pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     fence: Option<Fence>,
-    turn: &mut Turn,
+    slot: &mut PipelineSlot,
 ) -> Result<Filled, Broken> {
     let mut transaction = answered(connection.begin()).await?;
-    match fill(&mut transaction, purchases, fence, turn).await {
+    match fill(&mut transaction, purchases, fence, slot).await {
         Ok(Filled::Whole) => match answered(transaction.commit()).await {
             Ok(()) => {
                 failpoint!("batch-committed");
@@ -164,7 +164,7 @@ async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     fence: Option<Fence>,
-    turn: &mut Turn,
+    slot: &mut PipelineSlot,
 ) -> sqlx::Result<Filled> {
     let guarded = is_guarded(purchases[0]);
     let sequence = match fence.filter(|_| guarded) {
@@ -186,7 +186,8 @@ async fn fill(
         answered(insert_movements(connection, chunk)).await?;
     }
     failpoint!("batch-movements-inserted");
-    turn.rows_are_in().await;
+    slot.enter_stock_stage().await;
+    assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
     let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
     assert!(units > 0, "a batch takes at least one unit");
     let taken = sqlx::query(
@@ -234,7 +235,7 @@ async fn insert_movements(
     connection: &mut MySqlConnection,
     chunk: &[&Purchase],
 ) -> sqlx::Result<()> {
-    let sold = MovementReason::Sold.word();
+    let sold = MovementReason::Sold.as_str();
     let places = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
     let statement = format!(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {places}"

@@ -1,5 +1,5 @@
-//! Looking at counters as they are, without loading them, and setting them right: for the audit and
-//! the reconciliation.
+//! Inspecting counters as they are, without loading them, and repairing them: for the audit and the
+//! reconciliation.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use redis::Script;
 use super::counters::{Counter, CounterAndQueue, CounterError, Counters};
 use crate::domain::ItemId;
 
-/// Both at one moment. Not MULTI: redis-rs panics when a server refuses one.
+/// Counter and queue at one moment. Not MULTI: redis-rs panics when a server refuses one.
 static BOTH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available') \
@@ -27,7 +27,7 @@ impl Counters {
         self.peek_on(&mut self.redis.shared(), item).await
     }
 
-    /// The same with the units in the item's queue.
+    /// Like [`Counters::peek`], together with the units in the item's queue.
     ///
     /// # Errors
     /// Redis'.
@@ -125,6 +125,7 @@ impl Counters {
         available: i64,
         version: Option<u64>,
     ) -> Result<bool, CounterError> {
+        assert!(part < self.layout.parts, "a repair is of a part that the counter has");
         let mut call = REPAIR.key(self.key_of(item, part));
         if self.layout.parts == 1 {
             call.key(self.queued_key(item));

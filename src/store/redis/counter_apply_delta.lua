@@ -1,4 +1,4 @@
--- Tells an item's counter what the ledger did by itself, unless the counter was loaded from a
+-- Applies to an item's counter what the ledger did by itself, unless the counter was loaded from a
 -- ledger that knew of it already.
 -- KEYS[1]  the counter, a hash: epoch, available, version, b:<buyer> -> units
 -- ARGV[1]  the version of the item's stock that the change made

@@ -1,10 +1,10 @@
-//! Lanes: one line per hot item, written in batches.
+//! The queues: one for each hot item, written in batches.
 //!
-//! A lane has no timer. Its next batch is whoever came while the last one wrote its rows, up to a
-//! cap, and it writes its own while that one is committed (`turns.rs`): with one buyer at a time a
-//! batch is a single order and costs what a direct transaction costs; with a crowd hundreds of
-//! orders share one commit. A lane that nobody uses ends by itself. Its writers are tasks of their
-//! own, so an order in it is finished whether or not its buyer still waits.
+//! A queue has no timer. Its next batch is made of the orders that came while the last one wrote its
+//! rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`): with
+//! one buyer at a time a batch is a single order and costs what a direct transaction costs; with a
+//! crowd hundreds of orders share one commit. A queue that nobody uses ends by itself. Its writers
+//! are tasks of their own, so an order in it is finished whether or not its buyer still waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,22 +18,22 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::batch::{Batches, LaneConnections};
-use super::turns::Turns;
-use super::{Answer, Arbiter, in_time, is_late};
+use super::batch::{BatchConnections, BatchWriter};
+use super::pipeline::BatchPipeline;
+use crate::arbiter::{Answer, Arbiter, in_time, is_late};
 use crate::domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
-/// Orders that wait in one lane; one more is answered "overloaded".
+/// Orders that wait in one queue; one more is answered "overloaded".
 const WAITING_MAX: usize = 16_384;
-/// Batches of one lane that are under way at once: one takes the stock and is committed while the
+/// Batches of one item that are under way at once: one takes the stock and is committed while the
 /// next one's rows are written. More would only wait.
 const WRITERS: usize = 2;
-/// How long a lane waits for somebody before it ends.
+/// How long a queue waits for an order before it ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);
 
-/// One order in line.
+/// One order in the queue.
 struct Waiting {
     purchase: Purchase,
     answer: oneshot::Sender<Answer>,
@@ -44,27 +44,27 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Takes it into a batch, unless it was taken back or its time is over.
+    /// Takes the order into a batch, unless it was taken back or its time is over.
     fn begins(&self) -> bool {
         !is_late(self.deadline) && claim(&self.claimed)
     }
 }
 
-/// Whether nobody else has claimed it.
+/// Claims an order; `false` when it was claimed before.
 fn claim(claimed: &AtomicBool) -> bool {
     !claimed.swap(true, Ordering::AcqRel)
 }
 
-/// Who waits in one lane.
-struct Line {
+/// The orders that wait for one item.
+struct ItemQueue {
     come: mpsc::Receiver<Waiting>,
-    /// Those who did not fit in the batch before, in order.
+    /// Those that did not fit in the batch before, in order.
     first: VecDeque<Waiting>,
 }
 
-impl Line {
-    /// Waits for somebody, for a while.
-    async fn has_somebody(&mut self) -> bool {
+impl ItemQueue {
+    /// Waits for an order, for a while.
+    async fn has_order(&mut self) -> bool {
         if !self.first.is_empty() {
             return true;
         }
@@ -73,11 +73,12 @@ impl Line {
         !self.first.is_empty()
     }
 
-    /// The next batch. A handful of sizes, so that each statement is prepared once and used for
-    /// ever; what does not fit is first in the next one. What was taken back, or is late, is in none.
+    /// Cuts the next batch. There are only a few sizes (powers of two), so that each statement is
+    /// prepared once; what does not fit is first in the next batch. An order that was taken back, or
+    /// is late, is in no batch.
     fn batch(&mut self) -> Vec<Waiting> {
-        let room = BATCH_MAX.saturating_sub(self.first.len());
-        self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(room));
+        let free = BATCH_MAX.saturating_sub(self.first.len());
+        self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(free));
         let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
         let batch: Vec<Waiting> = self.first.drain(..size).filter(Waiting::begins).collect();
         assert!(batch.len() <= BATCH_MAX, "a batch is cut to its bound");
@@ -87,33 +88,33 @@ impl Line {
 
 type Entrances = HashMap<ItemId, mpsc::Sender<Waiting>>;
 
-/// The lanes of this process. Clones share them.
+/// The queues of this process. Clones share them.
 #[derive(Clone)]
-pub struct Lanes {
+pub struct GroupCommit {
     arbiter: Arbiter,
-    connections: LaneConnections,
+    connections: BatchConnections,
     tasks: TaskTracker,
-    /// The lanes that are open. Orders are queued, and lanes end, under this lock alone, so no
-    /// order is queued in a lane that has ended.
+    /// The queues that are open. Orders are queued, and queues end, under this lock alone, so no
+    /// order gets into a queue that has ended.
     entrances: Arc<Mutex<Entrances>>,
 }
 
-impl Lanes {
-    /// Lanes that write through `arbiter`, over `connections` while they are busy, and run on
-    /// `tasks`.
+impl GroupCommit {
+    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
+    /// run on `tasks`.
     #[must_use]
-    pub fn new(arbiter: Arbiter, connections: LaneConnections, tasks: TaskTracker) -> Self {
+    pub fn new(arbiter: Arbiter, connections: BatchConnections, tasks: TaskTracker) -> Self {
         Self { arbiter, connections, tasks, entrances: Arc::default() }
     }
 
-    /// Batches over the connections of the lanes, for who forms them otherwise.
+    /// A writer over the connections of group commit, for a caller that forms batches itself.
     #[must_use]
-    pub fn batches(&self) -> Batches {
-        Batches::new(self.arbiter.clone(), self.connections.clone(), Turns::default())
+    pub fn writer(&self) -> BatchWriter {
+        BatchWriter::new(self.arbiter.clone(), self.connections.clone(), BatchPipeline::default())
     }
 
-    /// Like [`Arbiter::write`], guarded and without a fence, in the item's lane: for what a gate let
-    /// through. Once a batch has it, it is waited for beyond the deadline.
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch of the item: for what a gate
+    /// let through. Once a batch has the order, its answer is waited for beyond the deadline.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
         let strategy = purchase.strategy;
         let answer = self.write_uncounted(purchase, deadline).await;
@@ -121,8 +122,8 @@ impl Lanes {
         answer.unwrap_or_else(Outcome::from)
     }
 
-    /// Like [`Lanes::write`] where the lane is the gate, so that its refusals are not those of the
-    /// arbiter.
+    /// Like [`GroupCommit::write`], where the batch is the gate, so that its refusals do not count
+    /// as the arbiter's.
     pub async fn decide(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
         self.write_uncounted(purchase, deadline).await.unwrap_or_else(Outcome::from)
     }
@@ -141,11 +142,11 @@ impl Lanes {
             Some(broken) => broken,
             None => answered.await,
         };
-        // A lane that broke between its COMMIT and the answer: only the ledger knows.
+        // A writer that broke off between its COMMIT and the answer: only the ledger knows.
         answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)))
     }
 
-    /// Whether there was room.
+    /// Queues an order; `false` when the queue is full.
     fn queue(&self, waiting: Waiting) -> bool {
         let item = waiting.purchase.item.id;
         let mut entrances = self.entrances();
@@ -153,36 +154,41 @@ impl Lanes {
         entrance.try_send(waiting).is_ok()
     }
 
-    /// A lane: some writers that take turns.
+    /// Opens the queue of an item, with its writers.
     fn open(&self, item: ItemId) -> mpsc::Sender<Waiting> {
         let (entrance, come) = mpsc::channel(WAITING_MAX);
-        let line = Arc::new(tokio::sync::Mutex::new(Line { come, first: VecDeque::new() }));
-        let turns = Turns::default();
+        let queue = Arc::new(tokio::sync::Mutex::new(ItemQueue { come, first: VecDeque::new() }));
+        let pipeline = BatchPipeline::default();
         for _ in 0..WRITERS {
-            let batches =
-                Batches::new(self.arbiter.clone(), self.connections.clone(), turns.clone());
-            self.tasks.spawn(self.clone().serve(item, Arc::clone(&line), batches));
+            let writer =
+                BatchWriter::new(self.arbiter.clone(), self.connections.clone(), pipeline.clone());
+            self.tasks.spawn(self.clone().serve(item, Arc::clone(&queue), writer));
         }
         entrance
     }
 
-    /// One writer of a lane, until nobody has come for a while.
-    async fn serve(self, item: ItemId, line: Arc<tokio::sync::Mutex<Line>>, mut batches: Batches) {
+    /// One writer of a queue, until no order has come for a while.
+    async fn serve(
+        self,
+        item: ItemId,
+        queue: Arc<tokio::sync::Mutex<ItemQueue>>,
+        mut writer: BatchWriter,
+    ) {
         loop {
-            let (turn, batch) = {
-                let mut line = line.lock().await;
-                while !line.has_somebody().await {
+            let (slot, batch) = {
+                let mut queue = queue.lock().await;
+                while !queue.has_order().await {
                     let mut entrances = self.entrances();
-                    if line.come.is_closed() {
+                    if queue.come.is_closed() {
                         return;
                     }
-                    if line.come.is_empty() {
+                    if queue.come.is_empty() {
                         entrances.remove(&item);
                         return;
                     }
                 }
-                // Who comes while the turn is awaited is in this batch.
-                (batches.turn().await, line.batch())
+                // Orders that come while the slot is awaited are in this batch.
+                (writer.enter().await, queue.batch())
             };
             if batch.is_empty() {
                 continue;
@@ -190,8 +196,8 @@ impl Lanes {
             let (purchases, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));
-            // A panic spoils its own batch, whose orders the ledger then tells about, not the lane.
-            let written = AssertUnwindSafe(batches.write_at(turn, &purchases, None, None));
+            // A panic spoils its own batch, whose orders the ledger then tells about, not the queue.
+            let written = AssertUnwindSafe(writer.write_at(slot, &purchases, None, None));
             let Ok(decided) = written.catch_unwind().await else { continue };
             assert_eq!(decided.len(), answers.len(), "each order of a batch has one answer");
             for (waiting, answer) in answers.into_iter().zip(decided) {
@@ -206,9 +212,9 @@ impl Lanes {
     }
 }
 
-impl fmt::Debug for Lanes {
+impl fmt::Debug for GroupCommit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Lanes({} open)", self.entrances().len())
+        write!(formatter, "GroupCommit({} queues)", self.entrances().len())
     }
 }
 

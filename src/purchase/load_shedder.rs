@@ -1,4 +1,5 @@
-//! How fast an item's purchases go through, and whether another one would wait too long.
+//! Load shedding by item: refuses a purchase that would wait too long, by the rate at which the
+//! item's purchases end.
 //!
 //! A queue that nobody bounds grows until everybody in it waits beyond the deadline: then all the
 //! work is done for buyers who have gone. So when purchases of an item wait longer than they may,
@@ -15,28 +16,28 @@ use tokio::time::Instant;
 
 use crate::domain::ItemId;
 
-/// Items whose pace is known at once.
+/// Items whose load is known at once.
 const ITEMS_MAX: u64 = 100_000;
-/// The pace of an item that nobody bought for so long is forgotten.
+/// The load of an item that nobody has bought for this long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Over how long the rate is counted.
 const WINDOW: Duration = Duration::from_millis(500);
-/// So many may always run, however slow they are.
+/// Purchases of an item that may always run, however slow they are.
 const RUNNING_MIN: usize = 64;
 
-/// The pace of each item. Clones share it.
+/// Refuses purchases by the load of their item. Clones share the loads.
 #[derive(Clone)]
-pub struct Paces {
-    items: Cache<ItemId, Arc<Pace>>,
+pub struct LoadShedder {
+    items: Cache<ItemId, Arc<ItemLoad>>,
     started: Instant,
     wait_max: Duration,
 }
 
-/// The pace of one item.
+/// The load of one item.
 #[derive(Debug, Default)]
-struct Pace {
+struct ItemLoad {
     running: AtomicUsize,
-    /// How long the one that ended last was in.
+    /// How long the purchase that ended last has run.
     last_wait_us: AtomicU64,
     window_began_us: AtomicU64,
     ended_in_window: AtomicU64,
@@ -44,16 +45,16 @@ struct Pace {
     ended_per_second: AtomicU64,
 }
 
-/// One purchase that is in; dropping it counts it as ended.
+/// The permit of one running purchase; dropping it counts the purchase as ended.
 #[derive(Debug)]
-pub struct Running {
-    pace: Arc<Pace>,
+pub struct LoadPermit {
+    load: Arc<ItemLoad>,
     began_us: u64,
     started: Instant,
 }
 
-impl Paces {
-    /// Nobody is to wait longer than `wait_max`.
+impl LoadShedder {
+    /// Refuses purchases that would wait longer than `wait_max`.
     #[must_use]
     pub fn new(wait_max: Duration) -> Self {
         let items = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
@@ -62,17 +63,17 @@ impl Paces {
 
     /// Lets a purchase of `item` in, unless it would wait too long.
     #[must_use]
-    pub fn enter(&self, item: ItemId) -> Option<Running> {
-        let pace = self.items.get(&item).unwrap_or_else(|| self.items.get_with(item, Arc::default));
-        if pace.is_too_slow(micros(self.wait_max)) {
+    pub fn enter(&self, item: ItemId) -> Option<LoadPermit> {
+        let load = self.items.get(&item).unwrap_or_else(|| self.items.get_with(item, Arc::default));
+        if load.is_too_slow(micros(self.wait_max)) {
             return None;
         }
-        pace.running.fetch_add(1, Ordering::Relaxed);
-        Some(Running { pace, began_us: micros(self.started.elapsed()), started: self.started })
+        load.running.fetch_add(1, Ordering::Relaxed);
+        Some(LoadPermit { load, began_us: micros(self.started.elapsed()), started: self.started })
     }
 }
 
-impl Pace {
+impl ItemLoad {
     fn is_too_slow(&self, wait_max_us: u64) -> bool {
         if self.last_wait_us.load(Ordering::Relaxed) <= wait_max_us {
             return false;
@@ -107,9 +108,9 @@ impl Pace {
     }
 }
 
-impl Drop for Running {
+impl Drop for LoadPermit {
     fn drop(&mut self) {
-        self.pace.ended(self.began_us, micros(self.started.elapsed()));
+        self.load.ended(self.began_us, micros(self.started.elapsed()));
     }
 }
 
@@ -124,55 +125,56 @@ mod tests {
     const SECOND_US: u64 = 1_000_000;
 
     /// `running` are in, and `rate` a second have ended lately, each after `wait_us`.
-    fn pace(running: usize, rate: u64, wait_us: u64) -> Pace {
-        let pace = Pace::default();
-        pace.running.store(running, Ordering::Relaxed);
-        pace.last_wait_us.store(wait_us, Ordering::Relaxed);
-        pace.ended_per_second.store(rate, Ordering::Relaxed);
-        pace
+    fn load(running: usize, rate: u64, wait_us: u64) -> ItemLoad {
+        let load = ItemLoad::default();
+        load.running.store(running, Ordering::Relaxed);
+        load.last_wait_us.store(wait_us, Ordering::Relaxed);
+        load.ended_per_second.store(rate, Ordering::Relaxed);
+        load
     }
 
     #[test]
     fn only_as_many_are_in_as_can_be_served_in_time() {
         let wait_max_us = 5 * SECOND_US;
         // As many as are served in five seconds, and one more.
-        assert!(!pace(499, 100, 6 * SECOND_US).is_too_slow(wait_max_us));
-        assert!(pace(500, 100, 6 * SECOND_US).is_too_slow(wait_max_us));
+        assert!(!load(499, 100, 6 * SECOND_US).is_too_slow(wait_max_us));
+        assert!(load(500, 100, 6 * SECOND_US).is_too_slow(wait_max_us));
         // A crowd that is served in time, a few that are slow, and a start.
-        assert!(!pace(5_000, 100, 4 * SECOND_US).is_too_slow(wait_max_us));
-        assert!(!pace(RUNNING_MIN - 1, 1, 6 * SECOND_US).is_too_slow(wait_max_us));
-        assert!(!pace(5_000, 0, 6 * SECOND_US).is_too_slow(wait_max_us));
+        assert!(!load(5_000, 100, 4 * SECOND_US).is_too_slow(wait_max_us));
+        assert!(!load(RUNNING_MIN - 1, 1, 6 * SECOND_US).is_too_slow(wait_max_us));
+        assert!(!load(5_000, 0, 6 * SECOND_US).is_too_slow(wait_max_us));
     }
 
     #[test]
     fn the_rate_is_that_of_the_last_whole_window() {
-        let pace = pace(1_000, 0, 0);
-        pace.ended(0, SECOND_US);
-        assert_eq!(pace.ended_per_second.load(Ordering::Relaxed), 0, "the first one has no length");
+        let load = load(1_000, 0, 0);
+        load.ended(0, SECOND_US);
+        assert_eq!(load.ended_per_second.load(Ordering::Relaxed), 0, "the first one has no length");
         for index in 1..=100 {
-            pace.ended(0, SECOND_US + index * 5_000);
+            load.ended(0, SECOND_US + index * 5_000);
         }
-        assert_eq!(pace.ended_per_second.load(Ordering::Relaxed), 200);
-        assert_eq!(pace.running.load(Ordering::Relaxed), 1_000 - 101);
+        assert_eq!(load.ended_per_second.load(Ordering::Relaxed), 200);
+        assert_eq!(load.running.load(Ordering::Relaxed), 1_000 - 101);
     }
 
     #[test]
     fn an_item_recovers_when_nobody_waits_long_any_more() {
-        let pace = pace(1_000, 50, 2 * SECOND_US);
-        assert!(pace.is_too_slow(SECOND_US));
-        pace.ended(9 * SECOND_US, 9 * SECOND_US + 1_000);
-        assert!(!pace.is_too_slow(SECOND_US));
+        let load = load(1_000, 50, 2 * SECOND_US);
+        assert!(load.is_too_slow(SECOND_US));
+        load.ended(9 * SECOND_US, 9 * SECOND_US + 1_000);
+        assert!(!load.is_too_slow(SECOND_US));
     }
 
     #[tokio::test]
     async fn what_ended_is_not_in_any_more() {
-        let paces = Paces::new(Duration::from_secs(1));
+        let shedder = LoadShedder::new(Duration::from_secs(1));
         let item = ItemId::new(1).expect("positive");
-        let running: Vec<Running> = (0..100).filter_map(|_| paces.enter(item)).collect();
-        let count =
-            |paces: &Paces| paces.items.get(&item).map(|pace| pace.running.load(Ordering::Relaxed));
-        assert_eq!((running.len(), count(&paces)), (100, Some(100)));
+        let running: Vec<LoadPermit> = (0..100).filter_map(|_| shedder.enter(item)).collect();
+        let count = |shedder: &LoadShedder| {
+            shedder.items.get(&item).map(|load| load.running.load(Ordering::Relaxed))
+        };
+        assert_eq!((running.len(), count(&shedder)), (100, Some(100)));
         drop(running);
-        assert_eq!(count(&paces), Some(0));
+        assert_eq!(count(&shedder), Some(0));
     }
 }

@@ -1,0 +1,53 @@
+//! QueueStatus in line for an item.
+
+use time::OffsetDateTime;
+
+use super::Purchases;
+use super::items::Found;
+use super::waiting_room::{Denied, QueueStatus};
+use crate::catalog::Unreachable;
+use crate::domain::outcome::Dependency;
+use crate::domain::window::Phase;
+use crate::domain::{ItemId, Refusal, Unavailable, UserId};
+
+impl Purchases {
+    /// Joins the queue of an item, tells how far it has come, or exchanges the queue token for a
+    /// ticket. `shown` is the queue token of an earlier answer, with the proof that it asked for.
+    ///
+    /// # Errors
+    /// See [`Denied`]: among others that nothing is left, which is known within a quarter of a second.
+    pub async fn join_or_poll(
+        &self,
+        id: ItemId,
+        buyer: UserId,
+        shown: (Option<&str>, Option<&str>),
+        now: OffsetDateTime,
+    ) -> Result<QueueStatus, Denied> {
+        let items = &self.parts.items;
+        let item = match items.find(id).await.map_err(away)? {
+            Found::Fresh(item) => item,
+            Found::Earlier { sold_out: true, .. } => return Err(Denied::Refused(Refusal::SoldOut)),
+            Found::Earlier { .. } => return Err(away(Unreachable)),
+            Found::Nothing => return Err(Denied::Refused(Refusal::ItemNotFound)),
+        };
+        if !item.waiting_room {
+            return Err(Denied::Refused(Refusal::NoWaitingRoom));
+        }
+        let open = item.window.phase(now) == Phase::Open;
+        if open && items.available(id).await.map_err(away)? <= 0 {
+            return Err(Denied::Refused(Refusal::SoldOut));
+        }
+        let status = self.parts.waiting_room.join_or_poll(&item, buyer, shown, now);
+        let word = match &status {
+            Ok(QueueStatus::Waiting { .. }) => "waiting",
+            Ok(QueueStatus::Admitted { .. }) => "admitted",
+            Err(_) => "refused",
+        };
+        self.parts.metrics.waiting_room_answered(word);
+        status
+    }
+}
+
+fn away(_: Unreachable) -> Denied {
+    Denied::Unavailable(Unavailable::Dependency(Dependency::Mysql))
+}

@@ -1,0 +1,269 @@
+//! The waiting room: a queue in front of a sale, for items that have one.
+//!
+//! A buyer who joins gets a *queue token*: a signed text that says when the buyer's turn comes. When
+//! it has come, the sale is open and something is left, the queue token is exchanged for a *ticket*,
+//! without which the item cannot be bought. Turns follow each other at a fixed rate, so a crowd
+//! reaches the gates as an even stream, and a position is an honest figure. When nothing is left,
+//! every buyer is told at once.
+//!
+//! **What is kept.** Queue tokens and tickets are verified by their signature alone, on any instance.
+//! Memory holds only when the next turn of each item is and, for a while, which token a buyer got
+//! last: so that asking again, with or without the token, is no second position. Each instance has a
+//! queue of its own; order holds within one.
+//!
+//! **Proof of work.** With `waiting_room.proof_bits_max` above 0, a queue token has to be exchanged
+//! together with a number that makes `SHA-256(token:number)` begin with that many zero bits. The
+//! token says how many: none while nobody waits, one more each time the queue is twice as long.
+
+mod queue_token;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use moka::sync::Cache;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+
+use crate::domain::window::Phase;
+use crate::domain::{Item, ItemId, Refusal, Unavailable, UserId};
+use queue_token::{Kind, QueueToken, TokenSigner};
+
+pub use queue_token::TOKEN_LENGTH_MAX;
+
+/// Items whose queues are remembered at once.
+const QUEUES_MAX: u64 = 10_000;
+/// Buyers whose queue tokens are remembered at once.
+const TOKENS_MAX: u64 = 200_000;
+/// How long a buyer's queue token is remembered, and a queue that nobody joins.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// The longest pause until a buyer asks again: things change meanwhile.
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(5);
+/// The shortest.
+const ASK_AGAIN_MIN: Duration = Duration::from_millis(200);
+/// The longest number that proves work.
+const PROOF_LENGTH_MAX: usize = 32;
+
+/// How waiting rooms work, see the section `[waiting_room]` of the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Turns per second.
+    pub per_second: u32,
+    /// How long a ticket is valid, and a queue token whose turn has come.
+    pub ticket_seconds: u32,
+    /// The longest queue of an item.
+    pub line_max: u64,
+    /// The most zero bits of a proof of work.
+    pub proof_bits_max: u8,
+}
+
+/// The waiting rooms of all items. Clones share what is remembered.
+#[derive(Clone)]
+pub struct WaitingRoom {
+    signer: TokenSigner,
+    /// From one turn to the next, in microseconds.
+    step_us: i64,
+    ticket_life: time::Duration,
+    proof_bits_max: u8,
+    line_max: u64,
+    /// When the next turn of an item is, in microseconds of the wall clock.
+    queues: Cache<ItemId, Arc<AtomicI64>>,
+    tokens: Cache<(ItemId, UserId), QueueToken>,
+}
+
+/// Where a buyer is in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueStatus {
+    /// In the queue.
+    Waiting {
+        /// The queue token, to be shown next time, on any instance.
+        token: String,
+        /// How many turns come before this one.
+        position: u64,
+        /// When to ask again.
+        ask_again: Duration,
+        /// Zero bits that the proof of work must have.
+        proof_bits: u8,
+    },
+    /// The turn has come.
+    Admitted {
+        /// The ticket, to be sent with the purchase.
+        ticket: String,
+        /// Until when the ticket is valid.
+        expires_at: OffsetDateTime,
+    },
+}
+
+/// Why there is no queue token and no ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The item cannot be bought, with or without a ticket.
+    Refused(Refusal),
+    /// Not now: the queue is as long as it may be, or the ledger does not answer.
+    Unavailable(Unavailable),
+    /// The proof of work is missing or wrong.
+    NoProof {
+        /// Zero bits that the proof must have.
+        bits: u8,
+    },
+}
+
+impl WaitingRoom {
+    /// Waiting rooms by their rules. The first of `secrets` signs queue tokens and tickets; what any
+    /// of them has signed is accepted.
+    #[must_use]
+    pub fn new(rules: Rules, secrets: &[&str]) -> Self {
+        let remembered = |most| Cache::builder().max_capacity(most).time_to_idle(REMEMBERED);
+        Self {
+            signer: TokenSigner::new(secrets),
+            step_us: 1_000_000 / i64::from(rules.per_second.max(1)),
+            ticket_life: time::Duration::seconds(rules.ticket_seconds.into()),
+            proof_bits_max: rules.proof_bits_max,
+            line_max: rules.line_max,
+            queues: remembered(QUEUES_MAX).build(),
+            tokens: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(REMEMBERED).build(),
+        }
+    }
+
+    /// Joins the queue of an item, or tells how far it has come; exchanges the queue token for a
+    /// ticket when its turn has come. `shown` is the queue token of an earlier answer, `proof` the
+    /// number that was asked for.
+    ///
+    /// # Errors
+    /// See [`Denied`].
+    pub fn join_or_poll(
+        &self,
+        item: &Item,
+        buyer: UserId,
+        (shown, proof): (Option<&str>, Option<&str>),
+        now: OffsetDateTime,
+    ) -> Result<QueueStatus, Denied> {
+        let phase = item.window.phase(now);
+        if phase == Phase::Ended {
+            return Err(Denied::Refused(Refusal::SaleEnded));
+        }
+        let (signed, token) = self.token(item, buyer, shown, now)?;
+        let open = phase == Phase::Open && !item.paused;
+        let begin_us = micros(now).max(micros(item.window.starts_at()));
+        let ahead_us = (token.turn_us - begin_us).max(0);
+        if open && ahead_us == 0 {
+            if !is_proof(&signed, proof, token.proof_bits) {
+                return Err(Denied::NoProof { bits: token.proof_bits });
+            }
+            let expires_at = now + self.ticket_life;
+            let ticket = QueueToken { kind: Kind::Ticket, expires_us: micros(expires_at), ..token };
+            return Ok(QueueStatus::Admitted { ticket: self.signer.sign(&ticket), expires_at });
+        }
+        let wait_us = (token.turn_us - micros(now)).max(begin_us - micros(now));
+        let wait = Duration::from_micros(u64::try_from(wait_us).unwrap_or(0));
+        // Nobody knows when a pause ends.
+        let wait = if item.paused { ASK_AGAIN_MAX } else { wait };
+        Ok(QueueStatus::Waiting {
+            token: signed,
+            position: u64::try_from(ahead_us.div_euclid(self.step_us)).unwrap_or(0),
+            ask_again: wait.clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX),
+            proof_bits: token.proof_bits,
+        })
+    }
+
+    /// Whether a purchase may go on to the gate.
+    ///
+    /// # Errors
+    /// What is wrong with its ticket.
+    pub fn admit(
+        &self,
+        ticket: Option<&str>,
+        item: ItemId,
+        buyer: UserId,
+        now: OffsetDateTime,
+    ) -> Result<(), Refusal> {
+        let token = self.signer.read(ticket.ok_or(Refusal::TicketRequired)?);
+        let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
+        match token.ok_or(Refusal::TicketInvalid)? {
+            QueueToken { kind: Kind::Position, .. } => Err(Refusal::TicketNotYetValid),
+            token if token.turn_us > micros(now) => Err(Refusal::TicketNotYetValid),
+            token if token.expires_us <= micros(now) => Err(Refusal::TicketExpired),
+            _ => Ok(()),
+        }
+    }
+
+    /// The queue token that is shown, else the one that is remembered, else a new one at the end,
+    /// with its signed text.
+    fn token(
+        &self,
+        item: &Item,
+        buyer: UserId,
+        shown: Option<&str>,
+        now: OffsetDateTime,
+    ) -> Result<(String, QueueToken), Denied> {
+        if let Some(text) = shown {
+            let token = self.signer.read(text);
+            let token = token.filter(|token| (token.buyer, token.item) == (buyer, item.id));
+            let token = token.filter(|token| token.kind == Kind::Position);
+            let token = token.ok_or(Denied::Refused(Refusal::TicketInvalid))?;
+            if token.expires_us > micros(now) {
+                return Ok((text.to_owned(), token));
+            }
+        }
+        let key = (item.id, buyer);
+        let fresh = |token: &QueueToken| token.expires_us > micros(now);
+        let token = match self.tokens.get(&key).filter(fresh) {
+            Some(token) => token,
+            None => {
+                let token = self.join(item, buyer, now)?;
+                self.tokens.insert(key, token);
+                token
+            }
+        };
+        Ok((self.signer.sign(&token), token))
+    }
+
+    /// Takes the next turn of the queue.
+    fn join(&self, item: &Item, buyer: UserId, now: OffsetDateTime) -> Result<QueueToken, Denied> {
+        let next_us = self.queues.get_with(item.id, Arc::default);
+        let first_us = micros(now).max(micros(item.window.starts_at()));
+        let queue_us =
+            i64::try_from(self.line_max).unwrap_or(i64::MAX).saturating_mul(self.step_us);
+        let longest_us = first_us.saturating_add(queue_us);
+        let step = |next_us: i64| {
+            let turn_us = next_us.max(first_us);
+            (turn_us < longest_us).then_some(turn_us + self.step_us)
+        };
+        let taken = next_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        let turn_us =
+            taken.map_err(|_| Denied::Unavailable(Unavailable::Overloaded))?.max(first_us);
+        let ahead = u64::try_from(turn_us - first_us).unwrap_or(0);
+        let ahead = ahead.div_ceil(self.step_us.unsigned_abs());
+        let bits = u8::try_from((ahead + 1).ilog2()).unwrap_or(u8::MAX);
+        Ok(QueueToken {
+            kind: Kind::Position,
+            buyer,
+            item: item.id,
+            turn_us,
+            expires_us: turn_us + micros_of(self.ticket_life),
+            proof_bits: bits.min(self.proof_bits_max),
+        })
+    }
+}
+
+/// Whether a number proves the work that a queue token asks for.
+fn is_proof(signed: &str, proof: Option<&str>, bits: u8) -> bool {
+    if bits == 0 {
+        return true;
+    }
+    let Some(proof) = proof.filter(|proof| proof.len() <= PROOF_LENGTH_MAX) else { return false };
+    let hash = Sha256::digest(format!("{signed}:{proof}"));
+    let zeros = u128::from_be_bytes(hash[..16].try_into().expect("16 of 32 bytes")).leading_zeros();
+    zeros >= u32::from(bits)
+}
+
+fn micros(instant: OffsetDateTime) -> i64 {
+    i64::try_from(instant.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+fn micros_of(span: time::Duration) -> i64 {
+    i64::try_from(span.whole_microseconds()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
