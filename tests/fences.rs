@@ -107,12 +107,12 @@ async fn the_load_test_names_stale_writes() {
         told(&output.await.expect("the load test runs"))
     };
     let (code, text) = fire().await;
-    assert!(code == 0 && text.contains("I6  holds"), "{code}: {text}");
+    assert!(code == 0 && text.contains("I6   holds"), "{code}: {text}");
     let trigger = "CREATE TRIGGER turned BEFORE INSERT ON orders FOR EACH ROW \
                    SET NEW.fence = 9007199254740991 - NEW.fence";
     shop.pool.execute(sqlx::raw_sql(trigger)).await.expect("the trigger is made");
     let (code, text) = fire().await;
-    assert!(code == 1 && text.contains("I6  BROKEN"), "{code}: {text}");
+    assert!(code == 1 && text.contains("I6   BROKEN"), "{code}: {text}");
 }
 
 /// Orders that were written before there was a record are not judged by an order that nobody kept.

@@ -132,12 +132,14 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Whether a column holds figures alone.
+    /// Whether a column holds figures alone: `1,200`, `12 of 40`, `9.5 (9.1 to 9.9)`, `-`.
     fn is_figures(&self, column: usize) -> bool {
-        self.rows.iter().all(|row| {
-            let text = row[column].text.trim_start_matches(['-', '<', ' ']);
-            text.is_empty() || text.starts_with(|first: char| first.is_ascii_digit())
-        })
+        let is_figure = |cell: &Cell| {
+            let digits = cell.text.replace(" of ", " ").replace(" to ", " ");
+            !digits.contains(char::is_alphabetic)
+        };
+        self.rows.iter().all(|row| is_figure(&row[column]))
+            && self.rows.iter().any(|row| row[column].text.contains(|c: char| c.is_ascii_digit()))
     }
 }
 

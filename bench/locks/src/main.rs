@@ -88,7 +88,7 @@ async fn main() {
     let options = RedisOptions { append_fsync: AppendFsync::No, ..RedisOptions::temporary() };
     let server = RedisServer::start(options).await.expect("a private Redis");
     if let Some(profile) = arguments.profile {
-        println!("{:.0} locks/s", profile(&server.tcp_url(), profile).await);
+        println!("{:.0} locks/s", run_for_profiler(&server.tcp_url(), profile).await);
         server.stop().await;
         return;
     }
@@ -100,7 +100,7 @@ async fn main() {
     server.stop().await;
 }
 
-async fn profile(url: &str, profile: Profile) -> f64 {
+async fn run_for_profiler(url: &str, profile: Profile) -> f64 {
     let clients = match profile {
         Profile::K => vec![subjects::baseline(url).await],
         Profile::Uncontended => Scenario::Uncontended.clients(&subjects::main(url).await),

@@ -1,0 +1,14 @@
+//! The command line of `service-bench`: what cannot be measured exits with 2.
+
+use std::process::Command;
+
+#[test]
+fn a_bench_without_rounds_and_curves_measures_nothing() {
+    let output = Command::new(env!("CARGO_BIN_EXE_service-bench"))
+        .args(["--rounds", "0"])
+        .output()
+        .expect("the program starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("measures nothing"), "{message}");
+}
