@@ -1,4 +1,4 @@
-//! Items as purchases are judged by them: at most half a second old, read once for all who ask.
+//! Items as purchases see them: at most half a second old, read once for all requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use crate::store::catalogue::{Catalogue, Seen, Unreachable};
 /// Items that are remembered at once.
 const REMEMBERED_MAX: u64 = 100_000;
 
-/// How old a figure of what is left may be.
+/// How old the number of units left may be.
 const LEFT_AGE_MAX: Duration = Duration::from_millis(250);
 
 /// An item as a purchase finds it.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// As it is.
+    /// The item as it is.
     Fresh(Arc<Item>),
-    /// The ledger does not answer; as it was when it did.
+    /// The item as it was when the ledger last answered; now it does not.
     Earlier {
         /// The item.
         item: Arc<Item>,
         /// Whether nothing was left.
         sold_out: bool,
     },
-    /// There is none.
+    /// There is no such item.
     Nothing,
 }
 
-/// The items. Clones share what is remembered.
+/// The items. Clones share the memory.
 #[derive(Clone)]
 pub struct Items {
     catalogue: Catalogue,
@@ -48,7 +48,7 @@ impl Items {
         Self { catalogue, known, left }
     }
 
-    /// Units left, as far as the ledger knew a moment ago; 0 of an item that does not exist.
+    /// Units left by the ledger, a moment old; 0 of an item that does not exist.
     ///
     /// # Errors
     /// When the ledger does not answer and the item was not seen lately.
