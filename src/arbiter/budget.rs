@@ -1,13 +1,13 @@
-//! How many tries beyond the first one are affordable: one for every ten writes, so that retries
-//! cannot multiply the load on a database that is in trouble. A reserve lets short storms pass.
+//! The retry budget: one retry for every ten writes, so that retries cannot multiply the load on a
+//! database that is in trouble. A reserve covers short storms.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What a write pays in.
+/// Credit that a write adds.
 const WRITE: i64 = 1;
-/// What a retry costs.
+/// Credit that a retry costs.
 const RETRY: i64 = 10;
-/// The most that is saved up: a hundred retries.
+/// The most credit that is saved up: a hundred retries.
 const RESERVE_MAX: i64 = 100 * RETRY;
 
 /// The retries of one process.
@@ -21,14 +21,14 @@ impl RetryBudget {
         Self(AtomicI64::new(RESERVE_MAX))
     }
 
-    /// A write begins.
+    /// Adds the credit of one write.
     pub fn write(&self) {
         if self.0.fetch_add(WRITE, Ordering::Relaxed) >= RESERVE_MAX {
             self.0.fetch_sub(WRITE, Ordering::Relaxed);
         }
     }
 
-    /// Whether there may be another try.
+    /// Pays for a retry; `false` when the credit does not suffice.
     #[must_use]
     pub fn retry(&self) -> bool {
         let paid = self.0.fetch_sub(RETRY, Ordering::Relaxed) >= RETRY;

@@ -7,8 +7,8 @@ use crate::store::mysql::Fault;
 /// Tries a row that `buyer_limits` forbids, in a transaction that is rolled back; `false` when the
 /// database takes it. No item and no buyer has its ids.
 ///
-/// Servers that do not know CHECK constraints read them without a word and forget them: what a
-/// version says is believed, what a row does is seen.
+/// Servers that do not know CHECK constraints accept them silently and ignore them, so only a row
+/// that violates one proves that they are enforced.
 ///
 /// # Errors
 /// The database's, when it can say neither.

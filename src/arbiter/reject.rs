@@ -1,5 +1,5 @@
-//! Orders that were queued and then refused: written down as `rejected`, with no stock moved, so
-//! that whoever was told of them finds out.
+//! Rejected orders: queued, then refused, and written down without moving stock, so that the buyer
+//! who was told of the order finds out.
 
 use sqlx::MySqlPool;
 
@@ -8,11 +8,11 @@ use crate::domain::{Order, OrderStatus, Purchase};
 use crate::store::mysql::{Fault, answered, orders};
 
 impl Arbiter {
-    /// Writes a refused purchase down as a rejected order, unless it is an order already: then it
-    /// is that one. Doing so twice is fine.
+    /// Writes a refused purchase down as a rejected order, or answers the order that it is already.
+    /// Doing so twice is fine.
     ///
     /// # Errors
-    /// The database's; doing it again tells.
+    /// The database's; call again to find out.
     pub async fn reject(&self, purchase: &Purchase) -> sqlx::Result<Order> {
         // The request's key may have become another order meanwhile. Then this one, which its
         // buyer was told of all the same, stands under its own id.

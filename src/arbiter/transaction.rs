@@ -1,7 +1,7 @@
 //! The one transaction: order, limit, movement, and the stock last, so that the hot row is locked
 //! for the shortest time.
 //!
-//! READ COMMITTED and by primary key only: no gap locks, and every condition is judged on the
+//! READ COMMITTED and by primary key only: no gap locks, and every condition is checked against the
 //! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
 
 use sqlx::{Connection, MySqlConnection, MySqlPool};

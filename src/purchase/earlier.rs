@@ -1,13 +1,13 @@
-//! What an earlier try with the same key came to, or may still come to.
+//! The result of an earlier try with the same key, or what may still become of it.
 //!
 //! A refusal is for good: the key must not become an order later. So before a request with a caller's
-//! key is turned away it is looked for where an earlier try can be, in the direction in which it
-//! moves: running in this process, running elsewhere, queued, in the ledger (`keys.rs`). What moves on
-//! during the look is seen at the next stop.
+//! key is turned away, an earlier try is looked for where it can be, in the direction in which it
+//! moves: running in this process, running elsewhere, queued, in the ledger (`keys.rs`). A try that
+//! moves on meanwhile is found at its next stop.
 //!
 //! The other way round, a try that comes to a gate must not become a second order. The arbiter's unique
-//! key takes care of what is in the ledger. What is in a queue is not there yet, and what a gate queues
-//! has not met the arbiter: those two are looked for before the gate.
+//! key finds an order in the ledger. An order in a queue is not there yet, and an order that a gate
+//! queues has not met the arbiter: for those two the earlier try is looked for before the gate.
 
 use super::keys::{NotLookedUp, Trace};
 use super::{Parts, PurchaseRequest, Purchases, no_ledger};
@@ -18,7 +18,7 @@ use crate::domain::{
 use crate::store::breaker::BreakerPermit;
 use crate::strategy::Card;
 
-/// A request as its earlier try is looked for.
+/// The request whose earlier try is looked for.
 struct Sought<'a> {
     buyer: UserId,
     item: ItemId,
@@ -27,8 +27,8 @@ struct Sought<'a> {
 }
 
 impl Purchases {
-    /// What is answered instead of `refused`, if an earlier try of the request is or may become an
-    /// order. `has_queue` tells whether it may be queued.
+    /// The answer in place of `refused`, if an earlier try of the request is an order or may become
+    /// one. `has_queue` says whether it may be queued.
     pub(super) async fn earlier(
         &self,
         request: &PurchaseRequest,
@@ -58,13 +58,13 @@ impl Purchases {
     }
 }
 
-/// Whether an earlier try of a purchase that was let in may be an order of which its gate would not find
-/// out: then [`found`] tells.
+/// Whether an earlier try of an admitted purchase may be an order that its gate would not find: then
+/// [`found`] looks for it.
 pub(super) fn may_be_hidden(purchase: &Purchase, card: &Card) -> bool {
     purchase.key.is_from_caller() && (purchase.item.has_queue || !card.durable_before_reply)
 }
 
-/// What the request of a purchase that was let in has become already, where [`may_be_hidden`].
+/// The answer if the request of an admitted purchase is an order already, where [`may_be_hidden`].
 pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Option<Outcome> {
     let Purchase { key, buyer, quantity, item, .. } = purchase;
     let sought = Sought { buyer: *buyer, item: item.id, key, quantity: *quantity };
@@ -81,16 +81,17 @@ pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Op
     in_queue(parts, &sought, permit).await
 }
 
-/// Whether the caller may ask Redis already.
+/// Whether the caller may ask Redis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Permit {
     /// The purchase holds a permit of Redis' breaker, and tells it how the purchase ended.
     Held,
-    /// The look asks the breaker itself.
+    /// The breaker has to be asked first.
     Needed,
 }
 
-/// As [`in_ledger`]; what runs because a consumer writes it is answered as the queued order.
+/// Like [`in_ledger`]; a request that runs because a consumer writes it is answered as the queued
+/// order.
 async fn in_ledger_or_moving(
     parts: &Parts,
     sought: &Sought<'_>,
@@ -142,7 +143,7 @@ async fn in_queue(parts: &Parts, sought: &Sought<'_>, permit: Permit) -> Option<
 }
 
 impl Sought<'_> {
-    /// The answer when it became this order.
+    /// The answer when the request became this order.
     fn is(&self, order: Order) -> Outcome {
         if order.quantity == self.quantity {
             Outcome::Replayed(order)

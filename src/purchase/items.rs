@@ -12,16 +12,16 @@ const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
 /// An item as a purchase finds it.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// As it is.
+    /// The item as it is.
     Fresh(Arc<Item>),
-    /// The ledger does not answer; as it was when it did.
+    /// The item as it was when the ledger last answered; now it does not.
     Earlier {
         /// The item.
         item: Arc<Item>,
         /// Whether nothing was left.
         sold_out: bool,
     },
-    /// There is none.
+    /// There is no such item.
     Nothing,
 }
 

@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::{ItemId, Order, RequestKey, UserId};
 use crate::store::mysql::{Fault, orders, running};
 
-/// Questions of one statement.
+/// Questions that one statement asks.
 const TOGETHER_MAX: usize = 256;
-/// Questions that wait; one more is not answered.
+/// Questions that wait; one more is refused.
 const WAITING_MAX: usize = 16_384;
 
 /// How long a question waits for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Why a key was not looked up: too many ask, or the ledger does not answer.
+/// A key was not looked up: too many requests ask, or the ledger does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key could not be looked up")]
 pub struct NotLookedUp;
 
-/// What the ledger knows of a key.
+/// The ledger's knowledge of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trace {
     /// Nothing.
@@ -52,13 +52,13 @@ struct Question {
     answer: oneshot::Sender<Result<Trace, NotLookedUp>>,
 }
 
-/// Asks about keys. Clones ask together.
+/// Asks about keys. The questions of all clones are asked together.
 #[derive(Clone, Debug)]
 pub struct Keys {
     questions: mpsc::Sender<Question>,
 }
 
-/// Answers what is asked.
+/// Answers the questions.
 pub struct KeyReader {
     pool: MySqlPool,
     instance: String,
@@ -67,7 +67,7 @@ pub struct KeyReader {
     questions: mpsc::Receiver<Question>,
 }
 
-/// What was found about some requests.
+/// The findings about some requests.
 #[derive(Default)]
 struct Found {
     running: HashSet<orders::RequestOf>,
@@ -82,10 +82,10 @@ impl Keys {
         (Self { questions: sender }, KeyReader { pool, instance, uncommitted: None, questions })
     }
 
-    /// What became of a request, as far as it does not run in this process.
+    /// Looks up what became of a request that does not run in this process.
     ///
     /// # Errors
-    /// When it cannot be known now.
+    /// When the ledger cannot be asked now.
     pub async fn find(
         &self,
         buyer: UserId,
@@ -103,7 +103,7 @@ impl Keys {
 }
 
 impl KeyReader {
-    /// Answers until `stop` fires or nobody can ask any more.
+    /// Answers until `stop` fires or all askers are gone.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut together = Vec::with_capacity(TOGETHER_MAX);
         loop {
@@ -137,7 +137,7 @@ impl KeyReader {
         }
     }
 
-    /// On a connection that was idle for so long that it is gone, the first try only finds that out.
+    /// Tries a second time after an idle connection turned out to be gone.
     async fn look_up(&mut self, together: &[Question]) -> sqlx::Result<Found> {
         let is_idle = self.uncommitted.is_some();
         match self.look_up_once(together).await {

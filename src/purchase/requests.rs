@@ -1,4 +1,4 @@
-//! The requests that run: each key once at a time, and what other instances have to know of them.
+//! The requests that run: each key once at a time, and announced to the other instances.
 //!
 //! A request that runs may become an order at any moment, so a second one with its key must not be
 //! refused for good meanwhile. In this process a set tells. For the other instances a request is
@@ -18,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::{ItemId, RequestKey, UserId};
 use crate::store::mysql::running::{self, RequestOf};
 
-/// A request that has run for so long is announced: longer than a purchase takes while the service
-/// is well, and shorter than a client waits before it asks again.
+/// How long a request runs before it is announced: longer than a purchase takes while the service is
+/// well, and shorter than a client waits before it asks again.
 pub const ANNOUNCE_AFTER: Duration = Duration::from_millis(500);
-/// How often the announcer looks for such requests.
+/// How often the announcer searches for such requests.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// How often an announcement is made anew while its request runs.
 const RENEW_PERIOD: Duration = Duration::from_secs(10);
 /// After a failed announcement nothing is announced for this long.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
-/// Requests that are announced, or whose announcements are withdrawn, in one look.
+/// Requests that are announced, or whose announcements are withdrawn, at a time.
 const ANNOUNCED_TOGETHER_MAX: usize = 1_024;
 
 /// The requests with a caller's key that run in this process. Clones share them.
@@ -97,7 +97,7 @@ impl Requests {
         self.shared.running().contains_key(&(buyer, item, key.as_str().to_owned()))
     }
 
-    /// What is to be announced now, marked as announced.
+    /// Takes the requests that are due, and marks them as announced.
     fn due(&self, now: Instant) -> Vec<RequestOf> {
         let mut running = self.shared.running();
         let due = running.iter_mut().filter(|(_, state)| state.is_due(now));
@@ -109,7 +109,7 @@ impl Requests {
             .collect()
     }
 
-    /// Those could not be announced.
+    /// Takes the marks back, because the announcement failed.
     fn not_announced(&self, requests: &[RequestOf]) {
         let mut running = self.shared.running();
         for request in requests {

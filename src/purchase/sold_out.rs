@@ -1,25 +1,25 @@
 //! "Sold out", answered from memory.
 //!
-//! After a gate has said so, requests are answered here for a moment without Redis or MySQL. (A request
-//! that carries a caller's key is then looked up in the ledger: it may be the retry of an order that
-//! another instance has made, and to that "sold out" would be a lie.) When the moment is over, one request goes through to look again while the others are still answered
-//! from memory; so a restock anywhere is noticed within a second, and a sold-out item costs next
-//! to nothing however many ask for it.
+//! After a gate has said so, requests are answered from here for a moment without Redis or MySQL. (A
+//! request that carries a caller's key is then looked up in the ledger: it may be the retry of an
+//! order that another instance has made, and to that "sold out" would be a lie.) When the moment is
+//! over, one request goes through and asks again while the others are still answered from memory. So
+//! a restock anywhere is noticed within a second, and a sold-out item costs next to nothing, however
+//! many buyers ask for it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moka::sync::Cache;
 use tokio::time::Instant;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::ItemId;
 
 /// Items that are remembered at once.
 const REMEMBERED_MAX: u64 = 100_000;
 
-/// What is known to be sold out. Clones share it.
+/// The items that are known to be sold out. Clones share them.
 #[derive(Clone)]
 pub struct SoldOut {
     known: Cache<ItemId, Arc<AtomicU64>>,
@@ -37,8 +37,8 @@ impl SoldOut {
         Self { known, started: Instant::now(), look_again }
     }
 
-    /// Whether the item is sold out as far as memory goes. `false` also tells the one caller
-    /// whose turn it is to look again.
+    /// Whether memory says that the item is sold out. When the moment is over, one caller gets
+    /// `false` and asks the gate again.
     #[must_use]
     pub fn is_known(&self, item: ItemId) -> bool {
         let Some(next_look_us) = self.known.get(&item) else { return false };
@@ -53,13 +53,13 @@ impl SoldOut {
         taken.is_err()
     }
 
-    /// The ledger has nothing left of the item.
+    /// Remembers that the ledger has nothing left of the item.
     pub fn learn(&self, item: ItemId) {
         let due_us = self.now_us() + micros(self.look_again);
         self.known.insert(item, Arc::new(AtomicU64::new(due_us)));
     }
 
-    /// Units came back.
+    /// Forgets the item, because units came back.
     pub fn clear(&self, item: ItemId) {
         self.known.invalidate(&item);
     }

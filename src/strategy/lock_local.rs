@@ -1,7 +1,7 @@
 //! `lock-local`: one lock per item in this process's memory; read, check, write.
 //!
 //! # How it works
-//! The same leases, owners and fences as the other locks, in a table in memory.
+//! Leases, owners and fences as with the other locks, in a table in memory.
 //!
 //! # What can go wrong
 //! Two instances hold the same item at once. Their fences come from two clocks, so they

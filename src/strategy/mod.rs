@@ -97,7 +97,7 @@ pub static LIST: &[Entry] = &[
 /// One line of the list.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What is said about it.
+    /// Its description.
     pub card: &'static Card,
     /// Makes it.
     pub build: fn(&StrategyContext) -> Result<Arc<dyn Strategy>, BuildError>,
@@ -153,7 +153,7 @@ pub trait Strategy: Send + Sync {
 pub struct StrategyContext {
     /// The second line of defence.
     pub arbiter: Arbiter,
-    /// The same in batches.
+    /// The second line of defence, in batches.
     pub group_commit: GroupCommit,
     /// The ledger, for looking at the stock.
     pub pool: MySqlPool,

@@ -1,9 +1,9 @@
-//! `mysql-atomic`: one conditional UPDATE judges and writes.
+//! `mysql-atomic`: one conditional UPDATE checks and writes.
 //!
 //! # How it works
 //! There is no gate: every purchase goes straight to the transaction whose last statement is
 //! `UPDATE stock SET available = available - ? WHERE item_id = ? AND available >= ?`. The row lock
-//! orders the buyers, and each is judged on the latest committed number.
+//! orders the buyers, and each is checked against the latest committed number.
 //!
 //! # What can go wrong
 //! Nothing is oversold, whoever crashes. But the row stays locked from the UPDATE until its COMMIT

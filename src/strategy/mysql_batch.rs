@@ -1,14 +1,14 @@
-//! `mysql-batch`: one lane per hot item, all waiting buyers in one durable transaction.
+//! `mysql-batch`: one queue per hot item, all waiting buyers in one durable transaction.
 //!
 //! # How it works
-//! Every purchase is queued in its item's lane. While one batch is being committed the next one
+//! Every purchase is queued for its item. While one batch is being committed the next one
 //! gathers; then it is written as one transaction: the orders, the buyers' limits, the movements
 //! and one UPDATE of the stock. Everyone is answered after the commit. A duplicate, a buyer over
 //! the limit or one for whom nothing is left is refused singly.
 //!
 //! # What can go wrong
 //! Nothing is oversold: the transaction has the same conditions as a single order, so several
-//! instances may have a lane for one item. A lane is as slow as its commit, so a lone buyer waits
+//! instances may have a queue for one item. A batch is as slow as its commit, so a lone buyer waits
 //! as long as with `mysql-atomic`, and no longer.
 //!
 //! # When to use it
@@ -31,7 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         store: "mysql",
         safe: true,
         breaks_with: Breaks::Never,
-        summary: "One lane per item: all waiting buyers in one durable transaction.",
+        summary: "One queue per item: all waiting buyers in one durable transaction.",
         breaks_when: "Never oversells; a batch is as slow as its commit.",
         needs: &[],
         durable_before_reply: true,

@@ -1,13 +1,13 @@
 //! `mysql-mutex-per-request`: every request makes a mutex and takes it. A control: it must be caught.
 //!
 //! # How it works
-//! The same steps as `mysql-mutex`, but the mutex is a field of an object that is made for each
-//! request: the service is not the one instance that its author thought of. Each buyer locks a lock
-//! of his own.
+//! The steps of `mysql-mutex`, but the mutex is a field of an object that is made for each request:
+//! the service is not the one instance that its author thought of. Each buyer locks a mutex that
+//! nobody else has.
 //!
 //! # What can go wrong
 //! Nobody ever waits for anybody. Two buyers read the same number and both sell it, as without any
-//! lock; and since there is a lock to be seen in the code, nobody looks there.
+//! lock; and since the code shows a lock, nobody suspects it.
 //!
 //! # When to use it
 //! Never. To remember that a lock is the object, not the word.

@@ -12,7 +12,7 @@ pub struct Strategies {
 
 /// A strategy of the list in a running service.
 pub struct Built {
-    /// What is said about it.
+    /// Its description.
     pub card: &'static Card,
     /// The strategy itself; `None` when its servers are not configured.
     pub strategy: Option<Arc<dyn Strategy>>,

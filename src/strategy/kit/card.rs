@@ -1,9 +1,9 @@
-//! What is said about a strategy: one line of the list, as data.
+//! The description of a strategy: one line of the list, as data.
 
 use super::options::{Options, Scope};
 use crate::domain::outcome::Dependency;
 
-/// What is said about a strategy, as data that pages, documents and tests read.
+/// The description of a strategy, as data that pages, documents and tests read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
     /// Its name in the route.

@@ -1,8 +1,8 @@
-//! The work of many requests under one hold of an item's lock.
+//! Combining: the work of many requests under one hold of an item's lock.
 //!
-//! Whoever waits for the same item's lock in this process wants to do the same thing under it: read
-//! the stock, check, write. So one of them takes the lock and does it for all ([`crate::lock::combine`]):
-//! one look at the stock, a check for each in the order in which they came, one transaction with the
+//! All requests of this process that wait for an item's lock do the same under it: read the stock,
+//! check, write. So one of them takes the lock and does it for all ([`crate::lock::combine`]): one
+//! read of the stock, a check for each in the order in which they came, one transaction with the
 //! lock's fence. Another process gets the lock between two such batches.
 //!
 //! Only with the arbiter on. With it off the textbook's form stays what it is: one request, one hold.
@@ -27,7 +27,7 @@ use crate::strategy::StrategyContext;
 const QUEUED_MAX: usize = 16_384;
 /// Items whose lock is combined at once.
 const ITEMS_MAX: u64 = 10_000;
-/// An item that nobody wants for so long is forgotten.
+/// An item that nobody wants for this long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The combined work on each item. Clones share it.

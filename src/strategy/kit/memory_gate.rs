@@ -1,4 +1,4 @@
-//! What gates that count in this process's memory have in common.
+//! The steps of gates that count in this process's memory.
 
 use tokio::time::Instant;
 

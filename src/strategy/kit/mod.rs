@@ -1,4 +1,4 @@
-//! What several strategies have in common.
+//! Building blocks that several strategies share.
 
 pub mod built;
 pub mod card;

@@ -51,7 +51,7 @@ word_enum! {
 }
 
 impl WaitFor {
-    /// The same in the words of the locks.
+    /// Translates the way of waiting into the locks' own type.
     #[must_use]
     pub fn until(self, deadline: Instant) -> Wait {
         let contend = |manner| Wait::Contend { until: deadline, strategy: manner };
@@ -159,7 +159,7 @@ fn set<T>(
     let parsed = parse(value).ok_or_else(|| OptionsError(format!("{name} is one of {words}")))?;
     match slot.replace(parsed) {
         None => Ok(()),
-        Some(_) => Err(OptionsError(format!("{name} stands there twice"))),
+        Some(_) => Err(OptionsError(format!("{name} is given twice"))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What gates that count in Redis have in common: giving units back, and not saying "sold out"
-//! while the ledger has stock.
+//! Steps that gates which count outside the ledger share: having the order written, giving units
+//! back, and not saying "sold out" while the ledger has stock.
 
 use std::time::Duration;
 
@@ -28,9 +28,8 @@ pub async fn write(
     outcome
 }
 
-/// Has the arbiter write the order in the item's lane, together with what else is waiting there.
-/// With the arbiter off the order is written by itself, and the ledger only keeps in step with the
-/// gate.
+/// Has the arbiter write the order in a batch of the item. With the arbiter off the order is written
+/// by itself, and the ledger only keeps in step with the gate.
 pub async fn write_in_batch(
     context: &StrategyContext,
     purchase: Purchase,
