@@ -11,7 +11,7 @@ use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::lock::proxy::{Link, Proxy};
+use crate::proxy::{Link, Proxy};
 use crate::support::{Instance, Shop, eventually, redis_url};
 
 const STRATEGY: &str = "redis-lua";

@@ -2,6 +2,10 @@
 //!
 //! `SECKILL_MYSQLD` names another database server (see `make test-mysql`).
 
+/// A breakable link, shared with the tests of the locks.
+#[expect(dead_code, reason = "the tests of the locks use the rest")]
+#[path = "../crates/leaselock/tests/locks/proxy.rs"]
+mod proxy;
 mod support;
 
 mod batches;
@@ -19,7 +23,6 @@ mod lab;
 mod late;
 mod ledger;
 mod loads;
-mod lock;
 mod logs;
 mod model;
 mod overload;

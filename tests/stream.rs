@@ -18,7 +18,7 @@ use sqlx::{MySql, Transaction};
 
 use crate::http::events::Events;
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
-use crate::lock::proxy::{Link, Proxy};
+use crate::proxy::{Link, Proxy};
 use crate::support::{Answer, Client, Instance, Shop, eventually, purchase_path, redis_url};
 
 const STREAM: &str = "redis-stream";
