@@ -24,7 +24,7 @@ fn the_page_of_locks_names_tests_that_exist() {
     let (_, below) = page.split_once("<!-- shown -->\n").expect("the mark that begins");
     let (table, _) = below.split_once("<!-- end of shown -->").expect("and its end");
     let mut tests = String::new();
-    for folder in ["tests", "tests/lock"] {
+    for folder in ["tests", "crates/leaselock/tests/locks"] {
         for file in fs::read_dir(root().join(folder)).expect("a folder").flatten() {
             if file.path().extension().is_some_and(|kind| kind == "rs") {
                 tests.push_str(&read(&file.path()));
@@ -41,6 +41,17 @@ fn the_page_of_locks_names_tests_that_exist() {
     for test in named {
         assert!(tests.contains(&format!("fn {test}(")), "no test is called {test}");
     }
+}
+
+/// The library's own statement for the table of locks makes what our migration makes.
+#[test]
+fn the_library_and_the_migration_make_the_same_table_of_locks() {
+    let statement = |text: &str| {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+        lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+    };
+    let migration = read(Path::new("migrations/0003_lock_table.sql"));
+    assert_eq!(statement(leaselock::mysql::SCHEMA), statement(&migration));
 }
 
 fn assert_between(mark: &str, expected: &str) {

@@ -235,3 +235,8 @@ pub enum RaiseFenceError {
     #[error("the fence {0} is above the highest one that can be minted")]
     TooHigh(Fence),
 }
+
+/// The README's examples are compiled as tests.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

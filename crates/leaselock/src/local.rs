@@ -1,13 +1,14 @@
 //! `local`: names that exclude each other inside one process only. The reference for the tests.
 //!
-//! **How it works.** A table in memory plays the server, with the same rules as every other backend:
-//! owner tokens, leases that run out, fences that rise. All locks made from one [`Names`] share it.
+//! **How it works.** A table in memory takes the part of the server, with the rules of every other
+//! backend: owner tokens, leases that end, fences that rise. All locks made from one [`Names`]
+//! share it.
 //!
-//! **What can go wrong.** A second process has a table of its own, so both hold the same name: with two
-//! instances of a service it guards nothing.
+//! **What can go wrong.** A second process has a table of its own, so both can hold the same name:
+//! with two instances of a service it protects nothing.
 //!
-//! **When to use it.** For what belongs to one process, and to tell a fault of a backend from one of
-//! the machinery that all kinds share.
+//! **When to use it.** For what belongs to one process, and to tell a fault of a backend from a
+//! fault of the machinery that all kinds share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +41,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// What several names at once can and cannot do.
+/// What the lock for several names can and cannot do.
 pub static MULTI_CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::MultiLock,
     kind: "multi",
@@ -48,7 +49,7 @@ pub static MULTI_CAPABILITIES: Capabilities = Capabilities {
     ..CAPABILITIES
 };
 
-/// The names of one process. Clones share them.
+/// A table of names in this process. Clones share it.
 #[derive(Clone, Default)]
 pub struct Names {
     table: Arc<Mutex<Table>>,
@@ -67,13 +68,13 @@ struct Hold {
     grant: Grant,
 }
 
-/// Makes a lock over `names`. Its tasks run on `tasks`, as with the other kinds.
+/// Makes a lock over `names`. Its background tasks run on `tasks`.
 #[must_use]
 pub fn mutex(names: &Names, tasks: &TaskTracker) -> LeasedMutex {
     LeasedMutex::start(Arc::new(names.clone()), &CAPABILITIES, tasks)
 }
 
-/// Makes a lock for several of `names` at once, which excludes those who hold one of them alone.
+/// Makes a lock for several of `names` at once. It also excludes holders of one of them alone.
 #[must_use]
 pub fn multi(names: &Names, tasks: &TaskTracker) -> MultiMutex {
     MultiMutex::one_by_one(LeasedMutex::start(Arc::new(names.clone()), &MULTI_CAPABILITIES, tasks))
@@ -106,16 +107,18 @@ impl Names {
         let first = mint(table.last_fence)?;
         let grant = Grant::block(first, token.fences(), false);
         table.last_fence = first + u64::from(grant.fences) - 1;
+        assert!(table.last_fence <= Fence::MAX.get(), "a block ends at the highest fence");
         table.holds.insert(name.clone(), Hold { owner: token.as_str().to_owned(), until, grant });
         Ok(Some(grant))
     }
 }
 
-/// Above the last one, and after a restart above those of the run before, by the wall clock.
+/// The next fence: above the last one, and by the wall clock also above those of an earlier run.
 fn mint(last: u64) -> Result<u64, BackendError> {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
     let fence = now_us.max(last + 1);
+    assert!(fence > last, "fences rise: {fence} after {last}");
     if fence > Fence::MAX.get() {
         return Err(BackendError("no fence is left".to_owned()));
     }
@@ -167,6 +170,7 @@ impl LeaseStore for Names {
         Box::pin(async move {
             let mut table = self.locked();
             table.last_fence = table.last_fence.max(at_least.get());
+            assert!(table.last_fence >= at_least.get(), "the next fence is above {at_least}");
             Ok(())
         })
     }

@@ -1,19 +1,21 @@
 //! `getset` on `redis`: the value is the time at which the hold expires. Shown for its faults.
 //!
-//! **How it works.** `SETNX key <expiry by my clock>`. A loser reads the value: none means freed, so
-//! SETNX again; one that has passed means that the holder is gone, so `GETSET` its own expiry, and
-//! it has won if it got back what it had read (or nothing). Release deletes the key if the value is
-//! still the one that was written. There is no owner, no renewal, no fence.
+//! **How it works.** `SETNX key <expiry by my clock>`. A contender that is refused reads the value.
+//! If there is none, the name was freed: SETNX again. If the time has passed, the holder is gone:
+//! `GETSET` writes the contender's own expiry, and it has won if it got back the value that it had
+//! read, or none. Release deletes the key if its value is still the one that was written. There is
+//! no owner, no renewal and no fence.
 //!
 //! **What can go wrong.**
-//! * *Lock covering*: of two losers that see the same expired value, the second one's GETSET loses
-//!   but has overwritten the winner's value. The winner no longer recognises its own lock, does not
-//!   delete it, and everyone waits until the loser's expiry.
+//! * *Overwritten winner*: of two contenders that see the same expired value, the second one's
+//!   GETSET loses but has overwritten the winner's value. The winner no longer recognises its own
+//!   lock and does not delete it, and everybody waits until the loser's expiry.
 //! * Clocks must agree: for a process whose clock runs ahead by more than a lease, every hold has
-//!   expired, and two hold at once.
-//! * Nothing prolongs a hold: work that takes longer than the lease is not alone any more.
+//!   expired, so there are two holders.
+//! * Nothing prolongs a hold: work that takes longer than the lease is not protected any more.
 //!
-//! **When to use it.** Never. To see why the value has to be an owner and the clock the server's.
+//! **When to use it.** Never. It shows why the value has to be an owner, and the clock the
+//! server's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,10 +52,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// The wall clock that expiries are computed with, in milliseconds since 1970.
 pub type ClockMs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Makes the lock; the other arguments as for [`token::mutex`](crate::redis::token::mutex).
+/// Makes the lock; the other arguments are those of [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,

@@ -1,12 +1,12 @@
 //! `setnx` on `redis`: the first lock in every textbook. Shown for its fault: it never expires.
 //!
-//! **How it works.** `SETNX key owner`; whoever set it holds it. Release compares the owner and
-//! deletes, by a script.
+//! **How it works.** `SETNX key owner`: the process that set the key holds the name. Release
+//! compares the owner and deletes the key, by a script.
 //!
-//! **What can go wrong.** A holder that dies leaves the key behind, and everyone waits for ever: until
-//! an operator deletes it. There is no fence.
+//! **What can go wrong.** A holder that dies leaves its key behind, and everybody waits until an
+//! operator deletes it. There is no fence.
 //!
-//! **When to use it.** Never. To see what an expiry is for.
+//! **When to use it.** Never. It shows what an expiry is for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,10 +40,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](crate::redis::token::mutex).
+/// Makes the lock, with the arguments of [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,
@@ -74,7 +74,7 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
         })
     }
 
-    /// There is nothing to prolong; what can be told is whether somebody deleted the key.
+    /// Prolongs nothing, as there is no lease; only finds out whether somebody deleted the key.
     fn renew<'a>(
         &'a self,
         name: &'a LockName,

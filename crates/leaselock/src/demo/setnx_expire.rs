@@ -1,15 +1,15 @@
 //! `setnx-expire` on `redis`: SETNX, then the expiry as a second command. Shown for its fault.
 //!
-//! **How it works.** `SETNX key owner`, then `PEXPIRE key lease`. A loser who finds a key without an
-//! expiry sets one, in case the winner died between the two ([`Repair::ByWaiters`]). Renewal and
-//! release compare the owner first, by scripts.
+//! **How it works.** `SETNX key owner`, then `PEXPIRE key lease`. A contender that finds a key
+//! without an expiry sets one, in case the winner died between the two commands
+//! ([`Repair::ByWaiters`]). Renewal and release compare the owner first, by scripts.
 //!
 //! **What can go wrong.** A winner that dies between its two commands leaves a key that never
-//! expires: without the repair everyone waits for ever, with it for one more lease, and only
-//! because somebody happens to wait. `SET NX PX` does both at once and needs no repair. There is no
-//! fence against a holder that is paused beyond its lease.
+//! expires. Without the repair everybody waits for ever; with it for one more lease, and only
+//! because a contender happens to come. `SET NX PX` does both at once and needs no repair. There is
+//! no fence against a holder that is paused beyond its lease.
 //!
-//! **When to use it.** Never. To see why acquire and expiry must be one command.
+//! **When to use it.** Never. It shows why the key and its expiry must be one command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,19 +43,19 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Who sets the expiry that a dead winner left out.
+/// Whether contenders set the expiry that a dead winner did not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Every loser that finds none.
+    /// Every refused contender that finds no expiry sets one.
     ByWaiters,
-    /// Nobody: the bare textbook form.
+    /// Nobody sets it, as in the textbook form.
     Never,
 }
 
-/// Makes the lock; the other arguments as for [`token::mutex`](crate::redis::token::mutex).
+/// Makes the lock; the other arguments are those of [`token::mutex`](crate::redis::token::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,
@@ -78,7 +78,7 @@ impl<C: Connection> SetnxExpireStore<C> {
         self.key.connection.clone().pexpire(key, lease_ms).await
     }
 
-    /// What a loser does: sets the expiry that the winner left out.
+    /// Handles a refusal: sets the expiry if the winner has not.
     async fn lose(&self, key: &str, lease: Duration) -> ::redis::RedisResult<()> {
         const NO_EXPIRY: i64 = -1;
         if self.repair == Repair::ByWaiters {
@@ -106,7 +106,7 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
                 self.lose(&key, lease).await.map_err(backend_error)?;
                 return Ok(None);
             }
-            // Dying here is the fault. A key that is gone meanwhile was not ours for long.
+            // A death here is the fault. If the key is gone by now, the hold has ended already.
             let expires = self.expire(&key, lease).await.map_err(backend_error)?;
             Ok(expires.then_some(Grant::UNFENCED))
         })

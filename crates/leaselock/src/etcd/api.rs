@@ -1,7 +1,7 @@
 //! The part of etcd's version 3 API that locks need, as its `rpc.proto` numbers it.
 //!
-//! Written by hand, since generating it would make everybody who builds this install `protoc`. A
-//! `oneof` is on the wire the same as optional fields of which one is set.
+//! Written by hand, so that a build needs no `protoc`. On the wire, a `oneof` is a set of optional
+//! fields of which one is present.
 
 use prost::Message;
 
@@ -12,7 +12,7 @@ pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(super) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 pub(super) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 
-/// Where the store stood when it answered.
+/// The state of the store when it answered.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Header {
     #[prost(int64, tag = "3")]
@@ -123,7 +123,7 @@ pub(super) struct TxnResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LeaseRequest {
-    /// Whole seconds, for a grant; a renewal and a revocation have their id in this place.
+    /// Whole seconds, for a grant; the id, for a renewal and a revocation.
     #[prost(int64, tag = "1")]
     pub(super) first: i64,
     /// The id, for a grant.

@@ -24,9 +24,9 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);
 
 /// A client of one etcd cluster. Cheap to clone; clones share their connection.
 ///
-/// It talks to one member until a call gets no answer, be it by an error, by a time-out or because
-/// its caller has gone; then to the next member of the list, over a new connection. So neither a
-/// dead member nor a link that swallows everything is used twice in a row.
+/// It talks to one member until a call gets no answer (an error, a time-out, or a caller that goes
+/// away), then to the next member of the list, over a new connection. So neither a dead member nor a
+/// link that swallows everything is used twice in a row.
 #[derive(Clone)]
 pub struct Client {
     members: Arc<[Endpoint]>,
@@ -35,13 +35,13 @@ pub struct Client {
 
 #[derive(Default)]
 struct Current {
-    /// Rises each time a connection is left, so that many who leave the same one leave it once.
+    /// Rises each time a connection is given up, so that many callers give up one connection once.
     left: usize,
     /// Made by the first call, since it needs a runtime.
     channel: Option<Channel>,
 }
 
-/// Why a list of addresses is not one.
+/// Why a list of addresses is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the http address of an etcd server")]
 pub struct InvalidEndpoint(String);
@@ -51,8 +51,8 @@ impl Client {
     /// Connects when first used.
     ///
     /// # Errors
-    /// When the list is empty or one of them is no address. Only plain `http` without a password is
-    /// spoken.
+    /// When the list is empty or an address is not valid. Only plain `http` without a password is
+    /// supported.
     pub fn new(endpoints: &str) -> Result<Self, InvalidEndpoint> {
         let member = |address: &str| {
             let invalid = || InvalidEndpoint(address.to_owned());
@@ -109,8 +109,8 @@ impl fmt::Debug for Client {
     }
 }
 
-/// One member, for commands that have to be answered by the same one. It is left for the next when
-/// this is dropped before an answer has come.
+/// One member, for commands that one member has to answer. When this is dropped before an answer has
+/// come, the client moves on to the next member.
 pub(super) struct Member<'a> {
     client: &'a Client,
     left: usize,
@@ -119,7 +119,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// One question, one answer.
+    /// Sends one request and waits for its answer.
     pub(super) async fn ask<Q, A>(&mut self, path: &'static str, question: Q) -> Result<A, Status>
     where
         Q: Message + 'static,
@@ -133,7 +133,7 @@ impl Member<'_> {
         self.judge(answer.map(tonic::Response::into_inner))
     }
 
-    /// Starts a lease anew.
+    /// Renews a lease.
     pub(super) async fn keep_alive(&mut self, lease: i64) -> Result<LeaseResponse, Status> {
         self.awaits_answer = true;
         let mut grpc = self.ready().await?;
@@ -150,7 +150,7 @@ impl Member<'_> {
         self.judge(answer)
     }
 
-    /// Starts to tell of deletions; ends by itself when the member loses its leader.
+    /// Watches for deletions. The stream ends by itself when the member loses its leader.
     pub(super) async fn watch(
         &mut self,
         create: WatchCreateRequest,
@@ -172,7 +172,7 @@ impl Member<'_> {
         Ok(grpc)
     }
 
-    /// A refusal is an answer, too; the rest says that this member cannot help now.
+    /// Notes whether the member answered. A refusal is an answer; any other error is none.
     fn judge<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
         const REFUSALS: [Code; 3] =
             [Code::NotFound, Code::FailedPrecondition, Code::InvalidArgument];
@@ -190,7 +190,7 @@ impl Drop for Member<'_> {
     }
 }
 
-/// What an error means: the command may or may not have run.
+/// The error of a command that may or may not have run.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn backend_error(status: Status) -> BackendError {
     BackendError(format!("etcd: {}", status.message()))

@@ -1,27 +1,29 @@
-//! Locks on etcd: who came first holds, as the store itself numbers its changes.
+//! Locks on etcd: a queue in the order in which the store itself numbers its changes.
 //!
-//! Every acquire writes one key under the name, with a lease of its own. The key's *create revision*
-//! is its place in the queue: no two keys have the same, and a later one has a higher one. A kind
-//! is a rule that says which places hold and for whom the others wait (`store.rs`).
+//! Every acquire writes one key under the name, with a lease of its own. The key's *create
+//! revision* is its position in the queue: it is unique, and a later key has a higher one. A kind is
+//! a rule that says which contenders hold and for which ones the others wait (`store.rs`).
 //!
 //! | key | holds | lives |
 //! |---|---|---|
-//! | `P` kind `/N ` role token | nothing: that it is there says it all | as long as its lease |
-//! | `P` kind `/fences` | what is added to a revision to make a fence | for ever |
+//! | `P` kind `/N ` role token | nothing: only its existence counts | as long as its lease |
+//! | `P` kind `/fences` | the number that is added to a revision to make a fence | for ever |
 //!
 //! `P` is the caller's prefix and `N` the name. No name contains a space, so no name is the
 //! beginning of another.
 //!
 //! **Fences** are create revisions, above a floor. Revisions start again when a cluster loses its
-//! data, so the floor is made from the clock, in microseconds: it has passed what was minted before.
+//! data, so the floor is made from the clock, in microseconds: it has passed what was minted
+//! before.
 //!
-//! **Leases** of etcd are whole seconds, at least two here, and never shorter than asked, so our own
-//! deadline, which counts from before the command was sent, is always the earlier one. After a holder
-//! has died the name is free some two seconds later than the lease that was asked for would say.
+//! **Leases** of etcd are whole seconds, at least two here, and never shorter than asked, so our
+//! own deadline, which counts from before the command was sent, is always the earlier one. After a
+//! holder has died the name is free some two seconds later than the lease that was asked for would
+//! say.
 //!
 //! **Change of leader.** A member that does not know yet that it has lost the leadership renews
-//! leases which the others let run out (etcd#15247). So a renewal counts only when a quorum confirms
-//! afterwards, in the same term, that the key is still there.
+//! leases which the others let run out (etcd#15247). So a renewal counts only when a quorum
+//! confirms afterwards, in the same term, that the key is still there.
 
 mod api;
 mod client;

@@ -1,15 +1,15 @@
-//! `mutex` on `etcd`: a queue by create revision; who came first holds, the next watches the one ahead.
+//! `mutex` on `etcd`: a queue by create revision; the first contender holds, each watches the one ahead.
 //!
-//! **How it works.** Each process has one contender per name. It writes a key with a lease of its own;
-//! the key with the lowest create revision has the lock, and the revision is the fence. The others
-//! keep their places and watch the key just ahead, so that a release wakes one of them. What counts
-//! is always what the store says afterwards: a place that expired in the queue is a new place at its
+//! **How it works.** Each process has one contender per name. It writes a key with a lease of its
+//! own; the key with the lowest create revision has the lock, and the revision is the fence. The
+//! others stay in the queue and watch the key just ahead, so that a release wakes one of them. Only
+//! what the store says afterwards counts: a key that expired in the queue is written anew at its
 //! end, never a grant.
 //!
-//! **What can go wrong.** A holder that is paused beyond its lease. A cluster without the mend of
+//! **What can go wrong.** A holder may be paused beyond its lease. A cluster without the fix of
 //! etcd#15247, such as Debian's 3.4.23, can revoke leases after a change of leader that the new
-//! leader had renewed. The fence is for both. Without a quorum there is no lock at all: an acquire is
-//! refused as unavailable, and holders lose theirs in time.
+//! leader had renewed. The fence protects the data in both cases. Without a quorum there is no lock
+//! at all: an acquire fails as unavailable, and holders lose theirs in time.
 //!
 //! **When to use it.** When the death of a server must not make two holders. Two writes by a quorum
 //! per acquire and two per release make it slower than Redis.
@@ -45,7 +45,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// Makes the lock. All keys begin with `key_prefix`; the tasks of the lock run on `tasks`.
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex(
     client: Client,
     key_prefix: &str,
@@ -55,7 +55,7 @@ pub fn mutex(
     Ok(LeasedMutex::start(QueueStore::new(client, keys, First), &CAPABILITIES, tasks))
 }
 
-/// The first place holds.
+/// The first contender holds.
 struct First;
 
 impl Rule for First {

@@ -4,21 +4,21 @@ use super::api::TxnResponse;
 use crate::store::{BackendError, Token};
 use crate::{InvalidName, LockName};
 
-/// One that waits or holds, in the order of arrival.
+/// A contender in the queue, waiting or holding.
 pub(super) struct Contender {
     pub(super) key: Vec<u8>,
     pub(super) create_revision: i64,
     pub(super) role: Role,
 }
 
-/// What a place is asked for; its letter stands in the key.
+/// What a contender wants; its letter is part of the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Exclusive,
     Reader,
 }
 
-/// A name as the store shows it.
+/// The state of a name in the store.
 pub(super) struct View {
     /// In the order of arrival.
     pub(super) queue: Vec<Contender>,
@@ -97,7 +97,7 @@ fn role_in(key: &[u8]) -> Option<Role> {
     }
 }
 
-/// An answer that no etcd gives.
+/// The error for an answer that no etcd gives.
 pub(super) fn malformed() -> BackendError {
     BackendError("etcd: the answer makes no sense".into())
 }

@@ -1,14 +1,14 @@
 //! `read-write` on `etcd`: one queue for readers and writers; readers hold together.
 //!
-//! **How it works.** As `mutex`, with the role in the key. A reader holds when no writer is ahead of
-//! it, and watches the nearest one; a writer holds when nobody is ahead of it. A reader who comes
-//! after a waiting writer waits for that writer, so neither side starves.
+//! **How it works.** As `mutex`, with the role in the key. A reader holds when no writer is ahead
+//! of it, and watches the nearest one; a writer holds when nobody is ahead of it. A reader that
+//! comes after a waiting writer waits for that writer, so neither side starves.
 //!
-//! **What can go wrong.** What can go wrong with `mutex`. Besides, a writer that waits behind many
-//! readers is told of each of them, although it looks only once.
+//! **What can go wrong.** The same failures as of `mutex`. Besides, a writer that waits behind many
+//! readers is notified of each release, although it asks again only once.
 //!
-//! **When to use it.** When what is guarded is read far more often than written, and a reader must
-//! not see it half changed.
+//! **When to use it.** When the guarded data are read far more often than written, and a reader
+//! must not see them half changed.
 
 use tokio_util::task::TaskTracker;
 
@@ -41,7 +41,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// Makes both sides; arguments as for [`mutex::mutex`](super::mutex::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn lock(
     client: &Client,
     key_prefix: &str,

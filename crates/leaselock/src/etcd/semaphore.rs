@@ -1,15 +1,15 @@
-//! `semaphore` on `etcd`: the first so many places of a queue hold.
+//! `semaphore` on `etcd`: the first contenders of a queue hold, as many as there are permits.
 //!
-//! **How it works.** As `mutex`, but with `n` permits the first `n` places hold. Whoever waits is told
-//! of every place that goes and looks only when fewer than `n` are left ahead. A permit belongs to a
-//! lease, so a dead holder's comes back by itself.
+//! **How it works.** As `mutex`, but with `n` permits the first `n` contenders of the queue hold. A
+//! waiting contender is notified of every key that goes, and asks again only when fewer than `n`
+//! are left ahead of it. A permit belongs to a lease, so it comes back when its holder dies.
 //!
-//! **What can go wrong.** What can go wrong with `mutex`: then there is one holder more than permits.
-//! Fences rise in the order of the grants, and several of them are good at the same time, so a store
-//! that takes only the highest one refuses holders that are in their right. Processes that were
-//! given different numbers of permits each go by their own.
+//! **What can go wrong.** The same failures as of `mutex`: then there is one holder more than
+//! permits. Fences rise in the order of the grants, and several of them are good at the same time,
+//! so a store that accepts only the highest one refuses rightful holders. Processes that use
+//! different numbers of permits each go by their own.
 //!
-//! **When to use it.** To bound how many do something at once, in all processes together.
+//! **When to use it.** To limit how many do something at once, in all processes together.
 
 use tokio_util::task::TaskTracker;
 
@@ -24,7 +24,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
     backend: "etcd",
-    summary: "the first so many contenders of a queue by create revision hold, each with a lease",
+    summary: "the first contenders of a queue by create revision hold, as many as there are permits, each with a lease",
     breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
     reentrant: false,
     fair_in_process: true,
@@ -43,7 +43,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// arguments are those of [`mutex::mutex`](super::mutex::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn semaphore(
     client: Client,
     key_prefix: &str,
@@ -55,7 +55,7 @@ pub fn semaphore(
     Ok(LeasedMutex::start(QueueStore::new(client, keys, rule), &CAPABILITIES, tasks))
 }
 
-/// So many places hold.
+/// The first `max` contenders hold.
 struct Permits {
     max: usize,
 }

@@ -1,4 +1,4 @@
-//! The four operations of a lock on a queue, for every kind.
+//! The operations of a lock on a queue, for every kind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::{Fence, LockName};
 
 type Asked<T> = Result<T, BackendError>;
 
-/// The shortest lease of a place. One that waits renews its own at each look, and may let a second
-/// pass between two.
+/// The shortest lease of a contender. A waiting one renews its own at each attempt, and a second may
+/// pass between two attempts.
 const LEASE_SECONDS_MIN: i64 = 2;
 
-/// How often a floor is raised against others who change it at the same time.
+/// How many times the floor is written again when others change it at the same time.
 const RAISES_MAX: u32 = 5;
 
-/// Whom a place waits for.
+/// The contenders that one contender waits for.
 pub(super) struct Ahead<'a> {
-    /// Those that may have to go.
+    /// The contenders ahead of it.
     pub(super) contenders: &'a [Contender],
-    /// It is worth looking again when only so many of them are left.
+    /// It asks again when only this many of them are left.
     pub(super) until_left: usize,
 }
 
-/// What makes a kind of lock of a queue.
+/// The rule that makes a queue a kind of lock.
 pub(super) trait Rule: Send + Sync + 'static {
-    /// Whom the place at this index of the queue waits for; `None` when it holds.
+    /// The contenders that the one at this index of the queue waits for; `None` when it holds.
     fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>>;
 
-    /// As which the one who asks stands in the queue.
+    /// The role under which the contender is queued.
     fn role(&self) -> Role {
         Role::Exclusive
     }
@@ -50,7 +50,7 @@ pub(super) trait Rule: Send + Sync + 'static {
     }
 }
 
-/// The four operations of a lock, for every rule.
+/// The operations of a lock, for every rule.
 pub(super) struct QueueStore<R> {
     client: Client,
     keys: Keys,
@@ -62,7 +62,7 @@ impl<R: Rule> QueueStore<R> {
         Arc::new(Self { client, keys, rule })
     }
 
-    /// What the store says of a name: its queue, and the floor of the fences.
+    /// The requests for the state of a name: its queue, and the floor of the fences.
     fn view(&self, name: &LockName) -> Vec<RequestOp> {
         let (key, range_end) = self.keys.queue(name);
         let queue = RangeRequest { key, range_end, keys_only: true };
@@ -70,14 +70,14 @@ impl<R: Rule> QueueStore<R> {
         [queue, floor].map(|range| RequestOp { range: Some(range), ..RequestOp::default() }).into()
     }
 
-    /// The fence of a place, with a floor under it that is made when there is none.
+    /// The fence of a contender: its revision above the floor. Makes the floor when there is none.
     async fn fence(&self, member: &mut Member<'_>, view: &View, revision: i64) -> Asked<Grant> {
         let floor = match view.floor {
             Some((floor, _)) => floor,
             None => {
                 let now_us = now_us();
                 let made = self.put_floor(member, 0, now_us).await?;
-                // Another one was faster: the next look sees its floor.
+                // Another process was faster: the next attempt sees its floor.
                 if !made {
                     return Err(BackendError("etcd: the floor of the fences was just made".into()));
                 }
@@ -91,7 +91,8 @@ impl<R: Rule> QueueStore<R> {
         Ok(Grant::fenced(fence))
     }
 
-    /// Whether the floor was still the one that was changed at `seen` (0: there was none).
+    /// Writes the floor if its last change is still that of revision `seen` (0: there was none).
+    /// Answers whether it did.
     async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> Asked<bool> {
         let (key, value) = (self.keys.floor.clone(), floor.to_string().into_bytes());
         let put = PutRequest { key: key.clone(), value, lease: 0 };
@@ -115,16 +116,14 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
             let grant = LeaseRequest { first: whole_seconds(lease), second: id };
             let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
                 Ok(_) => None,
-                // There already: this is not our first look.
+                // It exists: this is not the first attempt.
                 Err(status) if status.code() == Code::FailedPrecondition => {
                     Some(member.keep_alive(id).await.map_err(backend_error)?)
                 }
                 Err(status) => return Err(backend_error(status)),
             };
             if renewed.as_ref().is_some_and(|renewed| renewed.ttl_seconds <= 0) {
-                return Err(BackendError(
-                    "etcd: the contender in the queue has just expired".into(),
-                ));
+                return Err(BackendError("etcd: the queue position has just expired".into()));
             }
             let put = PutRequest { key: key.clone(), value: Vec::new(), lease: id };
             let put = RequestOp { put: Some(put), ..RequestOp::default() };
@@ -197,7 +196,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         })
     }
 
-    /// Raises the floor so far that also those who wait already get a higher fence.
+    /// Raises the floor so far that contenders that wait already get a higher fence, too.
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mut member = self.client.member();
@@ -206,7 +205,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
                 let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
                 let view = View::read(answer)?;
                 let (floor, seen) = view.floor.unwrap_or((now_us(), 0));
-                // The floor's own change takes the next revision, and the next place the one after.
+                // The floor's own change takes the next revision, and the next contender the one after.
                 let oldest = view.queue.first().map_or(view.revision + 2, |p| p.create_revision);
                 let wanted = (at_least.get() + 1).saturating_sub(unsigned(oldest));
                 if wanted <= floor && seen != 0 {
@@ -231,7 +230,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
             let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
             let view = View::read(answer)?;
             let own = self.keys.contender(name, self.rule.role(), token);
-            // A place that has expired waits for nobody; the next look takes a new one.
+            // A key that has expired waits for nobody; the next attempt writes a new one.
             let ahead = view.index_of(&own).and_then(|at| self.rule.ahead(&view.queue, at));
             let Some(ahead) = ahead else { return Ok(None) };
             let (key, range_end) = match ahead.contenders {
@@ -257,7 +256,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
     }
 }
 
-/// Waits until so many of those ahead have gone.
+/// Waits until only `until_left` of the contenders ahead are left.
 struct Watching {
     answers: Streaming<WatchResponse>,
     left: HashSet<Vec<u8>>,
@@ -265,7 +264,7 @@ struct Watching {
 }
 
 impl Notifications for Watching {
-    /// Once only: whom to wait for after that has to be read anew.
+    /// Notifies once: after that the queue has to be read again.
     fn next(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(async {
             let waited = self.left.len() > self.until_left;
@@ -287,7 +286,7 @@ fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
     Compare { result: 0, target: 2, key, mod_revision: Some(revision) }
 }
 
-/// Whether both answers came from the same reign: then the leader of the first one still was the
+/// Checks that both answers belong to one term: then the leader of the first answer was still the
 /// leader when a quorum confirmed the second.
 fn same_term(first: Option<&Header>, second: Option<&Header>) -> Asked<()> {
     match (first, second) {
@@ -296,7 +295,8 @@ fn same_term(first: Option<&Header>, second: Option<&Header>) -> Asked<()> {
     }
 }
 
-/// The same for every try of one acquire, so that a try that is sent again makes no second lease.
+/// The lease of a token: one for all attempts of an acquire, so that a repeated attempt makes no
+/// second lease.
 fn lease_id(token: &Token) -> i64 {
     let digits = token.as_str().get(..15).unwrap_or_default();
     i64::from_str_radix(digits, 16).unwrap_or_default().max(1)

@@ -1,11 +1,14 @@
-//! Locks in MySQL or MariaDB: a row per name, or the server's own named locks.
+//! Locks in MySQL or MariaDB: [`table`] has a row per name, [`named`] uses the server's own named locks.
 
 pub mod named;
 pub mod table;
 
 use crate::store::BackendError;
 
-/// What an error of the client means.
+/// The statement that makes the table of [`table`]: run it once, or add it to your migrations.
+pub const SCHEMA: &str = include_str!("schema.sql");
+
+/// The sentence of a client error.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn backend_error(error: sqlx::Error) -> BackendError {
     BackendError(error.to_string())

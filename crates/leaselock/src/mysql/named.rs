@@ -1,17 +1,18 @@
 //! `named` on `mysql`: the server's own `GET_LOCK`, on a session that does nothing else.
 //!
-//! **How it works.** One session per lock object holds all its names. `GET_LOCK(name, 0)` tries, and
-//! `RELEASE_LOCK` gives back; this process's own holds are kept apart in memory, since a session may
-//! take its own name twice. Names are hashed: the server takes at most 64 characters and folds case,
-//! so that different names would be one.
+//! **How it works.** One session per lock object holds all its names. `GET_LOCK(name, 0)` acquires,
+//! and `RELEASE_LOCK` releases. This process's own holds are also kept in memory, since a session
+//! may take its own name twice. Names are hashed: the server allows 64 characters and ignores case,
+//! so that different names could be one.
 //!
 //! **What can go wrong.** The holds live exactly as long as the session. When it is killed or
-//! breaks, *all* names are free at once, before any holder knows it: the next renewal tells. When the
-//! holder's machine vanishes, they stay until the server gives the session up: after the longest
-//! lease that it has carried, or [`SESSION_IDLE_MIN`]. There is no fence, and a replica knows nothing of
-//! these locks.
+//! breaks, *all* its names are free at once, before any holder knows; the next renewal finds out.
+//! When the holder's machine vanishes, the names stay taken until the server ends the session:
+//! after the longest lease that it has carried, or [`SESSION_IDLE_MIN`]. There is no fence, and a
+//! replica knows nothing of these locks.
 //!
-//! **When to use it.** To keep two copies of a job apart, when running twice is a waste and no harm.
+//! **When to use it.** To keep two copies of a job apart, when running twice is a waste and no
+//! harm.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// After so long without a command the server ends a session, and with it its holds, unless one of
-/// them has a longer lease. The renewal of a hold is a command.
+/// How long the server keeps a session, and so its holds, without a command, unless one of the holds
+/// has a longer lease. The renewal of a hold is a command.
 pub const SESSION_IDLE_MIN: Duration = Duration::from_secs(60);
 
 /// Makes the lock. `namespace` keeps its names apart from others on the same server, where named
@@ -76,12 +77,12 @@ struct NamedStore {
 
 #[derive(Default)]
 struct Session {
-    /// Taken out while a command runs: one that fails or is given up half-way ends the session,
-    /// since nobody knows what it did.
+    /// Taken out while a command runs. A command that fails or is cancelled ends the session, since
+    /// its effect is unknown.
     connection: Option<MySqlConnection>,
     /// How long the server keeps it without a command.
     idle_max: Duration,
-    /// Who has which name in this session.
+    /// The names that this session holds, with the tokens of their holders.
     holds: HashMap<LockName, String>,
 }
 
@@ -93,7 +94,7 @@ impl NamedStore {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Opens the session, or has the server keep it for as long as this lease.
+    /// Opens the session if there is none, and makes the server keep it for this lease at least.
     async fn prepare(&self, session: &mut Session, lease: Duration) -> sqlx::Result<()> {
         let (mut connection, idle_max) = match session.connection.take() {
             Some(connection) => (connection, session.idle_max),
@@ -112,7 +113,7 @@ impl NamedStore {
         Ok(())
     }
 
-    /// Runs one of the lock functions on the session, which must be there; 1 is yes.
+    /// Runs one of the lock functions on the session; its answer 1 means yes.
     async fn ask(
         &self,
         session: &mut Session,

@@ -1,15 +1,15 @@
 //! `table` on `mysql`: one row per name, with owner, fence and the end of the lease.
 //!
-//! **How it works.** Acquire is one `INSERT ... ON DUPLICATE KEY UPDATE` that takes the row over if it
-//! is free or its lease has run out, and raises its fence with each take-over; what came of it is
-//! read back. Only the server's clock is used. Renewal and release compare owner and lease.
+//! **How it works.** Acquire is one `INSERT ... ON DUPLICATE KEY UPDATE` that takes the row if it
+//! is free or its lease has ended, and raises its fence each time; a second statement reads the
+//! outcome. Only the server's clock is used. Renewal and release compare owner and lease.
 //!
-//! **What can go wrong.** A holder that is paused beyond its lease: the fence, checked in the same
-//! transaction as the guarded write, keeps it out. Each change is a durable commit, so it is
-//! slower than Redis; and when the server is down, so is the lock.
+//! **What can go wrong.** A holder may be paused beyond its lease: the fence, checked in the same
+//! transaction as the guarded write, keeps it out. Each change is a durable commit, so this lock is
+//! slower than those on Redis; and when the server is down, so is the lock.
 //!
-//! **When to use it.** When MySQL is there anyway and holds what is guarded: then the lock survives
-//! exactly what the data survives.
+//! **When to use it.** When MySQL is there anyway and holds the guarded data: then the lock
+//! survives exactly what the data survive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,16 +43,16 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock over the table `locks` (see the migrations). Give it a pool of its own: behind
-/// writes that wait for the lock, a renewal would come too late.
+/// Makes the lock over the table `locks`, which [`SCHEMA`](super::SCHEMA) makes. Give it a pool of its
+/// own: a renewal that queues behind writes that wait for the lock would come too late.
 #[must_use]
 pub fn mutex(pool: MySqlPool, tasks: &TaskTracker) -> LeasedMutex {
     let store = TableStore { pool, releases: AtomicU32::new(0) };
     LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
 }
 
-/// Assignments are made from left to right, each seeing those before it: the fence is judged by the
-/// old row, the owner by the old lease, and the lease follows the owner.
+/// Assignments run from left to right, and each sees the ones before it: so the fence depends on the
+/// old row, the owner on the old lease, and the lease on the new owner.
 const ACQUIRE: &str = "INSERT INTO locks (name, owner, fence, leased_until) VALUES (?, ?, \
      TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), \
      UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) \
@@ -68,11 +68,11 @@ const RELEASE: &str = "UPDATE locks SET owner = '', leased_until = UTC_TIMESTAMP
 const RAISE_FENCE: &str = "INSERT INTO locks (name, owner, fence, leased_until) \
      VALUES (?, '', ?, UTC_TIMESTAMP(6)) \
      ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))";
-/// Fences start from the clock, which has passed what a row of yesterday holds.
+/// A deleted row loses no fence: a new one starts from the clock, which is higher by then.
 const SWEEP: &str = "DELETE FROM locks WHERE leased_until < UTC_TIMESTAMP(6) - INTERVAL 1 DAY \
      LIMIT 1000";
 
-/// One release in so many also sweeps rows that nobody has used for a day.
+/// One release in this number also deletes rows that nobody has used for a day.
 const RELEASES_PER_SWEEP: u32 = 1_024;
 
 struct TableStore {
@@ -132,7 +132,7 @@ impl LeaseStore for TableStore {
             let freed = released.await.map_err(backend_error)?.rows_affected() == 1;
             let releases = self.releases.fetch_add(1, Ordering::Relaxed);
             if releases.is_multiple_of(RELEASES_PER_SWEEP) {
-                // Tidying up can fail: the next one does it.
+                // If this fails, a later release does it.
                 let _ = sqlx::query(SWEEP).execute(&self.pool).await;
             }
             Ok(freed)
@@ -154,8 +154,8 @@ fn microseconds(lease: Duration) -> i64 {
     i64::try_from(lease.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Whether the statement was rolled back because another one was faster: a deadlock or a row lock
-/// that was not freed in time.
+/// Whether the statement was rolled back because of another one: by a deadlock, or by a row lock that
+/// was not freed in time.
 fn lost_a_race(error: &sqlx::Error) -> bool {
     const LOCK_WAIT_TIMEOUT: u16 = 1205;
     const DEADLOCK: u16 = 1213;

@@ -1,4 +1,4 @@
--- The head of scripts that look at this server's clock, in microseconds.
+-- A part for scripts that read this server's clock, in microseconds.
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 

@@ -1,14 +1,14 @@
-//! `countdown-latch` on `redis`: waiters go on once a number has been counted down to zero.
+//! `countdown-latch` on `redis`: waiters go on when a number has been counted down to zero.
 //!
-//! **How it works.** One key per name with what is left; it is deleted at zero, so an absent key is
-//! zero: a waiter that comes late goes on at once, and counting down further stays at zero. Whoever
-//! finds more than zero leaves word that it waits; the step to zero tells all of them at once.
+//! **How it works.** One key per name holds the number. It is deleted at zero, so an absent key
+//! means zero: a waiter that comes late goes on at once, and further counting stays at zero. A
+//! waiter that finds a higher number subscribes; the step to zero notifies all waiters at once.
 //!
-//! **What can go wrong.** Lost data or a failover look like zero, so waiters go on too early. One
-//! that counts down and loses the answer does not know whether it counted; counting again may count
-//! twice. A count that nobody brings to zero is forgotten a day after its last change.
+//! **What can go wrong.** Lost data or a failover look like zero, so waiters go on too early. A
+//! process that counts down and loses the answer does not know whether it counted; counting again
+//! may count twice. A number that nobody brings to zero is forgotten a day after its last change.
 //!
-//! **When to use it.** To wait for workers of one job, where going on too early is noticed.
+//! **When to use it.** To wait for the workers of one job, where going on too early is noticed.
 
 use std::time::Duration;
 
@@ -47,13 +47,13 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// How long a count is kept without a change.
+/// How long a number is kept without a change.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The highest count: above it a script's floating-point numbers would skip values.
 pub const COUNT_MAX: u64 = Fence::MAX.0;
 
-/// How many looks in a row may stay without an answer before a waiter gives up.
+/// How many attempts in a row may stay without an answer before a waiter gives up.
 const NO_ANSWERS_MAX: u32 = 3;
 
 /// The latches under one prefix.
@@ -65,10 +65,10 @@ pub struct RedisLatch<C> {
 }
 
 impl<C: Connection> RedisLatch<C> {
-    /// Makes the latches; arguments as for [`token::notified`](super::token::notified).
+    /// Makes the latches, with the arguments of [`token::notified`](super::token::notified).
     ///
     /// # Errors
-    /// When the prefix is not one.
+    /// When the prefix is not valid.
     pub fn new(
         connection: C,
         subscriber: &Subscriber,
@@ -83,7 +83,7 @@ impl<C: Connection> RedisLatch<C> {
         })
     }
 
-    /// What is left, and who waits.
+    /// The keys of the number and of the waiters.
     fn keys(&self, name: &LockName) -> [String; 2] {
         ["left", "waiting"].map(|word| self.server.keys.key(word, name))
     }
@@ -109,7 +109,7 @@ impl<C: Connection> RedisLatch<C> {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
                     no_answers_in_a_row = 0;
-                    // Zero that was reached before the watch began is seen by one more look.
+                    // One more attempt sees a zero that came before the subscription.
                     if notifications.is_none() {
                         notifications =
                             ask(LEASE_MAX, self.server.watch(&token)).await.ok().flatten();

@@ -1,12 +1,12 @@
-//! `counter` on `redis`: a shared counter. INCRBY, GET and a compare-and-set script.
+//! `counter` on `redis`: a shared counter with INCRBY, GET and a compare-and-set script.
 //!
-//! **How it works.** One key per name with a decimal number. Redis runs one command at a time, so
-//! no update is lost. The compare is one of texts: every 64-bit number is exact, which a script's
-//! floating-point numbers are not.
+//! **How it works.** One key per name holds a decimal number. Redis runs one command at a time, so
+//! no update is lost. The script compares texts: that is exact for every 64-bit number, which a
+//! script's floating-point numbers are not.
 //!
-//! **What can go wrong.** Redis loses what it had not written down or replicated when it died, so a
-//! number can go back; and a change whose answer was lost may have been made. The key lives until
-//! somebody deletes it: a number is data, not a hold.
+//! **What can go wrong.** When Redis dies, it loses what it had not yet written to disk or
+//! replicated, so a number can go back. A change whose answer was lost may have been made. The key
+//! lives until somebody deletes it: a number is data, not a hold.
 //!
 //! **When to use it.** For numbers that may be a little wrong after a crash: statistics, hints.
 
@@ -47,10 +47,10 @@ pub struct RedisCounter<C> {
 }
 
 impl<C: Connection> RedisCounter<C> {
-    /// Makes the counters; arguments as for [`token::mutex`](super::token::mutex).
+    /// Makes the counters, with the arguments of [`token::mutex`](super::token::mutex).
     ///
     /// # Errors
-    /// When the prefix is not one.
+    /// When the prefix is not valid.
     pub fn new(connection: C, key_prefix: &str) -> Result<Self, InvalidName> {
         Ok(Self {
             connection,

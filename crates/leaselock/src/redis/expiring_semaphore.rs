@@ -1,17 +1,18 @@
-//! `expiring-semaphore` on `redis`: up to so many holders, each for a lease that is renewed.
+//! `expiring-semaphore` on `redis`: a limited number of holders, each with a lease that is renewed.
 //!
-//! **How it works.** A sorted set of holders per name, each with the time at which its lease ends by
-//! the *server's* clock. Acquire takes out those that have ended and adds itself if fewer than
-//! `permits_max` are left, in one script. A guard renews its own lease and nobody else's. Who is
-//! refused stands in a queue; a release gives each permit that is free to the next in it and tells
-//! its process. One whose holder died is found by the waiters' own looks.
+//! **How it works.** A sorted set of holders per name, each with the end of its lease by the
+//! *server's* clock. One script removes the holders whose lease has ended, and adds the contender
+//! if fewer than `permits_max` are left. A guard renews its own lease and nobody else's. A refused
+//! contender enters a queue; a release gives each free permit to the next one and notifies its
+//! process. The permit of a dead holder is found by the next attempt of a waiting contender.
 //!
-//! **What can go wrong.** A holder that is paused beyond its lease does not know that its permit was
-//! given to somebody else until it looks; Redis that loses its data forgets all holders. Both make
-//! more than `permits_max`. There is no fence: several hold at once, so no number orders them.
+//! **What can go wrong.** A holder that is paused beyond its lease does not know that its permit
+//! went to another one until it checks; a Redis that loses its data forgets all holders. Both lead
+//! to more than `permits_max` holders. There is no fence: several hold at once, so no number orders
+//! them.
 //!
-//! **When to use it.** To limit how many do something at once, where one too many for a moment does
-//! no lasting harm.
+//! **When to use it.** To limit how many do something at the same time, where one too many for a
+//! moment does no lasting harm.
 
 use std::sync::Arc;
 
@@ -44,11 +45,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the semaphore; the other arguments as for [`token::notified`](super::token::notified). Up to
-/// `permits_max` hold a name at the same time; everyone who uses it gives the same number.
+/// Makes the semaphore: at most `permits_max` hold a name at the same time. All processes have to use
+/// the same number. The other arguments are those of [`token::notified`](super::token::notified).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     subscriber: &Subscriber,

@@ -1,18 +1,18 @@
-//! `fair` on `redis`: `token` with a queue in front of it, first come first served across processes.
+//! `fair` on `redis`: `token` with a queue in front of it, first come, first served across processes.
 //!
-//! **How it works.** Each process has one contender per name. Its first try puts its token into a
-//! sorted set by the *server's* clock; only the head of the set may have the lock. A release hands the
-//! lock on to the head and tells its process. Each look also says "still here"; a head that was not
-//! seen for [`ALIVE`] is taken out by whoever comes next, so a dead waiter costs that much and no
-//! more. Giving up takes the token out at once. A process passes a hold on among its own waiters
-//! only while no other process waits.
+//! **How it works.** Each process has one contender per name. Its first attempt puts its token into
+//! a sorted set by the *server's* clock; only the head of the set may have the lock. A release
+//! hands the lock on to the head and notifies its process. Each attempt also proves that the
+//! contender is alive: a head that made none for [`ALIVE`] is removed by the next contender, so a
+//! dead one costs the others that time and no more. A contender that gives up is removed at once. A
+//! process hands a hold over among its own waiters only while no other process waits.
 //!
-//! **What can go wrong.** What can go wrong with `token`; besides, a waiter that is paused for longer
-//! than [`ALIVE`] loses its place, though never more than that. Without a
-//! [`Subscriber`] the processes poll, and a hand-over waits for the head's next look.
+//! **What can go wrong.** The same failures as of `token`. Besides, a contender that is paused for
+//! longer than [`ALIVE`] loses its position in the queue, and nothing else. Without a
+//! [`Subscriber`] the processes poll, and a release takes effect at the head's next attempt.
 //!
-//! **When to use it.** When processes of different speed must have the same share. Each hand-over
-//! between processes costs a round trip, also where `token` would pass the lock on locally.
+//! **When to use it.** When processes of different speed must have the same share. Each change of
+//! the process costs a round trip, also where `token` would hand the lock over locally.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,13 +46,13 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// For how long a waiter that is not seen keeps its place: what a dead one costs the others.
+/// How long a contender keeps its position after its last attempt: what a dead one costs the others.
 pub const ALIVE: Duration = WAITER_ALIVE;
 
-/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
+/// Makes the lock, with the arguments of [`token::notified`](super::token::notified).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     subscriber: &Subscriber,

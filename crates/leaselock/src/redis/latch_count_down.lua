@@ -1,6 +1,6 @@
--- Counts down by one; at zero the key is deleted, it stays at zero, and all that wait are told.
--- KEYS[1]  what is left
--- KEYS[2]  who waits, in the same hash slot
+-- Counts down by one; at zero the key is deleted, and all waiters are notified. Zero stays zero.
+-- KEYS[1]  the number
+-- KEYS[2]  the queue of waiting contenders, in the same hash slot
 -- ARGV[1]  how long it is kept without a change, in milliseconds
 -- Answers  what is left
 

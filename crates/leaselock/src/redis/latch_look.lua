@@ -1,7 +1,6 @@
--- Looks whether the count is down to zero, and leaves word that this one waits if it is not. After
--- clock.lua.
--- KEYS[1]  what is left
--- KEYS[2]  who waits, in the same hash slot: a sorted set of 'token channel' by the time of the last look
+-- Checks whether the number is down to zero; if not, adds this waiter to the queue. After clock.lua.
+-- KEYS[1]  the number
+-- KEYS[2]  the queue of waiting contenders, in the same hash slot: a sorted set of 'token channel' by the time of the last attempt
 -- ARGV[1]  the token, unique to this wait
 -- ARGV[2]  the channel on which its process listens, or ''
 -- Answers  1 at zero, 0 if not
@@ -11,7 +10,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
 end
 if ARGV[2] ~= '' then
   redis.call('ZADD', KEYS[2], text(now_us), ARGV[1] .. ' ' .. ARGV[2])
-  -- Those that were not seen for so long have given up; when all have, nothing is left behind.
+  -- Waiters without an attempt for this long have given up; when all have, nothing is left behind.
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', text(now_us - 2 * WAITER_ALIVE_MS * 1000))
   redis.call('PEXPIRE', KEYS[2], 4 * WAITER_ALIVE_MS)
 end

@@ -1,5 +1,5 @@
 -- Starts to count down, unless an earlier count is not down to zero.
--- KEYS[1]  what is left
+-- KEYS[1]  the number
 -- ARGV[1]  the count
 -- ARGV[2]  how long it is kept without a change, in milliseconds
 -- Answers  1 if set, 0 if an earlier count is running

@@ -5,11 +5,11 @@
 //! | key | holds | lives |
 //! |---|---|---|
 //! | `P` `lock:N` | the owner's token and its fence | as long as the lease |
-//! | `P` `lock-of:{N}` | the same for a name that came without a hash tag | as long as the lease |
-//! | `P` `queue:N` | who waits, since when, and what it said last | seconds after the last look |
+//! | `P` `lock-of:{N}` | token and fence for a name without a hash tag | as long as the lease |
+//! | `P` `queue:N` | the waiting contenders, with the times of their arrival and last attempt | seconds after the last attempt |
 //! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire |
 //!
-//! The other kinds have the same below `P` and their name; what else they keep stands in their files.
+//! The other kinds have such keys below `P` and their own name; their files describe further keys.
 //!
 //! All names with one hash tag share one fence counter: it has to be in their slot anyway, the
 //! fences of names that guard the same data stay comparable, and thousands of short-lived names
@@ -46,18 +46,17 @@ use script::{command_error, raise_fence, renew_together, run_command, script};
 /// A connection that can be cloned and used by many tasks at once, such as
 /// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).
 ///
-/// The locks bound and resend their commands themselves. What the connection has to do is to come
-/// back after a break, and to notice a dead link: set `TCP_NODELAY` and `TCP_USER_TIMEOUT` (or
-/// keep-alive), since a link that swallows everything is otherwise never replaced.
+/// The locks set time-outs and repeat their commands themselves. The connection has to reconnect
+/// after a break and to notice a dead link: set `TCP_NODELAY` and `TCP_USER_TIMEOUT` (or keep-alive),
+/// or a link that swallows everything is never replaced.
 pub trait Connection: ConnectionLike + Clone + Send + Sync + 'static {}
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {}
 
-/// How long a fence counter is kept without an acquire. One that is gone starts again from the
-/// clock, which has passed it by then, so nothing is lost; and a name that nobody uses any more
-/// leaves no key behind.
+/// How long a fence counter is kept without an acquire. Afterwards it starts again from the clock,
+/// which has passed it by then; so nothing is lost, and an unused name leaves no key behind.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// For how long a waiter that is not seen keeps its place in a queue. Far above the longest pause
-/// between two looks and the longest command.
+/// How long a contender keeps its position in a queue after its last attempt. Far above the longest
+/// pause between two attempts and the longest command.
 const WAITER_ALIVE: Duration = Duration::from_millis(1_500);

@@ -1,19 +1,19 @@
 //! `multi` on `redis`: several names at once, all or none, on the keys of `token`.
 //!
-//! **How it works.** All names with one hash tag live in one slot: one script sees whether all of
-//! them are free and takes them together, or none. Names of several slots are taken slot by slot in
-//! the order of their tags, which is the same for everyone, and given back when one is not granted.
-//! The keys and the fences are those of [`token`](super::token), so whoever holds one of the names
-//! alone excludes whoever wants it with others, and fences compare.
+//! **How it works.** All names with one hash tag live in one slot: one script acquires all of them
+//! if all are free, or none. Names of several slots are acquired slot by slot in the order of their
+//! tags, which is the same for everybody, and released when a slot is refused. The keys and the
+//! fences are those of [`token`](super::token), so a holder of one of the names alone excludes a
+//! contender for several, and their fences can be compared.
 //!
-//! **How it waits.** In the queue of the first name that somebody else holds. Its release tells the
-//! waiter, which looks again, and if another name is in its way by now it leaves the free ones to
-//! others and waits there. One name alone is handed on as by `token`.
+//! **How it waits.** In the queue of the first name that somebody else holds. The release of that
+//! name notifies the contender, which asks again; if another name is taken by then, it leaves the
+//! free ones to others and waits there. One name alone is handed on as by `token`.
 //!
-//! **What can go wrong.** What can go wrong with `token`. Who wants several names has to find all of
-//! them free, so those who want one alone may starve it while there is a rush. A process that dies between two slots leaves
-//! the first ones to expire with their leases; meanwhile nobody gets them, but nobody waits for
-//! ever. If one key of a slot is lost, the guard counts as lost for all of that slot.
+//! **What can go wrong.** The same failures as of `token`. A contender for several names has to
+//! find all of them free, so contenders for single names may starve it while there are many. A
+//! process that dies between two slots leaves the first ones to expire with their leases. If one
+//! key of a slot is lost, the guard counts as lost for all names of that slot.
 //!
 //! **When to use it.** When a change touches several guarded things. Give them one hash tag where
 //! that is possible: then it is one command.
@@ -52,10 +52,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
+/// Makes the lock, with the arguments of [`token::notified`](super::token::notified).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     subscriber: &Subscriber,
@@ -67,7 +67,7 @@ pub fn mutex<C: Connection>(
     Ok(MultiMutex::by_hash_tag(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)))
 }
 
-/// The names of a group, which is one name or several with one hash tag, each with an owner token.
+/// A group of names (one name, or several with one hash tag), each with an owner token.
 pub(super) struct GroupStore<C> {
     server: Server<C>,
     strategy: WaitStrategy,
@@ -77,7 +77,7 @@ pub(super) struct GroupStore<C> {
 }
 
 impl<C: Connection> GroupStore<C> {
-    /// Its contenders wait in this manner.
+    /// A store whose contenders wait by `strategy`.
     pub(super) fn new(server: Server<C>, strategy: WaitStrategy) -> Self {
         let with_heads = |code| {
             let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
@@ -94,7 +94,7 @@ impl<C: Connection> GroupStore<C> {
         }
     }
 
-    /// Three for each name, as for `token`.
+    /// Three keys for each name, as `token` has.
     fn keys(&self, group: &LockName) -> Vec<String> {
         group.parts().flat_map(|name| self.server.keys.all(&name)).collect()
     }
@@ -136,7 +136,7 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
     }
 
     fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        // The counter that all names of the group share.
+        // All names of the group share one counter.
         let first = name.parts().next().expect("a group has a name");
         Box::pin(async move { self.server.raise_fence(&first, at_least).await })
     }

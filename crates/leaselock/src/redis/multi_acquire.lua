@@ -2,8 +2,8 @@
 -- what the keys are.
 -- ARGV[1]  the owner's token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
--- ARGV[3]  the channel on which its process listens, if it is to be told when it is refused
--- ARGV[4]  the number of this look
+-- ARGV[3]  the channel on which its process listens, if it waits when it is refused
+-- ARGV[4]  the number of this attempt
 -- Answers  the fence as a decimal string if all are ours now, nil if someone else holds one
 
 local token = ARGV[1]
@@ -20,7 +20,7 @@ for i = 1, #KEYS, 3 do
 end
 if blocking then
   if ARGV[3] ~= '' then
-    -- One name alone can be handed on; of several, it is told when the first that blocks it is free.
+    -- One name alone can be handed on; of several, a message says when the first taken one is free.
     local fences = #KEYS == 3 and '1' or '0'
     if join(KEYS[blocking + 2], token, false, ARGV[2], fences, ARGV[3], ARGV[4]) then
       tell_holder(blocked_by)

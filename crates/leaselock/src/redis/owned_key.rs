@@ -1,4 +1,4 @@
-//! What `plain`, `setnx` and `setnx-expire` do with Redis: one key, whose value is its owner.
+//! The key that `plain`, `setnx` and `setnx-expire` share: its value is its owner.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Connection, Keys, backend_error, renew_together, run};
 use crate::store::{BackendError, Renewal, StoreFuture, Token};
 use crate::{InvalidName, LockName};
 
-/// The keys of one kind, changed only by who is their value.
+/// The keys of one kind. Only the owner, which is the value of a key, changes it.
 pub(crate) struct OwnedKey<C> {
     pub(crate) connection: C,
     keys: Keys,
@@ -37,7 +37,7 @@ impl<C: Connection> OwnedKey<C> {
         Ok(owner.as_deref() == Some(token.as_str()))
     }
 
-    /// Sets the expiry of what is ours.
+    /// Sets the expiry of the key if `token` owns it.
     pub(crate) fn renew<'a>(
         &'a self,
         name: &'a LockName,
@@ -50,7 +50,7 @@ impl<C: Connection> OwnedKey<C> {
         })
     }
 
-    /// The same for several names in one round trip.
+    /// Renews several names in one round trip.
     pub(crate) fn renew_together<'a>(
         &'a self,
         renewals: &'a [Renewal],
@@ -58,7 +58,7 @@ impl<C: Connection> OwnedKey<C> {
         Box::pin(renew_together(&self.connection, &self.renew, &self.keys, renewals))
     }
 
-    /// Deletes what is ours.
+    /// Deletes the key if `token` owns it.
     pub(crate) fn release<'a>(
         &'a self,
         name: &'a LockName,

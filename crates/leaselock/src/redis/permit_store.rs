@@ -1,4 +1,4 @@
-//! What `semaphore` and `expiring-semaphore` do with Redis.
+//! The store that `semaphore` and `expiring-semaphore` share.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::server::Server;
 use crate::LockName;
 use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
 
-/// The holders of a name and a queue, changed by scripts with the same keys and arguments.
+/// The holders of a name and its queue. The scripts of both kinds have the same keys and arguments.
 pub(super) struct PermitStore<C> {
     pub(super) server: Server<C>,
     pub(super) permits_max: u32,

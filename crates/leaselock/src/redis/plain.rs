@@ -1,15 +1,15 @@
-//! `plain` on `redis`: one SET NX PX to take it, a compare-and-delete to give it back, and no more.
+//! `plain` on `redis`: one `SET NX PX` to acquire, a compare-and-delete to release, and no more.
 //!
-//! **How it works.** `SET key owner NX PX lease`: the key and its expiry come into being together or
-//! not at all. Renewal and release compare the random owner first, by scripts. An acquire that is
-//! repeated because its answer was lost looks whether the key is its own.
+//! **How it works.** `SET key owner NX PX lease` makes the key and its expiry together. Renewal and
+//! release compare the random owner first, by scripts. An acquire that is repeated because its
+//! answer was lost checks whether the key is its own.
 //!
-//! **What can go wrong.** There is no fence against a holder that is paused beyond its lease, and no
-//! queue: a waiter looks again and again. A failover of Redis may forget the lock.
+//! **What can go wrong.** There is no fence against a holder that is paused beyond its lease, and
+//! no queue: contenders poll. A failover of Redis may forget the lock.
 //!
-//! **When to use it.** To be tried without waiting, where it only spares work and something else
-//! decides: a second click of the same buyer, a job that one instance is enough for. It is the lock
-//! with the fewest commands, two of them and one script.
+//! **When to use it.** Without waiting, where the lock only saves work and something else protects
+//! the data: a second click on a button, a job that one process is enough for. It is the lock with
+//! the fewest commands: two, and one script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,10 +43,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,

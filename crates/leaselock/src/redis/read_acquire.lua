@@ -1,10 +1,10 @@
--- Lets a reader in, unless a writer holds the name or it is a writer's turn. After
+-- Grants a read, unless a writer holds the name or is the next to hold it. After
 -- read_write_queue.lua, which says what the keys are.
 -- ARGV[1]  the token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  the channel on which its process listens, or ''
 -- ARGV[4]  '1' if it waits when it is refused
--- ARGV[5]  the number of this look
+-- ARGV[5]  the number of this attempt
 -- Answers  1 if the token holds the name now, nil if not
 
 local me = 'r:' .. ARGV[1]

@@ -1,4 +1,4 @@
--- Ends a reader's hold, or its waiting, and lets in who waited for that. After read_write_queue.lua,
+-- Ends a reader's hold, or its waiting, and grants what waited for that. After read_write_queue.lua,
 -- which says what the keys are.
 -- ARGV[1]  the token
 -- Answers  1 if ended, 0 if its lease has ended or it had none

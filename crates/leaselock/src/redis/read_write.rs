@@ -1,20 +1,22 @@
 //! `read-write` on `redis`: readers share a name, a writer has it to itself.
 //!
-//! **How it works.** The writer's hold is a key with its token and fence, as in `token`; readers are a
-//! sorted set by the ends of their leases, by the *server's* clock, and each renews its own. Who is
-//! refused stands in a queue. A reader that comes while a writer waits stays out, so readers
-//! cannot starve writers; a reader that came before the last writer was let in goes before the next
-//! writer, so writers cannot starve readers. A waiter that is not seen for [`ALIVE`] does not count.
+//! **How it works.** The writer's hold is a key with its token and fence, as in `token`. Readers
+//! are in a sorted set by the ends of their leases, by the *server's* clock, and each renews its
+//! own. A refused contender enters a queue. A reader that comes while a writer waits has to wait,
+//! so readers cannot starve writers; a reader that came before the last writer was granted goes
+//! before the next writer, so writers cannot starve readers. A contender that made no attempt for
+//! [`ALIVE`] does not count.
 //!
-//! **How it waits.** Whoever leaves, or gives up waiting, lets in those whose turn it is, in the same
-//! script, and tells their processes: all such readers at once, or the writer that has waited longest.
+//! **How it waits.** A release, or a contender that gives up, grants the name to the next ones in
+//! the same script, and notifies their processes: to all such readers at once, or to the writer
+//! that has waited longest.
 //!
-//! **What can go wrong.** What can go wrong with `token`. A dead reader keeps writers out until its
-//! own lease ends, and no other reader prolongs that. A process asks for one read at a time: when
-//! writers queue, its waiting readers get in one for each writer.
+//! **What can go wrong.** The same failures as of `token`. A dead reader keeps writers out until
+//! its own lease ends, and no other reader prolongs that. A process asks for one read at a time:
+//! while writers queue, its waiting readers are granted one per writer.
 //!
 //! **When to use it.** When reading takes long and happens much more often than writing; for short
-//! work the plain lock is quicker.
+//! work `token` is quicker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,14 +52,14 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// For how long a waiter that is not seen counts: what a dead one costs the other side.
+/// How long a contender counts after its last attempt: what a dead one costs the other side.
 pub const ALIVE: Duration = WAITER_ALIVE;
 
-/// Makes both halves; arguments as for [`token::notified`](super::token::notified). Read guards have
+/// Makes both halves, with the arguments of [`token::notified`](super::token::notified). Read guards have
 /// no fence.
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn read_write<C: Connection>(
     connection: &C,
     subscriber: &Subscriber,
@@ -115,7 +117,7 @@ impl Side {
 }
 
 impl<C: Connection> HalfStore<C> {
-    /// What the scripts of both sides work on, the writer's hold and the readers' first.
+    /// The keys of both sides' scripts: first the writer's hold and the readers' holds.
     fn keys(&self, name: &LockName) -> [String; 5] {
         let keys = &self.server.keys;
         let [readers, queue, last_writer] =

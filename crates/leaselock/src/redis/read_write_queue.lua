@@ -1,8 +1,8 @@
--- The head of scripts that let readers and writers take turns. Who waits stands in a queue as in
+-- A part for scripts in which readers and writers alternate. Contenders wait in a queue as in
 -- waiters.lua, as `r:token` or `w:token`. After waiters.lua, expiring_holds.lua and mint_fence.lua.
 -- KEYS[1]  the writer's hold: token:fence
 -- KEYS[2]  the readers' holds: a sorted set by the end of their leases
--- KEYS[3]  who waits
+-- KEYS[3]  the queue of waiting contenders
 -- KEYS[4]  when the last writer was let in
 -- KEYS[5]  the fence counter; all in one hash slot
 local LOCK, READERS, QUEUE, LAST_WRITER, COUNTER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -51,8 +51,8 @@ local function let_writer_in(token, lease_ms)
   return fence
 end
 
--- Lets in whoever may come in now, and tells them: the readers whose turn it is, all at once, or the
--- writer that has waited longest. Those that are not listening look by themselves.
+-- Grants the name to the next contenders and notifies them: to all readers that go before the next
+-- writer, or to the writer that has waited longest. Contenders without a subscription poll.
 local function let_in()
   if redis.call('EXISTS', LOCK) == 1 then
     return

@@ -1,20 +1,21 @@
 //! `redlock` on `redis`: a majority of independent servers, in the five steps of its description.
 //!
-//! **How it works.** (1) The clock is read. (2) The same key with the same random token is asked of
-//! all servers at once, each with a short time-out, so a dead or slow one holds nobody up.
-//! (3) It is granted when a majority granted it and the time since (1) has not used up the lease;
-//! drift is taken off. (4) What counts is the rest of the lease since (1), the winning attempt.
-//! (5) Otherwise it is given back on all servers, also those that did not answer, and tried again
-//! after a jittered pause. Renewal needs a majority as well, and never deletes or re-creates.
+//! **How it works.** (1) Read the clock. (2) Ask all servers at once for the same key with the same
+//! random token, each with a short time-out, so that a dead or slow server delays nobody. (3) The
+//! lock is granted when a majority granted it and the time since (1) has not used up the lease,
+//! less the clock drift. (4) The hold lasts for the rest of the lease since (1). (5) Otherwise
+//! release the key on all servers, also on those that did not answer, and try again after a
+//! jittered pause. Renewal needs a majority as well, and never deletes or creates a key. The
+//! algorithm is Salvatore Sanfilippo's ("Distributed locks with Redis").
 //!
-//! **What can go wrong.** A server that restarts without its data, or whose clock jumps ahead, forgets
-//! its part: a second majority, two holders. A holder that is paused beyond its lease, as with every
-//! lease. And there is no fence: the counters of the servers rise apart from each other, and the
-//! highest of a majority goes back when one of them loses its data. So nothing can refuse the late
-//! write, except a store that decides by itself, as the arbiter does.
+//! **What can go wrong.** A server that restarts without its data, or whose clock jumps ahead,
+//! forgets its vote: a second majority is possible, and with it a second holder. As with every
+//! lease, a holder may be paused beyond it. There is no fence: the counters of the servers rise
+//! independently, and the highest one of a majority goes back when a server loses its data. So only
+//! a store that decides by itself can refuse a late write.
 //!
-//! **When to use it.** To spare work when a server may die, never to keep data right. `etcd` and
-//! `zookeeper` have the majority and the fence.
+//! **When to use it.** To save work when a server may die, never to keep data right. The locks on
+//! `etcd` and `zookeeper` have both the majority and the fence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,30 +59,30 @@ pub const SERVERS_MIN: usize = 3;
 /// More servers cost every acquire more and hardly make it safer.
 pub const SERVERS_MAX: usize = 9;
 
-/// The longest that one server may take.
+/// The longest that one server may take to answer.
 const SERVER_TIMEOUT_MAX: Duration = Duration::from_millis(250);
 
-/// So many time-outs of one server fit into a lease. More than commands do, so that a silent server
-/// does not silence the others.
+/// How many time-outs of one server fit into a lease. More than commands fit into it, so that a
+/// silent server does not make the whole command time out.
 const SERVER_TIMEOUTS_PER_LEASE: u32 = 4;
 
-/// Why there is no such lock.
+/// Why the lock cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRedlock {
-    /// The prefix is not one.
+    /// The prefix is not valid.
     #[error(transparent)]
     Prefix(#[from] InvalidName),
-    /// Not [`SERVERS_MIN`] to [`SERVERS_MAX`] servers.
+    /// There are fewer than [`SERVERS_MIN`] or more than [`SERVERS_MAX`] servers.
     #[error("{0} servers, but a majority needs {SERVERS_MIN} to {SERVERS_MAX}")]
     Servers(usize),
 }
 
-/// Makes the lock over one connection to each server; the other arguments as for
+/// Makes the lock over one connection to each server; the other arguments are those of
 /// [`token::mutex`](super::token::mutex). The servers must not replicate each other, and should keep
 /// what they acknowledged over a restart (`appendfsync always`), or stay away for a lease after one.
 ///
 /// # Errors
-/// When the prefix is not one, or there are too few or too many servers.
+/// When the prefix is not valid, or there are too few or too many servers.
 pub fn mutex<C: Connection>(
     connections: Vec<C>,
     key_prefix: &str,
@@ -110,8 +111,8 @@ struct RedlockStore<C> {
     keys: Keys,
     scripts: Scripts,
     tasks: TaskTracker,
-    /// How many tries were made. Each try writes its number beside the token, so that a command that
-    /// arrives late cannot undo what a later try of the same acquire has won.
+    /// The number of attempts so far. Each attempt writes its number beside the token, so that a
+    /// command that arrives late cannot undo a later attempt of the same acquire.
     tries: AtomicU64,
 }
 
@@ -122,12 +123,12 @@ struct Scripts {
     undo: Arc<Script>,
 }
 
-/// What the servers said.
+/// The answers of the servers.
 #[derive(Default)]
 struct Votes {
     yes: usize,
     no: usize,
-    /// Why the last one that said nothing did not.
+    /// Why the last server without an answer gave none.
     silence: Option<String>,
 }
 
@@ -136,8 +137,8 @@ impl<C: Connection> RedlockStore<C> {
         self.connections.len() / 2 + 1
     }
 
-    /// Sends to all servers at once. What is sent goes on for its time-out at most, whether somebody
-    /// waits for the answers or not.
+    /// Sends a script to all servers at once. Each command goes on for its time-out at most, whether
+    /// or not somebody waits for the answers.
     fn send_all<const N: usize>(
         &self,
         script: &Arc<Script>,
@@ -159,7 +160,7 @@ impl<C: Connection> RedlockStore<C> {
         self.connections.iter().map(send).collect()
     }
 
-    /// Counts the answers until the outcome is certain.
+    /// Counts answers until the outcome is certain.
     async fn count(
         &self,
         mut answers: FuturesUnordered<JoinHandle<Result<bool, BackendError>>>,
@@ -179,12 +180,12 @@ impl<C: Connection> RedlockStore<C> {
         votes
     }
 
-    /// Whether a majority said yes, or none can any more.
+    /// Whether a majority said yes, or can no longer say yes.
     fn is_certain(&self, votes: &Votes) -> bool {
         votes.yes >= self.majority() || votes.no > self.connections.len() - self.majority()
     }
 
-    /// Yes if a majority said so, no if none can any more; else nobody knows.
+    /// Yes if a majority said yes, no if it no longer can; otherwise an error.
     fn judge(&self, votes: Votes) -> Result<bool, BackendError> {
         if self.is_certain(&votes) {
             return Ok(votes.yes >= self.majority());
@@ -211,9 +212,9 @@ impl<C: Connection> LeaseStore for RedlockStore<C> {
             if votes.yes >= self.majority() {
                 return Ok(Some(Grant::UNFENCED));
             }
-            // Also where it was not answered: it may have been granted.
+            // Also on servers without an answer: they may have granted it.
             drop(self.send_all(&self.scripts.undo, name, [value], lease));
-            // Enough have spoken, but for several: somebody else will win, or nobody this time.
+            // A majority answered, but its votes went to several contenders.
             if votes.yes + votes.no >= self.majority() {
                 return Ok(None);
             }

@@ -1,18 +1,18 @@
 //! `reentrant` on `redis`: a hash per name, with its owner, its fence and one field per entry.
 //!
-//! **How it works.** The first acquire makes the hash and mints the fence, as `token` does. Whoever
-//! has a guard may [`enter_again`](crate::Guard::enter_again): the guard is the proof of being
-//! the owner, instead of a thread, which means nothing to tasks. Each entry has a field of its own
-//! rather than a share in a count, so a command that is repeated after a lost answer is no further
-//! entry. Each entry is renewed and released by itself; the last release deletes the hash, or hands
-//! the lock on to the process that waits longest, as `token` does.
+//! **How it works.** The first acquire makes the hash and mints the fence, as `token` does. A
+//! guard's owner may [`enter_again`](crate::Guard::enter_again): the guard proves the ownership,
+//! where other libraries take the thread, which means nothing to tasks. Each entry is a field of
+//! its own and not a share in a count, so a command that is repeated after a lost answer makes no
+//! further entry. Each entry is renewed and released by itself; the last release deletes the hash,
+//! or hands the lock on to the process that has waited longest, as `token` does.
 //!
-//! **What can go wrong.** The same as with `token`: a fail-over, lost data, a jump of the server's
-//! clock, a holder paused beyond its lease. All entries share one fence: it orders owners, not the
-//! entries of one owner.
+//! **What can go wrong.** The same failures as of `token`: a failover, lost data, a jump of the
+//! server's clock, a holder that is paused beyond its lease. All entries share one fence: it orders
+//! the owners, not the entries of one owner.
 //!
-//! **When to use it.** When a function that locks calls another one that locks the same name, and
-//! the guard cannot be handed down instead.
+//! **When to use it.** When a function that locks a name calls another function that locks the same
+//! name, and cannot pass its guard on.
 
 use std::sync::Arc;
 
@@ -45,10 +45,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::notified`](super::token::notified).
+/// Makes the lock, with the arguments of [`token::notified`](super::token::notified).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     subscriber: &Subscriber,

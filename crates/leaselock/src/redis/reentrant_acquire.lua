@@ -6,11 +6,11 @@
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  how many fences it would like
 -- ARGV[4]  the channel on which its process listens, or ''
--- ARGV[5]  not used: nobody who comes while the lock is free has to queue
+-- ARGV[5]  not used: a contender that comes while the lock is free need not queue
 -- ARGV[6]  '1' if it is to be in the queue when it is refused
 -- ARGV[7]  not used, as ARGV[5]
 -- ARGV[8]  the owner
--- ARGV[9]  the number of this look
+-- ARGV[9]  the number of this attempt
 -- Answers  the fence as a decimal string, a space and how many others wait, if the lock is the
 --          owner's now; nil if it is not
 
@@ -28,7 +28,7 @@ if owner and owner ~= me then
 end
 local fence = redis.call('HGET', KEYS[1], 'fence')
 if not owner then
-  -- Whoever comes again and finds the lock free has lost it.
+  -- A retry that finds the lock free has lost it.
   if me ~= entry then
     return false
   end

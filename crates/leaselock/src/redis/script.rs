@@ -9,20 +9,20 @@ use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
 use crate::store::{BackendError, Grant, Renewal, Token};
 use crate::{CommandError, Fence};
 
-/// What most calls fit into.
+/// The size of most calls, for their buffer.
 const CALL_BYTES: usize = 512;
 
 static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
 
-/// A script made of these parts, each of which may use the parts before it and the spans of time
-/// that are settled here.
+/// Joins the parts of a script. Each part may use the parts before it, and the constants that are
+/// defined here.
 pub(super) fn script(parts: &[&str]) -> Script {
     let (kept_ms, alive_ms) = (FENCE_KEPT.as_millis(), WAITER_ALIVE.as_millis());
     let settled = format!("local FENCE_KEPT_MS, WAITER_ALIVE_MS = '{kept_ms}', '{alive_ms}'\n");
     Script::new(&[&*settled, &parts.concat()].concat())
 }
 
-/// Runs a script by its digest, loading it first where the server does not know it.
+/// Runs a script by its digest; loads it first if the server does not know it.
 pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
@@ -32,12 +32,12 @@ pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     call(connection, script, keys, arguments).await.map_err(backend_error)
 }
 
-/// How scripts are told yes or no.
+/// A flag as scripts read it.
 pub(super) fn flag(set: bool) -> &'static str {
     if set { "1" } else { "0" }
 }
 
-/// What a script granted to `token` with its answer: `fence` or `fence others`.
+/// Reads a script's answer to an acquire: nothing, `fence`, or `fence others`.
 pub(super) fn grant(answer: Option<String>, token: &Token) -> Result<Option<Grant>, BackendError> {
     let Some(answer) = answer else { return Ok(None) };
     let (fence, others) = answer.split_once(' ').unwrap_or((&answer, "0"));
@@ -45,17 +45,20 @@ pub(super) fn grant(answer: Option<String>, token: &Token) -> Result<Option<Gran
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
 }
 
-/// Raises a fence counter to a fence, unless it is above that already.
+/// Raises a fence counter to `at_least`, unless it is higher already.
 pub(super) async fn raise_fence<C: Connection>(
     connection: &C,
     counter: String,
     at_least: Fence,
 ) -> Result<(), BackendError> {
-    let _fence: u64 = run(connection, &RAISE_FENCE, &[counter], &[&at_least.to_string()]).await?;
+    let raised: u64 = run(connection, &RAISE_FENCE, &[counter], &[&at_least.to_string()]).await?;
+    if raised < at_least.get() {
+        return Err(BackendError(format!("the fence was raised to {raised}, below {at_least}")));
+    }
     Ok(())
 }
 
-/// The same for a primitive that holds nothing.
+/// Runs a script like [`run`], for a primitive without a hold.
 pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
@@ -89,8 +92,8 @@ async fn call<C: Connection, T: FromRedisValue>(
     }
 }
 
-/// What an error means to one whose command is a single step: either the server says that it did
-/// not do it, or nobody knows.
+/// The error of a command that is a single step: either the server refused it, or the outcome is
+/// unknown.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
     match error.kind() {
@@ -99,8 +102,7 @@ pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
     }
 }
 
-/// Runs the script of a kind that renews by `KEYS[1]`, the token and the lease, once for each hold,
-/// in one round trip.
+/// Renews several holds in one round trip, by a script that takes `KEYS[1]`, the token and the lease.
 pub(super) async fn renew_together<C: Connection>(
     connection: &C,
     script: &Script,
@@ -122,7 +124,7 @@ pub(super) async fn renew_together<C: Connection>(
     }
 }
 
-/// What an error of the client means.
+/// The error of a client: the command may or may not have run.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(crate) fn backend_error(error: ::redis::RedisError) -> BackendError {
     BackendError(error.to_string())

@@ -1,15 +1,17 @@
-//! `semaphore` on `redis`: up to so many holders. A dead holder leaks its permit.
+//! `semaphore` on `redis`: a limited number of holders. A dead holder leaks its permit.
 //!
-//! **How it works.** A set of holders per name; whoever finds fewer than `permits_max` in it adds
-//! itself, in one script. Textbooks and Redisson keep a number instead; with a set, a command that
-//! is sent again takes no second permit, and nobody gives back what it does not have. Who is refused
-//! stands in a queue; a release gives the permit to the first in it and tells its process.
+//! **How it works.** A set of holders per name. One script adds a contender if the set has fewer
+//! than `permits_max` members. Textbooks and Redisson keep a number instead; with a set, a command
+//! that is repeated takes no second permit, and nobody can give back a permit that it does not
+//! have. A refused contender enters a queue; a release gives the permit to the first one and
+//! notifies its process.
 //!
-//! **What can go wrong.** Nothing expires: a holder that dies keeps its permit for ever, and when all
-//! have died everyone waits, until an operator deletes the key. Redis that loses its data forgets all
-//! holders, and there are up to twice as many.
+//! **What can go wrong.** Nothing expires: a dead holder keeps its permit for ever, and when all
+//! holders are dead everybody waits until an operator deletes the key. A Redis that loses its data
+//! forgets all holders, and there are up to twice as many as allowed.
 //!
-//! **When to use it.** Never where processes can die; take `expiring-semaphore`. To see the leak.
+//! **When to use it.** Never where processes can die: take `expiring-semaphore`. It is here to show
+//! the leak.
 
 use std::sync::Arc;
 
@@ -43,11 +45,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the semaphore; the other arguments as for [`token::notified`](super::token::notified). Up to
-/// `permits_max` hold a name at the same time; everyone who uses it gives the same number.
+/// Makes the semaphore: at most `permits_max` hold a name at the same time. All processes have to use
+/// the same number. The other arguments are those of [`token::notified`](super::token::notified).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     subscriber: &Subscriber,

@@ -5,7 +5,7 @@
 -- ARGV[2]  how many holders there may be
 -- ARGV[3]  the lease in milliseconds, which limits nothing here
 -- ARGV[4]  the channel on which its process listens, if it is to be in the queue when it is refused
--- ARGV[5]  the number of this look
+-- ARGV[5]  the number of this attempt
 -- Answers  1 if the token has a permit now, 0 if none is left
 
 -- Ours already if the answer to an earlier try was lost, or by a release.

@@ -1,4 +1,4 @@
-//! What every kind has in hand to talk to its server, and to be told by it.
+//! The server as every kind sees it: a connection for commands, the keys, and the notifications.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::{Connection, Keys, raise_fence, run};
 use crate::store::{BackendError, Notifications, StoreFuture, Token};
 use crate::{Fence, LockName};
 
-/// A connection for commands, the keys of one kind, and where this process is told of changes, if
-/// it is.
+/// A connection for commands, the keys of one kind, and the subscription of this process, if it has
+/// one.
 pub(super) struct Server<C> {
     pub(super) connection: C,
     pub(super) keys: Keys,
@@ -51,22 +51,22 @@ impl<C: Connection> Server<C> {
         raise_fence(&self.connection, self.keys.fence(name), at_least).await
     }
 
-    /// The channel on which a token is told: empty unless it listens.
+    /// The channel on which a token is notified: empty unless it is subscribed.
     pub(super) fn channel_of(&self, token: &Token) -> &str {
         self.subscriber.as_ref().map_or("", |notifications| notifications.channel(token))
     }
 
-    /// The channel on which a token waits to be told: empty where it does not wait or listen.
+    /// The channel on which a token waits for a notification: empty unless it waits and is subscribed.
     pub(super) fn channel_if_waiting(&self, token: &Token) -> &str {
         if token.waits() { self.channel_of(token) } else { "" }
     }
 
-    /// As [`LeaseStore::listen`](crate::store::LeaseStore::listen).
+    /// See [`LeaseStore::listen`](crate::store::LeaseStore::listen).
     pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Notifications>> {
         self.subscriber.as_ref()?.listen(token)
     }
 
-    /// As [`LeaseStore::watch`](crate::store::LeaseStore::watch).
+    /// See [`LeaseStore::watch`](crate::store::LeaseStore::watch).
     pub(super) fn watch<'a>(
         &'a self,
         token: &'a Token,

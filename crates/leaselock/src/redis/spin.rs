@@ -1,13 +1,13 @@
-//! `spin` on `redis`: an owner token, whose waiters ask again and again and are never told.
+//! `spin` on `redis`: an owner token, whose contenders poll and are never notified.
 //!
 //! **How it works.** The hold is that of `token`: a key with a random owner and its fence, set and
-//! compared by scripts. The process's one contender pauses 1 ms after a refusal, then twice as
-//! long, up to 128 ms, each with jitter.
+//! compared by scripts. The one contender of a process pauses for 1 ms after a refusal, then for
+//! twice as long each time, up to 128 ms, with jitter.
 //!
-//! **What can go wrong.** What can go wrong with `token`. A name that became free is noticed up to
-//! 128 ms late, and the longest waiter is the one that looks least often.
+//! **What can go wrong.** The same failures as of `token`. A release is noticed up to 128 ms late,
+//! and the contender that has waited longest polls the least often.
 //!
-//! **When to use it.** Where nothing may be subscribed to, and holds are short or seldom contended.
+//! **When to use it.** Where no subscription is possible, and holds are short or seldom contended.
 
 use std::sync::Arc;
 
@@ -40,10 +40,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// Makes the lock; arguments as for [`token::mutex`](super::token::mutex).
+/// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,

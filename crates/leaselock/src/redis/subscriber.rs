@@ -1,22 +1,27 @@
-//! The one connection on which a process listens for wake-ups, shared by all its locks on a server.
+//! The one connection on which a process receives notifications, shared by all its locks on a server.
 //!
-//! **How it works.** Each process has a channel of its own. A contender that is refused leaves its
-//! token and this channel in the queue of the name; whoever releases grants the lock to the first in
-//! the queue and tells its process, nobody else: `token fence fences others look`. A holder is told
-//! `token wanted` when another process begins to wait. Where there are no fences the words are `token
-//! granted look`, and `token look` tells who waits for several names that one of them is free. Which
-//! task of the process a message is for is looked up by the token here.
+//! **How it works.** Each process has a channel of its own. A refused contender leaves its token and
+//! this channel in the queue of the name. A release grants the lock to the first contender in the
+//! queue and publishes a message on its channel only. The token says which task it is for.
 //!
-//! The number at the end of a grant says which look of the contender left the place in the queue that
-//! was granted. A contender that was stopped may hear of a grant whose lease is over, after it was
-//! refused anew: the number is that of an earlier look then, and the grant is dropped.
+//! | message | to | meaning |
+//! |---|---|---|
+//! | `token fence fences others attempt` | a contender | the lock is granted, with these fences |
+//! | `token granted attempt` | a contender | a permit is granted, where there are no fences |
+//! | `token look` | a contender for several names | one of them is free: ask again |
+//! | `token wanted` | a holder | another process begins to wait |
 //!
-//! **What can go wrong.** Messages are not kept for who does not listen: while the connection is
-//! broken they are lost. Then every listener is told that it cannot be told any more, and looks by
-//! itself; and whoever listens looks once in a while, too. A dead link is noticed by a ping.
+//! The last number of a grant is that of the attempt by which the contender entered the queue. A
+//! contender that stood still may receive a grant whose lease is over, after a later attempt was
+//! refused: then the number is too low, and the grant is dropped.
 //!
-//! In a cluster `PUBLISH` reaches every node, but answers only how many listen at its own: a waiter
-//! elsewhere counts as gone, is skipped, and finds the lock by its next look.
+//! **What can go wrong.** Redis keeps no messages, so they are lost while the connection is broken.
+//! Then every subscription ends and its contender polls; a contender with a subscription also asks
+//! again once in a while. A dead link is noticed by a ping.
+//!
+//! In a cluster `PUBLISH` reaches every node, but answers only how many subscribers its own node has:
+//! a contender that is subscribed elsewhere counts as gone, is skipped, and gets the lock by its next
+//! attempt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +47,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the link is looked after, and how long the answer may take.
 const PING_PERIOD: Duration = Duration::from_secs(5);
 
-/// Listens for the locks of one process. Clones are the same connection, which is made when a lock
-/// first waits and ends with the last clone and the last lock that has one.
+/// Receives the notifications for the locks of one process. Clones share one connection, which is
+/// made when a lock first waits, and ends with the last clone and the last lock that has one.
 #[derive(Clone)]
 pub struct Subscriber {
     shared: Arc<Shared>,
@@ -63,7 +68,7 @@ struct State {
     listeners: HashMap<Arc<str>, Arc<Listener>>,
 }
 
-/// What one token has been told.
+/// The subscription of one token, with the messages for it.
 #[derive(Default)]
 struct Listener {
     notified: Notify,
@@ -72,7 +77,7 @@ struct Listener {
     cut_off: AtomicBool,
 }
 
-/// A grant, and the look that it is for: 0 where the message names none.
+/// A grant and the number of its attempt: 0 where the message has none.
 struct Granted {
     grant: Grant,
     attempt: u32,
@@ -83,7 +88,7 @@ impl Subscriber {
     /// Needs a tokio runtime.
     ///
     /// # Errors
-    /// When the prefix is not one.
+    /// When the prefix is not valid.
     pub fn start(
         client: Client,
         key_prefix: &str,
@@ -102,7 +107,7 @@ impl Subscriber {
         Ok(Self { shared, _end: Arc::new(end.drop_guard()) })
     }
 
-    /// Listens for what `token` is told, if that works now.
+    /// Subscribes `token`, if there is a connection now.
     pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Notifications>> {
         let mut state = self.shared.locked();
         if !state.connected {
@@ -116,7 +121,7 @@ impl Subscriber {
         Some(Box::new(Listening { shared, token, listener }))
     }
 
-    /// The same, once there is a connection.
+    /// Subscribes `token` as soon as there is a connection.
     pub(super) async fn watch(
         &self,
         token: &Token,
@@ -132,7 +137,7 @@ impl Subscriber {
         }
     }
 
-    /// Where to tell `token` something: empty unless it listens.
+    /// The channel on which `token` is notified: empty unless it is subscribed.
     pub(super) fn channel(&self, token: &Token) -> &str {
         let listens = self.shared.locked().listeners.contains_key(token.as_str());
         if listens { &self.shared.channel } else { "" }
@@ -145,7 +150,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells every listener that nothing can be told any more; they may listen anew.
+    /// Ends all subscriptions, since the connection is broken; contenders may subscribe again.
     fn cut_off(&self) {
         let listeners = {
             let mut state = self.locked();
@@ -162,7 +167,7 @@ impl Shared {
     fn deliver_text(&self, message: &str) {
         let mut words = message.split(' ');
         let listener = words.next().and_then(|token| self.locked().listeners.get(token).cloned());
-        // Whoever does not listen any more has given back what it was granted.
+        // A contender that is no longer subscribed has given its grant back.
         let Some(listener) = listener else { return };
         let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
         match (words.next(), words.next(), words.next()) {
@@ -192,7 +197,7 @@ impl Listener {
     }
 }
 
-/// Listens until it is dropped.
+/// A subscription, until it is dropped.
 struct Listening {
     shared: Arc<Shared>,
     token: Arc<str>,
@@ -224,12 +229,12 @@ impl Drop for Listening {
     }
 }
 
-/// Keeps the connection, from the first time on that somebody wants to listen.
+/// Keeps the connection, from the first subscription on.
 async fn run(client: Client, shared: Arc<Shared>) {
     shared.wanted.notified().await;
     loop {
         if let Err(error) = listen(&client, &shared).await {
-            tracing::debug!(%error, "wake-ups of locks are not heard");
+            tracing::debug!(%error, "no notifications of locks");
         }
         shared.cut_off();
         sleep(RECONNECT_PAUSE.mul_f64(rand::random_range(0.5..=1.0))).await;

@@ -1,26 +1,26 @@
-//! `token` on `redis`: one key per name that holds a random owner token.
+//! `token` on `redis`: one key per name, whose value is a random owner token.
 //!
-//! **How it works.** Acquire is one script: if the key is absent, mint a fence and `SET` the key to
-//! `token:fence` with `NX PX`; if it holds our own token, the earlier answer was lost and the answer
-//! is repeated. Release and renewal compare the token first, so nobody can free or prolong what
-//! belongs to someone else. Uncontended it costs one round trip each way.
+//! **How it works.** Acquire is one script. If the key is absent, it mints a fence and sets the key
+//! to `token:fence` with `NX PX`. If the key holds the caller's own token, an earlier answer was
+//! lost, and the script repeats it. Release and renewal compare the token first, so nobody can free
+//! or prolong another one's hold. Without contention, acquire and release take one round trip each.
 //!
-//! **How it waits.** With a [`Subscriber`], who is refused stands in a queue by arrival, and the
-//! release hands the lock on: the same script grants it to the first in the queue and tells its
-//! process. A waiter that has gone does not listen, so it is skipped; one that is stuck costs its
-//! lease, like a holder that is. Who comes while the lock is free need not queue. Without a
-//! subscriber each process polls.
+//! **How it waits.** With a [`Subscriber`], a refused contender enters a queue by arrival. The
+//! release hands the lock on: the same script grants it to the first contender in the queue and
+//! notifies its process. A contender that has gone away is not subscribed, so it is skipped; one
+//! that hangs costs its lease, like a holder that hangs. A contender that comes while the lock is
+//! free need not queue. Without a subscriber each process polls.
 //!
-//! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. The counter alone
-//! would start again from 1 after the server lost its data, and everything that checks fences would
-//! refuse every writer from then on; seeded from the clock it goes on rising. It stays below 2^53,
-//! the last exact whole number of a Lua script, until the year 2255. If the clock was set back
-//! while the data was lost, `raise_fence` repairs it.
+//! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A counter alone
+//! would start again from 1 after the server lost its data, and every store that checks fences
+//! would refuse all writers from then on; seeded from the clock it goes on rising. It stays below
+//! 2^53, the last exact whole number of a Lua script, until the year 2255. If the clock was set
+//! back while the data was lost, `raise_fence` repairs it.
 //!
-//! **What can go wrong.** A fail-over to a replica that had not heard of the hold, lost data, a
-//! server whose clock jumps ahead, a holder that was paused beyond its lease: two holders at once.
-//! The fence is there for these. A command that a broken link delivers late can leave a hold that
-//! nobody owns: it blocks the name for one lease at most and never gets a second holder.
+//! **What can go wrong.** Two holders at once: after a failover to a replica that had not heard of
+//! the hold, after a loss of data, when the server's clock jumps ahead, or when a holder is paused
+//! beyond its lease. The fence protects the data in these cases. A command that a broken link
+//! delivers late can leave a hold without an owner: it blocks the name for one lease at most.
 //!
 //! **When to use it.** When Redis is there anyway and the guarded store checks the fence.
 
@@ -56,16 +56,18 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     survives_failover: false,
 };
 
-/// The same without a [`Subscriber`].
+/// The capabilities without a [`Subscriber`].
 static POLLING: Capabilities =
     Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
 
-/// Makes the lock. `key_prefix` stands before all its keys: visible ASCII without braces, or empty.
-/// Its background tasks run on `tasks` and end when the lock and its last guard are gone.
-/// Needs a tokio runtime. Nothing is sent yet. Without a subscriber it polls: see [`notified`].
+/// Makes a lock that polls, without a subscriber: see [`notified`].
+///
+/// All its keys begin with `key_prefix`: visible ASCII without braces, or empty. Its background tasks
+/// run on `tasks` and end when the lock and its last guard are gone. Needs a tokio runtime. Nothing
+/// is sent yet.
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn mutex<C: Connection>(
     connection: C,
     key_prefix: &str,
@@ -75,11 +77,11 @@ pub fn mutex<C: Connection>(
     Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
 }
 
-/// Makes the lock whose waiters are told by `subscriber` when it is theirs. All processes that use
-/// the same names should have one; those that have none still exclude each other, and poll.
+/// Makes a lock whose contenders are notified by `subscriber`. All processes that use the same names
+/// should have one; those without still exclude the others, and poll.
 ///
 /// # Errors
-/// When the prefix is not one.
+/// When the prefix is not valid.
 pub fn notified<C: Connection>(
     connection: C,
     subscriber: &Subscriber,

@@ -1,5 +1,5 @@
 -- Grants a lock to a token, with fences, when token_acquire_free.lua did not. After waiters.lua.
--- KEYS[1]  the lock: 'token:fence' and, where its holder is to be told of waiters, ':channel'
+-- KEYS[1]  the lock: 'token:fence' and, where its holder is notified of waiters, ':channel'
 -- KEYS[2]  the fence counter
 -- KEYS[3]  the queue; all three in one hash slot
 -- ARGV[1]  the owner's token, unique to this acquire
@@ -8,9 +8,9 @@
 -- ARGV[4]  the channel on which its process listens, or ''
 -- ARGV[5]  '1' if it may take a lock that is free without regard to the queue, in which it is not
 -- ARGV[6]  '1' if it is to be in the queue when it is refused
--- ARGV[7]  '1' if nobody may overtake those who came before
+-- ARGV[7]  '1' if a new contender must not overtake the queue
 -- ARGV[8]  not used
--- ARGV[9]  the number of this look
+-- ARGV[9]  the number of this attempt
 -- Answers  the first fence as a decimal string, followed by a space and how many others wait unless
 --          nobody does, if the lock is ours now; nil if someone else holds it or is to have it
 --          first

@@ -1,4 +1,4 @@
--- What token_acquire.lua does at the first look where nobody holds the lock and one fence will do,
+-- What token_acquire.lua does at the first attempt if nobody holds the lock and one fence is enough,
 -- which is most often. Before all that is only for the other cases: a script makes its functions
 -- anew each time that it runs. After clock.lua; keys, arguments and answer as there.
 

@@ -1,4 +1,4 @@
-//! What `token`, `fair` and `reentrant` do with Redis.
+//! The store that `token`, `fair` and `reentrant` share.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use super::{Connection, renew_together, script};
 use crate::store::{Grant, LeaseStore, Notifications, Renewal, StoreFuture, Token};
 use crate::{Fence, LockName};
 
-/// A hold in a key, a counter of fences and a queue, changed by scripts.
+/// A key with the hold, a counter of fences and a queue, all changed by scripts.
 pub(super) struct TokenStore<C> {
     pub(super) server: Server<C>,
-    /// Whether nobody may overtake those who wait.
+    /// Whether a new contender must not overtake the queue.
     pub(super) fair: bool,
     pub(super) scripts: Scripts,
 }
 
-/// What differs between the kinds. The keys and the arguments of all of them are the same.
+/// The scripts of one kind. All kinds use one set of keys and arguments.
 pub(super) struct Scripts {
     acquire: Script,
     renew: Script,
@@ -66,7 +66,7 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         Box::pin(async move {
             let channel = self.server.channel_of(token);
             let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
-            // Without a message a waiter is of no use in the queue, unless the queue is the order.
+            // A contender without a subscription enters the queue only where the queue is the order.
             let queues = token.waits() && (self.fair || !channel.is_empty());
             let may_overtake = !self.fair && !token.is_retry();
             let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);

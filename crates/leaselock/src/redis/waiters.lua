@@ -1,6 +1,6 @@
--- The head of scripts that know who waits for a lock. The queue is a hash from the token of each to
--- 'arrived seen lease_ms fences channel look', where the first two are times by this server's clock,
--- channel is where its process listens, or '', and look is the number of the look that said this. There
+-- A part for scripts with a queue of contenders. The queue is a hash from the token of each to
+-- 'arrived seen lease_ms fences channel attempt', where the first two are times by this server's clock,
+-- channel is where its process listens, or '', and attempt is the number of the attempt that wrote this. There
 -- is one for each process, or few, so the queue is read as a whole. After clock.lua.
 local WAITERS_KEPT_MS = 6000
 
@@ -45,7 +45,7 @@ local function alive(queue, who, entry)
   redis.call('HDEL', queue, who)
 end
 
--- The lease, the fences, the channel and the look of a waiter. An older program writes no look: ''.
+-- The lease, fences, channel and attempt of a contender. An older program writes no attempt: ''.
 local function terms(said)
   return string.match(said, '^(%d+) (%d+) (%S*) ?(%d*)$')
 end
@@ -67,8 +67,8 @@ local function first_waiter(queue, entries)
 end
 
 -- Gives a hold that has just become free to the first waiter whose process listens, and tells it:
--- 'token fence fences others look', or 'token granted look' where there are no fences: the waiter
--- believes it only if it was refused by that look last. grant(token, lease_ms, fences, channel) writes
+-- 'token fence fences others attempt', or 'token granted attempt' where there are no fences: the waiter
+-- accepts it only if that attempt was the last one that was refused. grant(token, lease_ms, fences, channel) writes
 -- the hold and answers its first fence; take_back(token) undoes it where a further grant would not. A
 -- waiter that wants no fence, '0', cannot be granted this alone: it is told to look. Answers false if
 -- nobody has got it.
@@ -77,7 +77,7 @@ local function hand_on(queue, entries, grant, take_back)
   while token do
     local lease_ms, fences, channel, look = terms(said)
     if channel == '' then
-      -- It looks by itself.
+      -- It polls.
       return false
     end
     redis.call('HDEL', queue, token)

@@ -1,10 +1,10 @@
--- Lets a writer in when nobody holds the name and no reader's turn is left. After
+-- Grants a write when nobody holds the name and no reader goes before it. After
 -- read_write_queue.lua, which says what the keys are.
 -- ARGV[1]  the token, unique to this acquire
 -- ARGV[2]  the lease in milliseconds
 -- ARGV[3]  the channel on which its process listens, or ''
 -- ARGV[4]  '1' if it waits when it is refused
--- ARGV[5]  the number of this look
+-- ARGV[5]  the number of this attempt
 -- Answers  the fence as a decimal string if the token holds the name now, nil if not
 
 local mine, written = writes(ARGV[1])

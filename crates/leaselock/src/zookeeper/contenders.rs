@@ -1,7 +1,8 @@
-//! What this process has at the servers: one place per token, a hold or a position in a queue.
+//! The contenders of this process: one per token, with a hold or a queue position at the servers.
 //!
-//! A session keeps every node of a living process. So what was not renewed in time, was refused and
-//! never came back, or could not be given back, is deleted from here when its time is over.
+//! A session keeps every node of a living process. So a node that was not renewed in time, whose
+//! contender was refused and never came back, or that could not be deleted, is deleted from here when
+//! its time is over.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,7 +17,7 @@ use zookeeper_client::{Client, Error};
 
 use crate::store::{Notifications, StoreFuture, Token};
 
-/// For how long a place in a queue is kept after its contender last looked. It looks every second.
+/// How long a queue position is kept after its contender's last attempt. There is one every second.
 pub(super) const QUEUED_MAX: Duration = Duration::from_secs(5);
 
 /// The pause before a deletion that was not answered is tried again.
@@ -25,20 +26,21 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How long one deletion may take.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
 
-/// What one token has.
+/// The nodes of one token.
 #[derive(Clone)]
 pub(super) struct Contender {
-    /// The session that it belongs to. It is never carried over into another one.
+    /// The session of its nodes. They are never carried over into another session.
     pub(super) client: Client,
-    /// Where its nodes are: the directory of the name, or the nodes themselves.
+    /// The directory of the name, or the nodes themselves.
     pub(super) paths: Vec<String>,
-    /// Its node, once the server told of it; of several, which come and go together, our own.
+    /// Its node, once the server has confirmed it. Of several nodes, which come and go together, the
+    /// one that only this token has.
     pub(super) node: Option<Node>,
     /// Whether a command was sent whose answer is not known.
     pub(super) unsure: bool,
     /// When it is over, unless it is renewed before.
     pub(super) until: Instant,
-    /// What stands before it.
+    /// What it waits for.
     pub(super) ahead: Option<Ahead>,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Node {
     pub(super) fence: Option<u64>,
 }
 
-/// What has to change before it is worth looking again.
+/// What has to change before the next attempt is worth it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ahead {
     /// This node.
@@ -61,7 +63,7 @@ pub(super) enum Ahead {
     Children(String),
 }
 
-/// All places of one lock.
+/// All contenders of one lock.
 pub(super) struct Contenders {
     state: Mutex<State>,
     earlier: Arc<Notify>,
@@ -84,7 +86,7 @@ pub(super) trait Leaves: Send + Sync + 'static {
 }
 
 impl Contenders {
-    /// Makes a store around its places, and starts the task that clears up behind it.
+    /// Makes a store around its contenders, and starts the task that deletes what they left.
     pub(super) fn serve<S: Leaves>(
         tasks: &TaskTracker,
         make: impl FnOnce(Arc<Self>) -> S,
@@ -106,8 +108,8 @@ impl Contenders {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The token's place in this session as it was before the command that is to follow, which
-    /// leaves it unsure while there is no node. A place in an earlier session is forgotten: that
+    /// The token's contender in this session, as it was before the command that follows; until its
+    /// answer, a contender without a node is unsure. One of an earlier session is forgotten: that
     /// session is over.
     pub(super) fn enter(
         &self,
@@ -129,7 +131,7 @@ impl Contenders {
         before
     }
 
-    /// Changes the token's place, if it still has one; tells whether it has.
+    /// Changes the token's contender, if there still is one; answers whether there is.
     pub(super) fn update(&self, token: &str, change: impl FnOnce(&mut Contender)) -> bool {
         let mut state = self.locked();
         let Some(contender) = state.by_token.get_mut(token) else { return false };
@@ -147,7 +149,7 @@ impl Contenders {
         self.locked().by_token.remove(token)
     }
 
-    /// Puts a place back that could not be left, to be swept a little later.
+    /// Puts a contender back whose nodes could not be deleted, to be swept a little later.
     pub(super) fn put_back(&self, token: &str, contender: Contender) {
         let until = Instant::now() + RETRY_PAUSE;
         let mut state = self.locked();
@@ -161,7 +163,7 @@ impl Contenders {
         }
     }
 
-    /// Takes out what is over.
+    /// Takes out the contenders whose time is over.
     fn take_over(&self) -> Vec<(String, Contender)> {
         let now = Instant::now();
         let mut state = self.locked();
@@ -221,7 +223,7 @@ async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
     }
 }
 
-/// Tells when what stands before a token's node has changed.
+/// Notifies when the nodes ahead of a token's node have changed.
 pub(super) struct Listening {
     contenders: Arc<Contenders>,
     token: String,

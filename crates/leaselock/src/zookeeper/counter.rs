@@ -1,10 +1,10 @@
 //! `counter` on `zookeeper`: a number that many change without losing an update.
 //!
-//! **How it works.** A node that stays holds the number. It is read with its version and written under
-//! the condition that the version is still the same; who was too late reads again.
+//! **How it works.** A persistent node holds the number. It is read with its version and written
+//! under the condition that the version is still the same; a writer that was too late reads again.
 //!
-//! **What can go wrong.** Under contention most tries are in vain, and after some of them the change is
-//! refused. A write whose answer was lost may or may not have been made: that is said, not guessed.
+//! **What can go wrong.** Under contention most tries fail, and after 50 of them the change is
+//! refused. A write whose answer was lost may or may not have been made: the error says so.
 //!
 //! **When to use it.** For numbers that change seldom and must never be wrong.
 

@@ -2,8 +2,8 @@
 //! one transaction, all or none.
 //!
 //! Beside them the transaction makes one node that is called by token and session. Nobody else has
-//! it, and it is deleted together with the others: so whoever comes late with a deletion finds it gone
-//! and deletes nothing, least of all the next holder's nodes at the same names.
+//! it, and it is deleted together with the others: so whoever comes late with a deletion finds it
+//! gone and deletes nothing, least of all the next holder's nodes at the same names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct Fixed {
     contenders: Arc<Contenders>,
 }
 
-/// What stands there, all at the same moment: the transactions that made the nodes.
+/// The state of the names at one moment: the transactions that made the nodes.
 struct Seen {
     floor: u64,
     /// Our own node.
@@ -87,8 +87,8 @@ impl Fixed {
         }
     }
 
-    /// Tries to make all nodes and looks what came of it, in one round trip: ours after an earlier
-    /// try whose answer was lost look the same.
+    /// Tries to make all nodes and reads the outcome, in one round trip. Nodes that an earlier attempt
+    /// made, whose answer was lost, count as made.
     async fn make(&self, client: &Client, paths: &[String]) -> Result<Seen, BackendError> {
         loop {
             let mut writer = client.new_multi_writer();
@@ -107,7 +107,7 @@ impl Fixed {
         }
     }
 
-    /// Reads the fence floor and what stands there. The request is sent by the call itself.
+    /// Reads the fence floor and the nodes. The call itself sends the request.
     fn look<'c>(
         &self,
         client: &'c Client,
@@ -133,8 +133,8 @@ impl Fixed {
         }
     }
 
-    /// Proves that all nodes are there and ours: a write of the ensemble that fails when one is
-    /// gone, and behind it a look at whose they are.
+    /// Proves that all nodes exist and are ours: by a write of the ensemble that fails when one is
+    /// gone, and then by reading their owners.
     async fn prove(&self, token: &str, lease: Duration) -> Result<bool, BackendError> {
         let until = Instant::now() + lease;
         let Some(contender) = self.contenders.get(token) else { return Ok(false) };

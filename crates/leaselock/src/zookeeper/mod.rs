@@ -1,17 +1,18 @@
 //! Locks on ZooKeeper: the sessions, the paths, the fences.
 //!
-//! Below the root that the caller names stands one node per kind, whose data is the kind's fence
-//! floor. Below that stand the names. Every hold and every place in a queue is an *ephemeral* node:
-//! it ends with the session of the process that made it.
+//! Below the caller's root there is one node per kind, whose data is the kind's fence floor, and below
+//! that the names. Every hold and every queue position is an *ephemeral* node: it ends with the session
+//! of the process that made it.
 //!
 //! **Leases.** ZooKeeper ends sessions, not holds. A hold's session is half as long again as its
-//! lease, since the servers of an ensemble tell their leader of their sessions only now and then; so
-//! the node outlives what our own clock says of the lease, and `lost` fires first. While this process
-//! lives its holds also end with their own lease: what was not renewed is deleted (`contenders.rs`).
+//! lease, since the servers of an ensemble tell their leader of their sessions only now and then;
+//! so the node outlives what our own clock says of the lease, and `lost` fires first. While this
+//! process lives its holds also end with their own lease: what was not renewed is deleted
+//! (`contenders.rs`).
 //!
 //! **Renewal** is a write of the ensemble that changes nothing and fails when the node is gone: no
-//! server that was left behind can answer it. A node of another session is never taken for ours, not
-//! even with our own token: its session may end at any moment.
+//! server that was left behind can answer it. A node of another session is never taken for ours,
+//! not even with our own token: its session may end at any moment.
 //!
 //! **Fences.** The number of the transaction that made the node: ZooKeeper counts all its writes
 //! together, over all names, restarts and leaders. An ensemble that lost its data starts again from
@@ -40,7 +41,7 @@ pub use session::Ensemble;
 use crate::store::BackendError;
 use crate::{InvalidName, LockName};
 
-/// Whoever reaches the servers may do everything: what the data are worth is the network's matter.
+/// Everybody who can reach the servers may change the nodes: protect the network.
 const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
 const SEQUENTIAL: CreateOptions<'static> =
     CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
@@ -48,7 +49,7 @@ const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls
 /// Removed by the server once it has been empty for about a minute.
 const CONTAINER: CreateOptions<'static> = CreateMode::Container.with_acls(Acls::anyone_all());
 
-/// Where one kind keeps its nodes.
+/// The nodes of one kind.
 struct Base {
     ensemble: Arc<Ensemble>,
     path: String,
@@ -94,7 +95,7 @@ fn component(name: &LockName) -> String {
     }
 }
 
-/// What an error of the client means: perhaps the command ran, perhaps not.
+/// The error of a client: the command may or may not have run.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn backend_error(error: Error) -> BackendError {
     BackendError(error.to_string())

@@ -1,13 +1,14 @@
 //! `multi` on `zookeeper`: several names at once, all or none, in one transaction.
 //!
-//! **How it works.** One transaction creates a node for each name, or none when one of them is there
-//! already. A loser watches a node that stood in its way and tries again when it goes. Nothing is ever
-//! held halfway, so opposite orders cannot block each other, and a crash leaves nothing behind.
+//! **How it works.** One transaction creates a node for each name, or none when one of them exists
+//! already. A refused contender watches a node that was in its way and tries again when it goes.
+//! Nothing is ever held halfway, so opposite orders cannot block each other, and a crash leaves
+//! nothing behind.
 //!
-//! **What can go wrong.** There is no order: who wants many names may starve behind those who want one.
-//! Otherwise what can go wrong with `spin`.
+//! **What can go wrong.** There is no order: a contender for many names may starve behind
+//! contenders for one. Otherwise the same failures as of `spin`.
 //!
-//! **When to use it.** When one piece of work needs several names, and waits for them seldom.
+//! **When to use it.** When one piece of work needs several names, and they are seldom contended.
 
 use std::sync::Arc;
 

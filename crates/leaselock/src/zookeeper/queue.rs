@@ -1,5 +1,5 @@
-//! Kinds that stand in line: each contender makes one ephemeral sequential node in the directory of
-//! the name, and a rule tells from the nodes before it whether it has the name.
+//! Kinds with a queue: each contender makes one ephemeral sequential node in the directory of the
+//! name, and a rule decides by the nodes ahead of it whether it holds.
 //!
 //! A node is called `token-session-mark-number`. Token and session make it findable when the answer
 //! to its creation was lost, and nobody else's; the mark tells readers from writers; the number is
@@ -22,24 +22,25 @@ use crate::{Fence, LockName};
 /// How often a directory that the server has just removed is made again.
 const MAKES_MAX: u32 = 3;
 
-/// Who may go in.
+/// The rule that decides which contenders hold.
 pub(super) trait Rule: Send + Sync + 'static {
-    /// What its nodes are marked with.
+    /// The mark in the names of its nodes.
     fn mark(&self) -> char;
 
-    /// What keeps us out, by the marks of the nodes before ours, the earliest first.
+    /// What our contender waits for, given the marks of the nodes ahead of it, the earliest first.
+    /// `None` when it holds.
     fn keeps_out(&self, before: &[char]) -> Option<Obstacle>;
 }
 
-/// What a contender has to wait for.
+/// What a contender waits for.
 pub(super) enum Obstacle {
-    /// This one of the nodes before it.
+    /// The node with this index ahead of it.
     Before(usize),
-    /// Any of them.
+    /// Any node ahead of it.
     Any,
 }
 
-/// The store of all kinds that stand in line.
+/// The store of all kinds with a queue.
 pub(super) struct Queue<R> {
     base: Base,
     rule: R,
@@ -48,7 +49,7 @@ pub(super) struct Queue<R> {
     contenders: Arc<Contenders>,
 }
 
-/// What one look has seen, all at the same moment.
+/// The state of a name at one moment.
 struct Seen {
     floor: u64,
     names: Vec<String>,
@@ -59,7 +60,7 @@ impl<R: Rule> Queue<R> {
         Contenders::serve(tasks, |contenders| Self { base, rule, shared, contenders })
     }
 
-    /// Stands in line with the token, unless it does already, and looks whether it is its turn.
+    /// Puts the token into the queue, unless it is there already, and checks whether it holds.
     pub(super) async fn enter(
         &self,
         name: &LockName,
@@ -118,12 +119,12 @@ impl<R: Rule> Queue<R> {
         kept.ok_or_else(|| BackendError("the answer came after the end of its lease".to_owned()))
     }
 
-    /// What all nodes of this token in this session begin with.
+    /// The beginning of the names of all nodes of this token in this session.
     fn stem(&self, token: &str, client: &Client) -> String {
         format!("{token}-{:016x}-{}-", client.session_id().0, self.rule.mark())
     }
 
-    /// Makes a node and looks, in one round trip.
+    /// Makes a node and reads the queue, in one round trip.
     async fn stand(
         &self,
         client: &Client,
@@ -150,7 +151,7 @@ impl<R: Rule> Queue<R> {
         Err(BackendError("the directory is removed again and again".to_owned()))
     }
 
-    /// Reads the fence floor and who stands in line. The request is sent by the call itself.
+    /// Reads the fence floor and the queue. The call itself sends the request.
     fn look<'c>(
         &self,
         client: &'c Client,
@@ -192,7 +193,7 @@ impl<R: Rule> Queue<R> {
         }
     }
 
-    /// Deletes what the token has.
+    /// Deletes the node of the token.
     pub(super) async fn give_up(&self, token: &str) -> Result<bool, BackendError> {
         let Some(contender) = self.contenders.get(token) else { return Ok(false) };
         let left = self.leave(&contender, token).await?;

@@ -1,14 +1,15 @@
 //! `read-write` on `zookeeper`: many readers or one writer, in the order in which they came.
 //!
-//! **How it works.** Readers and writers stand in one line. A reader is in when no writer stands
-//! before it, and otherwise watches the last writer before it; a writer is in when nobody does, and
-//! otherwise watches the node just before it. So neither side can starve the other.
+//! **How it works.** Readers and writers are in one queue. A reader holds when no writer is ahead
+//! of it, and otherwise watches the last writer ahead; a writer holds when nobody is ahead of it,
+//! and otherwise watches the node just ahead. So neither side can starve the other.
 //!
-//! **What can go wrong.** When a writer goes, all readers behind it are woken: they may all go in. A
-//! reader that wants to write has to release first, or it waits for itself. Otherwise what can go
-//! wrong with `sequential`.
+//! **What can go wrong.** When a writer goes, all readers behind it are woken: they may all hold. A
+//! reader that wants to write has to release first, or it waits for itself. Otherwise the same
+//! failures as of `sequential`.
 //!
-//! **When to use it.** When reading under the lock takes long and happens far more often than writing.
+//! **When to use it.** When reading under the lock takes long and happens far more often than
+//! writing.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::ReadWrite,
     kind: "read-write",
     backend: "zookeeper",
-    summary: "one line of readers and writers: a reader waits for writers, a writer for everybody",
+    summary: "one queue of readers and writers: a reader waits for writers, a writer for everybody",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     reentrant: false,
     fair_in_process: true,

@@ -1,12 +1,13 @@
 //! `reentrant` on `zookeeper`: `sequential`, whose owner may enter again.
 //!
-//! **How it works.** The first hold of an owner is that of `sequential`. The further ones are counted in
-//! this process, by token: a token never leaves it. Each is granted after the ensemble has
-//! confirmed that the owner's node is still there. The node goes with the last of them.
+//! **How it works.** The first hold of an owner is that of `sequential`. Its further holds are
+//! counted in this process by their tokens, which never leave it. Each is granted after the
+//! ensemble has confirmed that the owner's node still exists. The node is deleted with the last
+//! hold.
 //!
-//! **What can go wrong.** What can go wrong with `sequential`. Entering again costs a write.
+//! **What can go wrong.** The same failures as of `sequential`. Entering again costs a write.
 //!
-//! **When to use it.** When code that holds the name calls code that wants it, too.
+//! **When to use it.** When code that holds a name calls code that acquires the same name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -137,7 +138,7 @@ impl LeaseStore for Reentrant {
             if others {
                 return Ok(had);
             }
-            // Also what waits in the line, and a release whose answer was lost.
+            // Also the node of a waiting contender, and after a release whose answer was lost.
             let left = self.queue.give_up(token.owner()).await?;
             self.locked().remove(token.owner());
             Ok(left)

@@ -1,13 +1,13 @@
-//! `semaphore` on `zookeeper`: up to so many holders, first come, first served.
+//! `semaphore` on `zookeeper`: a limited number of holders, first come, first served.
 //!
-//! **How it works.** As `sequential`, but whoever has fewer nodes before it than there are permits
-//! is in. A holder's node ends with its session, so no permit is lost with a dead holder.
+//! **How it works.** As `sequential`, but a contender holds when fewer nodes are ahead of its own
+//! than there are permits. A holder's node ends with its session, so a dead holder leaks no permit.
 //!
 //! **What can go wrong.** Every release wakes one contender of each process that waits: any of the
-//! nodes before it may be the one that goes. Processes that count with different numbers of permits
-//! each go by their own. Otherwise what can go wrong with `sequential`.
+//! nodes ahead of it may be the one that went. Processes that use different numbers of permits each
+//! go by their own. Otherwise the same failures as of `sequential`.
 //!
-//! **When to use it.** To bound how many work on something at a time, across processes.
+//! **When to use it.** To limit how many work on something at the same time, across processes.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
     backend: "zookeeper",
-    summary: "an ephemeral sequential node per contender; the first so many are in",
+    summary: "an ephemeral sequential node per contender; the first ones hold, as many as there are permits",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     reentrant: false,
     fair_in_process: true,

@@ -1,14 +1,16 @@
-//! `sequential` on `zookeeper`: first come, first served, each waiter watching the one before it.
+//! `sequential` on `zookeeper`: first come, first served, each contender watches the one ahead of it.
 //!
-//! **How it works.** A contender makes an ephemeral sequential node below the name. The lowest number has
-//! the name; every other watches the node just before its own, so a release wakes exactly one.
+//! **How it works.** A contender makes an ephemeral sequential node below the name. The lowest
+//! number holds; every other contender watches the node just ahead of its own, so a release wakes
+//! exactly one.
 //!
-//! **What can go wrong.** A holder that is paused beyond its session: the next one goes in, and the
-//! fence, the transaction that made the node, keeps the late one out. A waiter that dies in the
-//! line is only passed over when its session ends. Without a quorum nobody gets anything.
+//! **What can go wrong.** A holder may be paused beyond its session: the next contender holds then,
+//! and the fence (the number of the transaction that made the node) keeps the late one out. A
+//! contender that dies in the queue is skipped only when its session ends. Without a quorum nobody
+//! gets the name.
 //!
-//! **When to use it.** When order and certainty matter more than speed: each acquire and each release
-//! is a write that most of the servers have on their disks.
+//! **When to use it.** When order and certainty matter more than speed: each acquire and each
+//! release is a write that a majority of the servers has on its disks.
 
 use std::sync::Arc;
 

@@ -1,13 +1,14 @@
-//! `spin` on `zookeeper`: one ephemeral node at the name itself; whoever makes it has the name.
+//! `spin` on `zookeeper`: one ephemeral node at the name itself; the contender that creates it holds.
 //!
-//! **How it works.** Creating a node that is there already fails, so only one contender makes it. The
-//! others watch that node and try again when it goes.
+//! **How it works.** A node that exists cannot be created again, so only one contender succeeds.
+//! The others watch that node and try again when it goes.
 //!
-//! **What can go wrong.** A herd: every process that waits is woken by every release, and all but one
-//! for nothing. There is no order among them, so one may starve. Otherwise what can go wrong with
+//! **What can go wrong.** A thundering herd: every release wakes every process that waits, all but
+//! one of them for nothing. There is no order among them, so one may starve. Otherwise the same
+//! failures as of `sequential`.
+//!
+//! **When to use it.** When contention is rare; and to compare the herd with the queue of
 //! `sequential`.
-//!
-//! **When to use it.** When contention is rare; and to see the herd next to the line of `sequential`.
 
 use std::sync::Arc;
 

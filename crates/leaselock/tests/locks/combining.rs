@@ -39,7 +39,7 @@ fn adder(sum: Arc<StdMutex<u64>>, batches: Arc<StdMutex<Vec<usize>>>) -> Executo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_wait_run_in_one_batch_under_one_hold() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let excludes = |kind: &leaselock::Capabilities| kind.fencing == leaselock::Fencing::Rising;
     for (label, process, other) in ground.pairs(excludes).await {
         for (batch_max, batches_wanted) in [(64, 3..=4), (1, 130..=130)] {

@@ -34,7 +34,7 @@ pub async fn let_go(label: &str, guard: Guard) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_there_are_never_more_holders_than_permits() {
     const PERMITS: u32 = 3;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::Semaphore) {
         let label = label(kind);
         let inside = Arc::new(AtomicU64::new(0));
@@ -71,7 +71,7 @@ async fn s1_there_are_never_more_holders_than_permits() {
 /// A kind whose holds do not expire leaks them, and says so.
 #[tokio::test]
 async fn s1_permits_of_the_dead_come_back_where_holds_expire() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::Semaphore) {
         let label = label(kind);
         let (living, other) = (ground.semaphore(kind, 3).await, ground.semaphore(kind, 3).await);
@@ -107,7 +107,7 @@ fn names(names: &[&str]) -> Vec<LockName> {
 /// X1: all or none, within a slot and over several.
 #[tokio::test]
 async fn x1_all_names_or_none() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::MultiLock) {
         let label = label(kind);
         let (one, two) = (ground.multi(kind).await, ground.multi(kind).await);
@@ -150,7 +150,7 @@ async fn x1_all_names_or_none() {
 /// X1: whoever asks in whatever order gets its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn x1_opposite_orders_do_not_block_each_other() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::MultiLock) {
         let label = label(kind);
         let inside = Arc::new(AtomicU64::new(0));
@@ -178,7 +178,7 @@ async fn x1_opposite_orders_do_not_block_each_other() {
 /// than a lease.
 #[tokio::test]
 async fn x1_dying_between_two_slots_blocks_for_a_lease_only() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::MultiLock).filter(|kind| kind.expires) {
         let label = label(kind);
         let (holder, other) = (ground.multi(kind).await, ground.multi(kind).await);
@@ -217,12 +217,13 @@ async fn x1_dying_between_two_slots_blocks_for_a_lease_only() {
 /// The multi-lock of Redis and its plain lock are locks on the same names, with the same fences.
 #[tokio::test]
 async fn multi_and_token_exclude_each_other_on_redis() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let redis = connect(&crate::support::redis_url().await).await;
     let tasks = TaskTracker::new();
     let token = redis_locks::token::mutex(redis.clone(), &ground.prefix, &tasks).expect("made");
-    let multi = redis_locks::multi::mutex(redis, &ground.told().await, &ground.prefix, &tasks)
-        .expect("made");
+    let multi =
+        redis_locks::multi::mutex(redis, &ground.subscriber().await, &ground.prefix, &tasks)
+            .expect("made");
     let all = [name(), LockName::new("{thing:1}:read").expect("a name")];
     let mut last = Fence(0);
     for _ in 0..20 {
@@ -253,7 +254,7 @@ async fn multi_and_token_exclude_each_other_on_redis() {
 /// D1: waiters go on at zero, a late one at once, and there is nothing below zero.
 #[tokio::test]
 async fn d1_a_latch_opens_at_zero_and_stays_open() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::CountdownLatch) {
         let label = label(kind);
         let (one, two) = (ground.latch(kind).await, ground.latch(kind).await);
@@ -298,7 +299,7 @@ async fn d1_a_latch_opens_at_zero_and_stays_open() {
 async fn counters_lose_nothing() {
     const TASKS: i64 = 6;
     const ROUNDS: i64 = 20;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::SharedCounter) {
         let label = label(kind);
         let counter = ground.counter(kind).await;

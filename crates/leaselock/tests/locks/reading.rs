@@ -16,7 +16,7 @@ use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting};
 /// R1: readers share, a writer excludes; fences of writers rise.
 #[tokio::test]
 async fn r1_readers_share_and_a_writer_excludes() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::ReadWrite) {
         let label = label(kind);
         let (one, two) = (ground.read_write(kind).await, ground.read_write(kind).await);
@@ -43,7 +43,7 @@ async fn r1_readers_share_and_a_writer_excludes() {
 /// R1 under load: never a writer with anybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r1_a_writer_is_always_alone() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::ReadWrite) {
         let label = label(kind);
         let (readers, writers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -85,7 +85,7 @@ async fn r1_a_writer_is_always_alone() {
 /// R1: a reader that comes while a writer waits comes after it.
 #[tokio::test]
 async fn r1_readers_do_not_starve_a_writer() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::ReadWrite) {
         let label = label(kind);
         let (one, two) = (ground.read_write(kind).await, ground.read_write(kind).await);
@@ -115,7 +115,7 @@ async fn r1_readers_do_not_starve_a_writer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r1_writers_do_not_starve_a_reader() {
     const WRITERS: u64 = 3;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::ReadWrite) {
         let label = label(kind);
         let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -146,7 +146,7 @@ async fn r1_writers_do_not_starve_a_reader() {
 /// R1: a dead reader's hold ends alone, whatever the other readers renew.
 #[tokio::test]
 async fn r1_a_dead_reader_keeps_a_writer_out_for_its_lease_only() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for kind in every(Primitive::ReadWrite).filter(|kind| kind.expires) {
         let label = label(kind);
         let (living, other) = (ground.read_write(kind).await, ground.read_write(kind).await);

@@ -73,7 +73,7 @@ fn moves(before: &StatsSnapshot, after: &StatsSnapshot) -> Moves {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn o1_each_event_moves_its_counters_once() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let token = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("redis", "token"));
     let token = token.expect("it is on the list");
     let proxy = Proxy::start(&crate::support::redis_url().await).await;

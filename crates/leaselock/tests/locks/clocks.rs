@@ -10,7 +10,6 @@ use std::sync::Arc;
 use dev_servers::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
 use leaselock::{
     AcquireError, AcquireOptions, Fencing, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
-    redis as redis_locks,
 };
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;
@@ -34,7 +33,7 @@ async fn getset(ground: &Ground, wrong_by_seconds: i64) -> LeasedMutex {
 /// What its page says: "Clocks must agree".
 #[tokio::test]
 async fn m10_getset_has_two_holders_or_none_when_a_clients_clock_is_wrong() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (holders, anothers) in [(0, HOUR), (-HOUR, 0)] {
         let ground = ground.elsewhere();
         let (holder, another) = (getset(&ground, holders).await, getset(&ground, anothers).await);
@@ -61,21 +60,21 @@ async fn table(ground: &Ground, wrong_by_seconds: i64) -> LeasedMutex {
         let set = set.clone();
         Box::pin(async move { session.execute(&*set).await.map(drop) })
     });
-    let pool = pool.connect(ground.database_url()).await.expect("a session");
+    let pool = pool.connect(ground.database_url().await).await.expect("a session");
     mysql::table::mutex(pool, &TaskTracker::new())
 }
 
 /// How far the end of the lease in the table is from this machine's clock, in seconds.
 async fn leased_for_seconds(ground: &Ground) -> i64 {
     let query = "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), leased_until) FROM locks";
-    sqlx::query_scalar(query).fetch_one(ground.pool()).await.expect("one row")
+    sqlx::query_scalar(query).fetch_one(ground.pool().await).await.expect("one row")
 }
 
 /// Client and server disagree by an hour, and nothing comes of it: leases are the server's.
 #[tokio::test]
 async fn m10_the_table_excludes_by_the_servers_clock_alone() {
     for wrong_by_seconds in [HOUR, -HOUR] {
-        let ground = Ground::new().await;
+        let ground = Ground::new();
         let holder = table(&ground, wrong_by_seconds).await;
         let another = table(&ground, wrong_by_seconds).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
@@ -94,7 +93,7 @@ async fn m10_the_table_excludes_by_the_servers_clock_alone() {
 /// over, as its page says, and the fence tells the two holders apart.
 #[tokio::test]
 async fn m10_the_table_has_two_holders_when_the_servers_clock_jumps_ahead() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let holder = table(&ground, 0).await;
     let first = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     let after_jump_back = table(&ground, -HOUR).await;
@@ -160,7 +159,7 @@ impl Drop for WrongClock {
 /// where there is one, tells them apart.
 #[tokio::test]
 async fn m10_redis_has_two_holders_when_its_clock_jumps_ahead_and_never_when_it_jumps_back() {
-    let (ground, clock) = (Ground::new().await, WrongClock::right());
+    let (ground, clock) = (Ground::new(), WrongClock::right());
     let options = RedisOptions { launcher: clock.launcher(), ..RedisOptions::temporary() };
     let server = RedisServer::start(options).await.expect("Redis starts under another clock");
     let url = server.tcp_url();
@@ -210,7 +209,7 @@ async fn zookeeper_is_wrong_by_seconds(client: &zookeeper_client::Client) -> i64
 /// ZooKeeper ends sessions by a clock that only goes forward.
 #[tokio::test]
 async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
-    let (ground, clock) = (Ground::new().await, WrongClock::right());
+    let (ground, clock) = (Ground::new(), WrongClock::right());
     let options = ZookeeperOptions { launcher: clock.launcher(), ..ZookeeperOptions::temporary() };
     let server = ZookeeperServer::start(options).await.expect("ZooKeeper starts so");
     let ground = ground.with_zookeeper(server.hosts());

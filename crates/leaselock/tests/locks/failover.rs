@@ -88,8 +88,8 @@ async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
 /// checks fences keeps the later one's value each time.
 #[tokio::test]
 async fn m11_a_failover_makes_two_holders_and_the_fence_keeps_the_store_right() {
-    let ground = Ground::new().await;
-    let row = Row::make(ground.pool()).await;
+    let ground = Ground::new();
+    let row = Row::make(ground.pool().await).await;
     let mut two_holders = 0;
     let all = rounds(1) * 2;
     for round in 0..all {

@@ -151,10 +151,8 @@ async fn a_renewal_never_creates_or_deletes() {
 async fn a_late_command_of_an_earlier_try_changes_nothing() {
     let five = crate::support::independent_redis().await;
     let mut redis = lazily(&five[0].url());
-    let acquire =
-        redis::Script::new(include_str!("../../crates/leaselock/src/redis/redlock_acquire.lua"));
-    let undo =
-        redis::Script::new(include_str!("../../crates/leaselock/src/redis/value_release.lua"));
+    let acquire = redis::Script::new(include_str!("../../src/redis/redlock_acquire.lua"));
+    let undo = redis::Script::new(include_str!("../../src/redis/value_release.lua"));
     let key = format!("{}:lock", crate::support::unique("late"));
     let mut ask = async |number: u32| -> bool {
         let mut call = acquire.key(&key);

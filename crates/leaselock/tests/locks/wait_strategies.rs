@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::Manner::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
+use leaselock::WaitStrategy::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
 use leaselock::{AcquireOptions, Fencing, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
@@ -12,20 +12,20 @@ use super::ground::{Ground, name};
 use super::{LONG_LEASE, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_manner_of_waiting_gets_the_lock_in_turn() {
-    let ground = Ground::new().await;
+async fn every_wait_strategy_gets_the_lock_in_turn() {
+    let ground = Ground::new();
     let mut kinds = tokio::task::JoinSet::new();
     for (label, process, _) in ground.pairs(|kind| kind.fencing != Fencing::None).await {
         // Side by side, since most of it is sleeping.
-        kinds.spawn(every_manner_in_turn(label, process));
+        kinds.spawn(every_strategy(label, process));
     }
     while let Some(kind) = kinds.join_next().await {
         kind.expect("no kind fails");
     }
 }
 
-async fn every_manner_in_turn(label: &'static str, process: LeasedMutex) {
-    for manner in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
+async fn every_strategy(label: &'static str, process: LeasedMutex) {
+    for strategy in [Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep] {
         let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let inside = Arc::new(AtomicU64::new(0));
         let since = Instant::now();
@@ -34,7 +34,7 @@ async fn every_manner_in_turn(label: &'static str, process: LeasedMutex) {
             let (process, inside) = (process.clone(), inside.clone());
             contenders.spawn(async move {
                 let until = Instant::now() + LONG_LEASE;
-                let wait = Wait::Contend { until, manner };
+                let wait = Wait::Contend { until, strategy };
                 let options = AcquireOptions { lease: LONG_LEASE, wait };
                 let guard = process.acquire(&name(), options).await;
                 let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
@@ -50,11 +50,11 @@ async fn every_manner_in_turn(label: &'static str, process: LeasedMutex) {
         while let Some(contender) = contenders.join_next().await {
             contender.expect("no contender panics");
         }
-        let shortest = match manner {
+        let shortest = match strategy {
             Sleep200 => Duration::from_millis(190),
             Sleep2000 => Duration::from_millis(1_990),
             _ => Duration::ZERO,
         };
-        assert!(since.elapsed() >= shortest, "{label}: {manner:?}");
+        assert!(since.elapsed() >= shortest, "{label}: {strategy:?}");
     }
 }

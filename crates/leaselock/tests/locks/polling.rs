@@ -65,7 +65,7 @@ fn excludes(kind: &&&Capabilities) -> bool {
 /// holds it, and behind another caller of this process.
 #[tokio::test]
 async fn c1_an_acquire_may_be_dropped_after_any_of_its_wakes() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (label, process, other) in ground.pairs(|_| true).await {
         let acquire = || process.acquire(&name(), waiting(LONG_LEASE));
         let mut polls = 0;
@@ -115,7 +115,7 @@ async fn c1_an_acquire_may_be_dropped_after_any_of_its_wakes() {
 /// The same with a stop after each turn of the tasks behind it.
 #[tokio::test]
 async fn c1_an_acquire_may_be_dropped_at_any_turn_of_its_tasks() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (label, process, other) in ground.pairs(|_| true).await {
         is_free(label, &process).await;
         let mut polls = 0;
@@ -133,7 +133,7 @@ async fn c1_an_acquire_may_be_dropped_at_any_turn_of_its_tasks() {
 #[tokio::test]
 async fn c1_a_dropped_acquire_frees_within_two_round_trips() {
     const ROUND_TRIPS_MAX: u64 = 2;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let on_redis = |kind: &&&Capabilities| kind.backend == "redis" && kind.kind != "redlock";
     for kind in KINDS.iter().filter(excludes).filter(on_redis) {
         let label = label(kind);

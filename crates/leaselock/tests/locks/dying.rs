@@ -94,12 +94,15 @@ impl Child {
     /// Starts a child that works where `ground` does.
     pub async fn start(ground: &Ground, role: Role) -> Self {
         let program = std::env::current_exe().expect("this program");
-        let mut process = Command::new(program)
-            .args(["--exact", "lock::dying::plays_a_process_when_asked", "--nocapture"])
+        let mut command = Command::new(program);
+        if matches!(role, Role::WritesBare | Role::WritesFenced) {
+            command.env("SECKILL_TEST_CHILD_MYSQL", ground.database_url().await);
+        }
+        let mut process = command
+            .args(["--exact", "dying::plays_a_process_when_asked", "--nocapture"])
             .env("SECKILL_TEST_CHILD_ROLE", format!("{role:?}"))
             .env("SECKILL_TEST_CHILD_PREFIX", &ground.prefix)
             .env("SECKILL_TEST_CHILD_REDIS", crate::support::redis_url().await)
-            .env("SECKILL_TEST_CHILD_MYSQL", ground.database_url())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

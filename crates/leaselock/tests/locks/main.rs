@@ -19,16 +19,17 @@ mod handing;
 mod kinds;
 mod links;
 mod losing;
-mod manners;
 mod pausing;
 mod polling;
 mod primitives;
-pub mod proxy;
+mod proxy;
 mod reading;
 mod redlock;
 mod safety;
 mod sharing;
+mod support;
 mod telling;
+mod wait_strategies;
 mod waiting;
 mod zookeeper;
 
@@ -64,15 +65,15 @@ struct Place {
 impl Place {
     async fn new() -> Self {
         Self {
-            prefix: format!("{}:", crate::support::unique("lock")),
+            prefix: format!("{}:", support::unique("lock")),
             name: LockName::new("{thing:1}:write").expect("a name"),
-            redis: connect(&crate::support::redis_url().await).await,
+            redis: connect(&support::redis_url().await).await,
         }
     }
 
     /// One more process.
     async fn process(&self) -> LeasedMutex {
-        self.process_behind(&crate::support::redis_url().await).await
+        self.process_behind(&support::redis_url().await).await
     }
 
     /// One more process that reaches the server at `url`.
@@ -201,7 +202,7 @@ async fn the_list_has_every_lock() {
 async fn the_background_tasks_end_with_the_lock_and_give_back_first() {
     let place = Place::new().await;
     let tasks = TaskTracker::new();
-    let connection = connect(&crate::support::redis_url().await).await;
+    let connection = connect(&support::redis_url().await).await;
     let process = redis_locks::token::mutex(connection, &place.prefix, &tasks).expect("a prefix");
     let guard = acquire(&process, &place, LONG_LEASE).await;
     drop(process);

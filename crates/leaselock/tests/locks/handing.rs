@@ -56,7 +56,7 @@ async fn crowd(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_passes_a_lock_on_and_every_holder_has_a_higher_fence() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (label, process, other) in ground.pairs(hands_over).await {
         let first = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let first_fence = fence_of(&first).get();
@@ -82,7 +82,7 @@ async fn a_process_passes_a_lock_on_and_every_holder_has_a_higher_fence() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let redis_kinds = |kind: &Capabilities| kind.hands_over && kind.backend == "redis";
     for kind in leaselock::KINDS.iter().filter(|kind| redis_kinds(kind)) {
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
@@ -109,7 +109,7 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
 /// W6: a crowd in one process does not keep the lock from another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w6_a_local_flood_lets_another_process_through() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (label, flood, other) in ground.pairs(|kind| hands_over(kind) && told(kind)).await {
         let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
@@ -153,7 +153,7 @@ async fn w6_a_local_flood_lets_another_process_through() {
 /// The release grants; the waiter does not have to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_hands_the_lock_on_to_the_process_that_waits() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (label, first, second) in ground.pairs(told).await {
         // Once before, so that the subscriber listens.
         warm_up(&first, &second).await;
@@ -195,7 +195,7 @@ pub async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
 /// Who gives up is not given the lock, neither by its own process nor by another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_left_is_given_nothing() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for (label, first, second) in ground.pairs(told).await {
         warm_up(&first, &second).await;
         for round in 0..50 {
@@ -221,13 +221,13 @@ async fn a_waiter_that_left_is_given_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
     const FIRST_LOOK: Duration = Duration::from_millis(800);
-    let (ground, url) = (Ground::new().await, crate::support::redis_url().await);
+    let (ground, url) = (Ground::new(), crate::support::redis_url().await);
     let (mut at_once, mut kinds) = (0, 0);
     for kind in leaselock::KINDS.iter().filter(|kind| told(kind) && can_be_held(kind)) {
         let proxy = Proxy::start(&url).await;
         proxy.set(Link::Stalls);
         let holder = ground.process(kind).await;
-        let waiter = ground.process_told_at(kind, &url, &proxy.url()).await;
+        let waiter = ground.process_notified_at(kind, &url, &proxy.url()).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let task = waiter.clone();
         let next = tokio::spawn(async move { task.acquire(&name(), patiently()).await });
@@ -282,7 +282,7 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
 /// The hold ends under a guard that was handed over: that guard is told, the one before is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_holds_now_is_told_of_a_loss() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let kind = leaselock::KINDS.iter().find(|kind| kind.kind == "token" && told(kind));
     let process = ground.process(kind.expect("token on redis")).await;
     let lease = Duration::from_secs(2);

@@ -61,7 +61,7 @@ async fn shares(ground: &Ground, kind: &str) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w5_fair_serves_the_clients_of_two_processes_alike() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     // It promises nothing of the kind: said here, not asserted.
     let unfair = shares(&ground, "token").await;
     println!("token: Jain's index {:.3}, shares {unfair:?}", jain(&unfair));

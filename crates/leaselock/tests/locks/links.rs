@@ -35,7 +35,7 @@ struct Pair {
 /// own. `setnx` and `getset` have no owner, so they cannot know their own hold again.
 async fn pairs(link: Carries) -> Vec<Pair> {
     let url = &crate::support::redis_url().await;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let applies = |kind: &Capabilities| {
         let can_be_told = kind.backend == "redis" && kind.lost_signal && kind.renewed;
         can_be_told && kind.kind != "redlock"
@@ -44,7 +44,7 @@ async fn pairs(link: Carries) -> Vec<Pair> {
     for kind in KINDS.iter().filter(|kind| applies(kind)) {
         let proxy = Proxy::start(url).await;
         let told_url = if link == Carries::All { &proxy.url() } else { url };
-        let process = ground.process_told_at(kind, &proxy.url(), told_url).await;
+        let process = ground.process_notified_at(kind, &proxy.url(), told_url).await;
         let (label, other) = (label(kind), ground.process(kind).await);
         pairs.push(Pair { label, proxy, process, other });
     }

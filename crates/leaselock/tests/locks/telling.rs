@@ -15,16 +15,11 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::dying::dying;
-use super::ground::{Ground, label, name};
+use super::ground::{Ground, label, listed, name};
 use super::handing::warm_up;
 use super::proxy::Proxy;
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
 use crate::support::{eventually, rounds};
-
-fn listed(kind: &str) -> &'static Capabilities {
-    let found = KINDS.iter().find(|listed| (listed.backend, listed.kind) == ("redis", kind));
-    found.expect("it is on the list")
-}
 
 async fn granted(process: &LeasedMutex) -> Guard {
     process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted")
@@ -50,8 +45,8 @@ async fn queued(process: &LeasedMutex) -> JoinHandle<Guard> {
 
 /// A process with both halves, whose subscriber listens.
 async fn read_write(ground: &Ground) -> (LeasedMutex, LeasedMutex) {
-    let half = ground.read_write(listed("read-write")).await;
-    let other = ground.read_write(listed("read-write")).await;
+    let half = ground.read_write(listed("redis", "read-write")).await;
+    let other = ground.read_write(listed("redis", "read-write")).await;
     warm_up(&half.write, &other.write).await;
     (half.read, half.write)
 }
@@ -65,7 +60,7 @@ fn mostly_told(told: u64, times: u64) {
 /// One release lets all readers in at once, and the last of them the writer behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let (first, second, third) =
         (read_write(&ground).await, read_write(&ground).await, read_write(&ground).await);
     let readers = [&first.0, &second.0, &third.0];
@@ -96,7 +91,7 @@ async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer(
 /// Readers wait behind a writer that waits. When it gives up they are told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let (first, second, third) =
         (read_write(&ground).await, read_write(&ground).await, read_write(&ground).await);
     let (before, times) = (told(&third.0), u64::from(rounds(5)));
@@ -124,9 +119,9 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_are_told_as_permits_are_free() {
     const PERMITS: u32 = 3;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let (mut newly_told, mut times) = (0, 0);
-    for kind in [listed("semaphore"), listed("expiring-semaphore")] {
+    for kind in [listed("redis", "semaphore"), listed("redis", "expiring-semaphore")] {
         let (label, holder) = (label(kind), ground.semaphore(kind, PERMITS).await);
         let mut waiters = Vec::new();
         for _ in 0..PERMITS {
@@ -167,8 +162,8 @@ async fn as_many_are_told_as_permits_are_free() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_wants_several_names_is_told_and_leaves_what_it_cannot_use_to_others() {
     let all = u64::from(rounds(6));
-    let ground = Ground::new().await;
-    let kind = listed("multi");
+    let ground = Ground::new();
+    let kind = listed("redis", "multi");
     let alone = [ground.multi(kind).await, ground.multi(kind).await];
     let several = ground.multi(kind).await;
     warm_up(alone[0].mutex(), alone[1].mutex()).await;
@@ -202,14 +197,14 @@ async fn who_wants_several_names_is_told_and_leaves_what_it_cannot_use_to_others
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d1_all_that_wait_for_a_latch_are_told_at_zero() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let url = crate::support::redis_url().await;
     let proxy = Proxy::start(&url).await;
     let client = redis::Client::open(&*url).expect("a Redis URL");
     let told = Subscriber::start(client, &ground.prefix, &TaskTracker::new()).expect("a prefix");
     let latch = RedisLatch::new(connect(&proxy.url()).await, &told, &ground.prefix);
     let latch = std::sync::Arc::new(latch.expect("a prefix"));
-    let counting = ground.latch(listed("countdown-latch")).await;
+    let counting = ground.latch(listed("redis", "countdown-latch")).await;
     let queue = format!("{}countdown-latch:waiting:{}", ground.prefix, name());
     // A machine that stands still for a second makes them look, not every time.
     for round in 0.. {
@@ -247,7 +242,7 @@ async fn d1_all_that_wait_for_a_latch_are_told_at_zero() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w7_a_crowd_costs_three_commands_for_each_acquire_of_every_kind_that_is_told() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let is_told = |kind: &&&Capabilities| {
         kind.backend == "redis"
             && kind.waiting == Waiting::Notified
@@ -257,7 +252,8 @@ async fn w7_a_crowd_costs_three_commands_for_each_acquire_of_every_kind_that_is_
         let label = label(kind);
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
         let url = crate::support::redis_url().await;
-        let crowd = ground.process_told_at(kind, &proxy.url(), &url).await.with_hand_over(false);
+        let crowd =
+            ground.process_notified_at(kind, &proxy.url(), &url).await.with_hand_over(false);
         let other = ground.process(kind).await;
         warm_up(&crowd, &other).await;
         let holder = granted(&other).await;
@@ -287,7 +283,7 @@ async fn w7_a_crowd_costs_three_commands_for_each_acquire_of_every_kind_that_is_
 /// after the other has it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w3_a_hundred_waiters_go_on_after_their_holder_died() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let mut kinds = JoinSet::new();
     let is_told = |kind: &&&Capabilities| {
         kind.backend == "redis" && kind.waiting == Waiting::Notified && kind.expires

@@ -50,11 +50,11 @@ struct Three {
 
 impl Three {
     async fn new(kind: &'static Capabilities) -> Self {
-        let (ground, url) = (Ground::new().await, crate::support::redis_url().await);
+        let (ground, url) = (Ground::new(), crate::support::redis_url().await);
         let (asked, told) = (Proxy::start(&url).await, Proxy::start(&url).await);
         Self {
             holds: ground.process(kind).await,
-            waits: ground.process_told_at(kind, &asked.url(), &told.url()).await,
+            waits: ground.process_notified_at(kind, &asked.url(), &told.url()).await,
             comes: ground.process(kind).await,
             label: label(kind).to_owned(),
             kind,

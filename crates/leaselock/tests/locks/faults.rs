@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use leaselock::redis::setnx_expire::Repair;
+use leaselock::demo::setnx_expire::Repair;
 use leaselock::{
-    AcquireError, AcquireOptions, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait,
-    mysql, redis as redis_locks,
+    AcquireError, AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
+    redis as redis_locks,
 };
 use redis::AsyncCommands;
 use redis::aio::ConnectionManager;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::dying::{Child, Role, Row};
-use super::ground::{Ground, name, now_ms};
+use super::ground::{Ground, listed, name, now_ms};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::rounds;
 
@@ -24,11 +24,6 @@ const DEAD: &str = "ffffffffffffffffffffffffffffffff";
 
 async fn bare_redis() -> ConnectionManager {
     connect(&crate::support::redis_url().await).await
-}
-
-fn listed(backend: &str, kind: &str) -> &'static Capabilities {
-    let found = KINDS.iter().find(|listed| (listed.backend, listed.kind) == (backend, kind));
-    found.expect("it is on the list")
 }
 
 fn key(ground: &Ground, kind: &str) -> String {
@@ -53,7 +48,7 @@ async fn never_expires(key: &str) -> bool {
 async fn setnx_blocks_for_ever_after_its_holder_was_killed() {
     let all = rounds(1);
     let mut blocked = 0;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for _ in 0..all {
         let ground = ground.elsewhere();
         let process = ground.process(listed("redis", "setnx")).await;
@@ -70,7 +65,7 @@ async fn setnx_blocks_for_ever_after_its_holder_was_killed() {
 async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and_nobody_repairs() {
     let all = rounds(1);
     let mut blocked = 0;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for _ in 0..all {
         let ground = ground.elsewhere();
         let process = async |repair| {
@@ -97,7 +92,7 @@ async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and
 async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_lock() {
     let all = rounds(5);
     let mut lost_its_own = 0;
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     for round in 0..all {
         let ground = ground.elsewhere();
         let winner = ground.process(listed("redis", "getset")).await;
@@ -123,10 +118,9 @@ async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_loc
 async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
     let all = rounds(10);
     let (mut freed_by_delete, mut freed_by_compare) = (0, 0);
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let mut redis = bare_redis().await;
-    let compare =
-        redis::Script::new(include_str!("../../crates/leaselock/src/redis/value_release.lua"));
+    let compare = redis::Script::new(include_str!("../../src/redis/value_release.lua"));
     let key = format!("{}textbook", ground.prefix);
     let mut set = async |owner: &str, lease_ms: u64| -> bool {
         let mut set = redis::cmd("SET");
@@ -160,8 +154,8 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
 /// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. Answers how
 /// often the late write came through.
 async fn late_writes(role: Role, all: u32) -> u32 {
-    let ground = Ground::new().await;
-    let row = Row::make(ground.pool()).await;
+    let ground = Ground::new();
+    let row = Row::make(ground.pool().await).await;
     // It polls, so that it is there as soon as the lease is over.
     let tasks = TaskTracker::new();
     let next = redis_locks::token::mutex(bare_redis().await, &ground.prefix, &tasks);
@@ -205,7 +199,7 @@ async fn a_stopped_holder_is_refused_with_a_fence() {
 /// W4: a waiter that died at the head of the queue costs its liveness window and no more.
 #[tokio::test]
 async fn fair_waits_for_a_dead_waiter_no_longer_than_its_window() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let process = ground.process(listed("redis", "fair")).await;
     let mut redis = bare_redis().await;
     let queue = format!("{}fair:queue:{}", ground.prefix, name());
@@ -226,7 +220,7 @@ async fn fair_waits_for_a_dead_waiter_no_longer_than_its_window() {
 /// Who gives up waiting leaves the queue at once, not after the window.
 #[tokio::test]
 async fn fair_forgets_a_waiter_that_gave_up() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let kind = listed("redis", "fair");
     let (first, second) = (ground.process(kind).await, ground.process(kind).await);
     let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
@@ -242,16 +236,16 @@ async fn fair_forgets_a_waiter_that_gave_up() {
 }
 
 /// A process of `named` whose session the server ends after a second without a command.
-fn named_for_a_second(ground: &Ground) -> LeasedMutex {
-    let options = (*ground.pool().connect_options()).clone();
+async fn named_for_a_second(ground: &Ground) -> LeasedMutex {
+    let options = (*ground.pool().await.connect_options()).clone();
     mysql::named::mutex(options, &ground.prefix, Duration::from_secs(1), &TaskTracker::new())
 }
 
 /// P1: a session that idles ends no sooner than the leases that it carries.
 #[tokio::test]
 async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
-    let ground = Ground::new().await;
-    let (holder, other) = (named_for_a_second(&ground), named_for_a_second(&ground));
+    let ground = Ground::new();
+    let (holder, other) = (named_for_a_second(&ground).await, named_for_a_second(&ground).await);
     // Renewed after a second and a half: until then the session says nothing.
     let guard = holder.acquire(&name(), waiting(Duration::from_millis(4_500))).await;
     let guard = guard.expect("granted");
@@ -265,8 +259,8 @@ async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
 /// P1: a session that idled for longer has ended, its holder knows, and comes back with another.
 #[tokio::test]
 async fn a_session_that_idled_away_ends_named_locks_and_their_holder_knows() {
-    let ground = Ground::new().await;
-    let (holder, other) = (named_for_a_second(&ground), named_for_a_second(&ground));
+    let ground = Ground::new();
+    let (holder, other) = (named_for_a_second(&ground).await, named_for_a_second(&ground).await);
     let guard = holder.acquire(&name(), waiting(Duration::from_secs(1))).await.expect("granted");
     // Blocks the only thread of this runtime, so that nothing is renewed.
     std::thread::sleep(Duration::from_millis(2_500));
@@ -283,7 +277,7 @@ async fn a_session_that_idled_away_ends_named_locks_and_their_holder_knows() {
 /// P1: the session is killed under its holder: the name is free at once, and the holder is told.
 #[tokio::test]
 async fn named_locks_end_with_their_session() {
-    let ground = Ground::new().await;
+    let ground = Ground::new();
     let kind = listed("mysql", "named");
     let (holder, other) = (ground.process(kind).await, ground.process(kind).await);
     let lease = Duration::from_secs(3);
@@ -292,12 +286,12 @@ async fn named_locks_end_with_their_session() {
         "SELECT CAST(id AS UNSIGNED) FROM information_schema.processlist \
          WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Sleep' AND info IS NULL",
     )
-    .fetch_all(ground.pool())
+    .fetch_all(ground.pool().await)
     .await
     .expect("the list of sessions");
     for session in sessions {
         // Some may belong to the pool and be gone already.
-        let _ = ground.pool().execute(sqlx::raw_sql(&format!("KILL {session}"))).await;
+        let _ = ground.pool().await.execute(sqlx::raw_sql(&format!("KILL {session}"))).await;
     }
     let next = timeout(lease / 2, other.acquire(&name(), waiting(lease))).await;
     let next = next.expect("free at once").expect("granted");

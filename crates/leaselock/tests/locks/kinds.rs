@@ -1,0 +1,456 @@
+//! Conformance: what every kind on the list has to do, on every backend. A kind that cannot do
+//! something says so in its capabilities, and only then it is left out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::poll;
+use leaselock::{
+    AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, KINDS, LeasedMutex,
+    LockName, Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ground::{Ground, can_be_held, name};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, waiting};
+
+/// Makes a module per kind, with a test per promise: `cargo test redis_token` runs one kind, and
+/// `cargo test m3_` one promise on all of them.
+macro_rules! conformance {
+    ($($module:ident: $kind:literal on $backend:literal,)*) => {
+        /// The kinds that have their tests here.
+        const TESTED: &[(&str, &str, &str)] =
+            &[$((stringify!($module), $backend, $kind),)*];
+
+        $(mod $module {
+            use crate::ground::listed;
+
+            promises! {
+                $backend, $kind,
+                // The test stops the only thread, so that nothing is renewed.
+                one thread: [
+                    m3_fences_rise_strictly
+                    m4_a_late_release_never_frees_another_ones_lock
+                    a_hold_that_is_not_renewed_is_lost_in_time
+                    a_wait_ends_at_its_deadline_and_leaves_no_trace
+                    processes_are_served_in_the_order_in_which_they_came
+                    only_a_reentrant_kind_lets_its_owner_in_again
+                    a_hold_that_was_entered_again_is_not_handed_over
+                    n1_names_do_not_alias
+                ],
+                two threads: [
+                    m1_critical_sections_of_two_processes_never_overlap
+                    a_guard_keeps_the_lock_beyond_its_lease
+                    c1_a_dropped_acquire_or_guard_leaks_nothing
+                    a_process_serves_its_waiters_in_the_order_in_which_they_came
+                ],
+            }
+        })*
+    };
+}
+
+macro_rules! promises {
+    (
+        $backend:literal, $kind:literal,
+        one thread: [$($one:ident)*], two threads: [$($two:ident)*],
+    ) => {
+        $(
+            #[tokio::test]
+            async fn $one() {
+                super::$one(listed($backend, $kind)).await;
+            }
+        )*
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $two() {
+                super::$two(listed($backend, $kind)).await;
+            }
+        )*
+    };
+}
+
+conformance! {
+    redis_token: "token" on "redis",
+    redis_reentrant: "reentrant" on "redis",
+    redis_fair: "fair" on "redis",
+    redis_plain: "plain" on "redis",
+    redis_spin: "spin" on "redis",
+    redis_redlock: "redlock" on "redis",
+    redis_read_write: "read-write" on "redis",
+    redis_expiring_semaphore: "expiring-semaphore" on "redis",
+    redis_semaphore: "semaphore" on "redis",
+    redis_multi: "multi" on "redis",
+    redis_setnx_expire: "setnx-expire" on "redis",
+    redis_setnx: "setnx" on "redis",
+    redis_getset: "getset" on "redis",
+    mysql_table: "table" on "mysql",
+    mysql_named: "named" on "mysql",
+    etcd_mutex: "mutex" on "etcd",
+    etcd_read_write: "read-write" on "etcd",
+    etcd_semaphore: "semaphore" on "etcd",
+    zookeeper_sequential: "sequential" on "zookeeper",
+    zookeeper_spin: "spin" on "zookeeper",
+    zookeeper_reentrant: "reentrant" on "zookeeper",
+    zookeeper_read_write: "read-write" on "zookeeper",
+    zookeeper_semaphore: "semaphore" on "zookeeper",
+    zookeeper_multi: "multi" on "zookeeper",
+    local_token: "token" on "local",
+    local_multi: "multi" on "local",
+}
+
+/// A kind that is on the list and not tested here, or called otherwise, fails.
+#[test]
+fn every_kind_that_can_be_held_is_tested_by_name() {
+    let listed = KINDS.iter().filter(|kind| can_be_held(kind));
+    let listed: BTreeSet<_> = listed.map(|kind| (kind.backend, kind.kind)).collect();
+    let tested: BTreeSet<_> = TESTED.iter().map(|(_, backend, kind)| (*backend, *kind)).collect();
+    assert_eq!(tested, listed);
+    for (module, backend, kind) in TESTED {
+        assert_eq!(*module, format!("{backend}_{}", kind.replace('-', "_")));
+    }
+}
+
+fn fenced(kind: &Capabilities) -> bool {
+    kind.fencing != Fencing::None
+}
+
+/// Acquires what must be free soon. On a busy machine the short commands of a short lease may time
+/// out a few times.
+async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
+    let since = Instant::now();
+    loop {
+        match process.acquire(&name(), waiting(lease)).await {
+            Ok(guard) => return guard,
+            Err(AcquireError::Unavailable(_)) if since.elapsed() < PATIENCE => {}
+            Err(error) => panic!("{label}: {error}"),
+        }
+    }
+}
+
+async fn hold_and_release(label: &str, process: &LeasedMutex) {
+    let guard = granted(label, process, LONG_LEASE).await;
+    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+}
+
+/// M1: a counter that is read, then written a moment later, loses nothing; fences rise.
+async fn m1_critical_sections_of_two_processes_never_overlap(kind: &'static Capabilities) {
+    const TASKS_PER_PROCESS: u64 = 6;
+    const ROUNDS: u64 = 6;
+    let ground = Ground::new();
+    let (label, first, second) = ground.pair(kind).await;
+    let (inside, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let fences = Arc::new(StdMutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for process in [&first, &second] {
+        for _ in 0..TASKS_PER_PROCESS {
+            let (process, inside) = (process.clone(), inside.clone());
+            let (counter, fences) = (counter.clone(), fences.clone());
+            tasks.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let wait = Wait::Until(Instant::now() + LONG_LEASE);
+                    let options = AcquireOptions { lease: LONG_LEASE, wait };
+                    let guard = process.acquire(&name(), options).await;
+                    let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
+                    let read = counter.load(Ordering::SeqCst);
+                    sleep(Duration::from_millis(1)).await;
+                    counter.store(read + 1, Ordering::SeqCst);
+                    fences.lock().expect("fences").extend(guard.fence());
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+                }
+            });
+        }
+    }
+    tasks.join_all().await;
+    let rounds = 2 * TASKS_PER_PROCESS * ROUNDS;
+    assert_eq!(counter.load(Ordering::SeqCst), rounds, "{label}: updates were lost");
+    let fences = fences.lock().expect("fences");
+    let minted = if fenced(first.capabilities()) { rounds } else { 0 };
+    assert_eq!(fences.len() as u64, minted, "{label}");
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{label}: {fences:?}");
+}
+
+/// M3: also over take-overs, and above a fence that was raised.
+async fn m3_fences_rise_strictly(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    if !fenced(kind) {
+        return;
+    }
+    let (label, first, second) = ground.pair(kind).await;
+    let mut last = Fence(0);
+    for round in 0..200 {
+        let process = if round % 2 == 0 { &first } else { &second };
+        let taken_over = round % 100 == 50;
+        let lease = if taken_over { SHORT_LEASE } else { LONG_LEASE };
+        let guard = granted(label, process, lease).await;
+        assert!(fence_of(&guard) > last, "{label}: {} after {last}", fence_of(&guard));
+        last = fence_of(&guard);
+        if taken_over {
+            // Blocks this runtime: the lease runs out, and the next one takes over.
+            std::thread::sleep(SHORT_LEASE);
+            assert!(guard.is_lost(), "{label}");
+        } else {
+            assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        }
+    }
+    let raise = async |to: u64| first.raise_fence(&name(), Fence(to)).await;
+    assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
+    assert_eq!(raise(5).await, Ok(()), "{label}");
+    let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    // A backend may leave some out, as etcd does, whose revisions count what others do, too.
+    let raised = (1 << 52) + 1..(1 << 52) + 100_000;
+    assert!(raised.contains(&fence_of(&guard).get()), "{label}: {}", fence_of(&guard));
+    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+    // The end of what can be minted is an error and not a repeated fence.
+    assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()), "{label}");
+    match second.acquire(&name(), waiting(LONG_LEASE)).await {
+        Ok(guard) => {
+            assert_eq!(fence_of(&guard), Fence::MAX, "{label}");
+            assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+        }
+        // It was left out, too.
+        Err(AcquireError::Unavailable(_)) => {}
+        Err(error) => panic!("{label}: {error}"),
+    }
+    let refused = second.acquire(&name(), waiting(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{label}: {refused:?}");
+    assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
+}
+
+/// M4, M2: a holder that is paused beyond its lease knows it at its first look, and what it still
+/// does, releasing or dropping, leaves the next holder alone.
+async fn m4_a_late_release_never_frees_another_ones_lock(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    let leased = |kind: &Capabilities| kind.expires && kind.lost_signal;
+    if !leased(kind) {
+        return;
+    }
+    let (label, slow, quick) = ground.pair(kind).await;
+    let late = granted(label, &slow, SHORT_LEASE).await;
+    std::thread::sleep(SHORT_LEASE + SHORT_LEASE / 10);
+    assert!(late.is_lost(), "{label}");
+    let holder = quick.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    if fenced(quick.capabilities()) {
+        assert!(fence_of(&holder) > fence_of(&late), "{label}");
+    }
+    assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost, "{label}");
+    let refused = slow.acquire(&name(), at_once(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+    assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+    hold_and_release(label, &slow).await;
+}
+
+/// The holder is renewed for as long as it works; nobody else gets in meanwhile.
+async fn a_guard_keeps_the_lock_beyond_its_lease(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    if !kind.renewed && kind.expires {
+        return;
+    }
+    let (label, holder, other) = ground.pair(kind).await;
+    // A machine that stands still for a lease loses the lock rightly; not every time.
+    for _ in 0..5 {
+        if keeps_the_lock(label, &holder, &other).await {
+            return hold_and_release(label, &other).await;
+        }
+    }
+    panic!("{label}: the hold was lost every time");
+}
+
+/// Whether a hold lasts twice its lease. Nobody else gets in before it is lost.
+async fn keeps_the_lock(label: &str, holder: &LeasedMutex, other: &LeasedMutex) -> bool {
+    // Long enough for the renewals of all kinds at once on a busy machine.
+    const LEASE: Duration = Duration::from_secs(1);
+    let guard = granted(label, holder, LEASE).await;
+    let since = Instant::now();
+    while since.elapsed() < LEASE * 2 {
+        match other.acquire(&name(), at_once(LEASE)).await {
+            Err(AcquireError::Busy | AcquireError::Unavailable(_)) => {
+                sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{label}: {error}"),
+            Ok(_) => {
+                assert!(guard.is_lost(), "{label}: two hold");
+                return false;
+            }
+        }
+    }
+    guard.release().await == ReleaseOutcome::Released
+}
+
+/// A kind that is not renewed tells that its hold has ended before anyone else can have it.
+async fn a_hold_that_is_not_renewed_is_lost_in_time(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    let unrenewed = |kind: &Capabilities| kind.expires && kind.lost_signal && !kind.renewed;
+    if !unrenewed(kind) {
+        return;
+    }
+    let (label, holder, other) = ground.pair(kind).await;
+    let guard = granted(label, &holder, SHORT_LEASE).await;
+    let next = tokio::spawn(async move {
+        let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        let granted_at = Instant::now();
+        let _ = next.release().await;
+        granted_at
+    });
+    timeout(PATIENCE, guard.lost().cancelled()).await.expect("lost fires");
+    let lost_at = Instant::now();
+    assert!(lost_at < next.await.expect("the other process"), "{label}");
+}
+
+async fn a_wait_ends_at_its_deadline_and_leaves_no_trace(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    let (label, process, other) = ground.pair(kind).await;
+    let holder = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let wait = Wait::Until(Instant::now() + Duration::from_millis(100));
+    let options = AcquireOptions { lease: LONG_LEASE, wait };
+    let first = process.acquire(&name(), options);
+    let second = process.acquire(&name(), options);
+    let (first, second) = tokio::join!(first, second);
+    assert!(matches!(first, Err(AcquireError::TimedOut)), "{label}: {first:?}");
+    assert!(matches!(second, Err(AcquireError::TimedOut)), "{label}: {second:?}");
+    assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+    hold_and_release(label, &other).await;
+    hold_and_release(label, &process).await;
+}
+
+/// C1: dropped before, while and after the command is sent, and after the grant was delivered.
+async fn c1_a_dropped_acquire_or_guard_leaks_nothing(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    let (label, process, other) = ground.pair(kind).await;
+    for _ in 0..60 {
+        let mut future = process.acquire(&name(), waiting(LONG_LEASE));
+        for _ in 0..rand::random_range(0..150) {
+            if poll!(&mut future).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(future);
+    }
+    hold_and_release(label, &other).await;
+    drop(process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted"));
+    hold_and_release(label, &other).await;
+    let waiting_now = || process.stats().snapshot().waiting_now;
+    until("the line is empty", || waiting_now() == 0).await;
+}
+
+async fn a_process_serves_its_waiters_in_the_order_in_which_they_came(kind: &'static Capabilities) {
+    const WAITERS: u64 = 20;
+    let ground = Ground::new();
+    // Where several can hold, nobody of a process waits behind one that holds.
+    let in_line =
+        |kind: &Capabilities| kind.fair_in_process && kind.primitive != Primitive::Semaphore;
+    if !in_line(kind) {
+        return;
+    }
+    let (label, process, _) = ground.pair(kind).await;
+    let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let served = Arc::new(StdMutex::new(Vec::new()));
+    let mut waiters = tokio::task::JoinSet::new();
+    for number in 0..WAITERS {
+        let (waiter, served) = (process.clone(), served.clone());
+        waiters.spawn(async move {
+            let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            served.lock().expect("served").push(number);
+            guard.release().await
+        });
+        let in_line = || process.stats().snapshot().waiting_now;
+        until("the waiter stands in line", || in_line() == number + 1).await;
+    }
+    assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
+    waiters.join_all().await;
+    let in_order: Vec<u64> = (0..WAITERS).collect();
+    assert_eq!(*served.lock().expect("served"), in_order, "{label}");
+}
+
+async fn processes_are_served_in_the_order_in_which_they_came(kind: &'static Capabilities) {
+    const PROCESSES: usize = 6;
+    let ground = Ground::new();
+    if !kind.fair_between_processes {
+        return;
+    }
+    let (label, first, _) = ground.pair(kind).await;
+    let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let served = Arc::new(StdMutex::new(Vec::new()));
+    let mut waiters = tokio::task::JoinSet::new();
+    for number in 0..PROCESSES {
+        let (process, served) = (ground.process(kind).await, served.clone());
+        let waiter = process.clone();
+        waiters.spawn(async move {
+            let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            served.lock().expect("served").push(number);
+            guard.release().await
+        });
+        // It has been refused once, so it has its place.
+        until("it waits", || process.stats().snapshot().contended == 1).await;
+    }
+    assert_eq!(holder.release().await, ReleaseOutcome::Released);
+    waiters.join_all().await;
+    let in_order: Vec<usize> = (0..PROCESSES).collect();
+    assert_eq!(*served.lock().expect("served"), in_order, "{label}");
+}
+
+/// The owner comes in again, and the name is free with the last one out.
+async fn only_a_reentrant_kind_lets_its_owner_in_again(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    let (label, process, other) = ground.pair(kind).await;
+    let outer = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let inner = outer.enter_again().await;
+    if !process.capabilities().reentrant {
+        let refused = matches!(inner, Err(AcquireError::InvalidOptions(_)));
+        assert!(refused, "{label}: {inner:?}");
+        return;
+    }
+    let inner = inner.expect("the owner may enter again");
+    assert_eq!(inner.fence(), outer.fence(), "{label}");
+    for last in [outer, inner] {
+        let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
+        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+        assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
+    }
+    hold_and_release(label, &other).await;
+}
+
+/// A hold that its owner has twice goes to the next in line when both are given back, not before.
+async fn a_hold_that_was_entered_again_is_not_handed_over(kind: &'static Capabilities) {
+    let ground = Ground::new();
+    let (label, process, _other) = ground.pair(kind).await;
+    if !process.capabilities().reentrant {
+        return;
+    }
+    let ahead = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    // The second one asks while the third one waits behind it, so it has fences to pass on.
+    let mut second = process.acquire(&name(), waiting(LONG_LEASE));
+    let mut third = process.acquire(&name(), waiting(LONG_LEASE));
+    assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending(), "{label}");
+    assert_eq!(ahead.release().await, ReleaseOutcome::Released, "{label}");
+    let outer = second.await.expect("granted");
+    let inner = outer.enter_again().await.expect("the owner may enter again");
+    assert_eq!(outer.release().await, ReleaseOutcome::Released, "{label}");
+    assert!(poll!(&mut third).is_pending(), "{label}: two holders");
+    assert_eq!(inner.release().await, ReleaseOutcome::Released, "{label}");
+    let last = third.await.expect("granted");
+    assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
+}
+
+/// N1: names that differ in case, in their last character or in their tag are different locks.
+async fn n1_names_do_not_alias(kind: &'static Capabilities) {
+    let long = "x".repeat(LockName::LEN_MAX_BYTES - 1);
+    let names = ["a", "A", "{a}", "{A}", "a:b", "{a}:b", &format!("{long}y"), &format!("{long}z")];
+    let ground = Ground::new();
+    let (label, first, second) = ground.pair(kind).await;
+    let mut guards = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let name = LockName::new(name).expect("a name");
+        let process = if number % 2 == 0 { &first } else { &second };
+        let guard = process.acquire(&name, at_once(LONG_LEASE)).await;
+        guards.push(guard.unwrap_or_else(|error| panic!("{label}: {name} is {error}")));
+    }
+    for guard in guards {
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+    }
+}

@@ -1,0 +1,125 @@
+//! The private servers of this run, each started when a test first asks for it, and small helpers.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dev_servers::{
+    DATABASE, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
+    ZookeeperOptions, ZookeeperServer,
+};
+use futures::future::join_all;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep};
+
+/// How many connections a test's pool may have.
+const POOL_MAX: u32 = 16;
+
+/// The servers live on a runtime of their own, since each test's runtime ends with the test. They
+/// end with the process.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    // All tests share the open files of one process.
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files).expect("a process may use its whole limit");
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(1).enable_all().build().expect("a runtime for the servers")
+});
+
+/// Starts a server on [`RUNTIME`].
+async fn start<S: Send + 'static, E: std::fmt::Debug + Send + 'static>(
+    starting: impl Future<Output = Result<S, E>> + Send + 'static,
+) -> S {
+    RUNTIME.spawn(starting).await.expect("no panic").expect("the private server starts")
+}
+
+/// The TCP address of the run's Redis, which a proxy can stand in front of.
+pub async fn redis_url() -> String {
+    static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
+    REDIS.get_or_init(|| start(RedisServer::start(RedisOptions::temporary()))).await.tcp_url()
+}
+
+/// The address of the run's etcd.
+pub async fn etcd_url() -> String {
+    static ETCD: OnceCell<EtcdServer> = OnceCell::const_new();
+    ETCD.get_or_init(|| start(EtcdServer::start(EtcdOptions::temporary()))).await.url()
+}
+
+/// The address of the run's ZooKeeper.
+pub async fn zookeeper_hosts() -> String {
+    static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
+    let starting = || start(ZookeeperServer::start(ZookeeperOptions::temporary()));
+    ZOOKEEPER.get_or_init(starting).await.hosts()
+}
+
+/// Five Redis servers that know nothing of each other.
+pub async fn independent_redis() -> &'static [RedisServer] {
+    static FIVE: OnceCell<Vec<RedisServer>> = OnceCell::const_new();
+    FIVE.get_or_init(|| own_redis(5, &[])).await
+}
+
+/// Redis servers of a test's own, with further lines for their configuration.
+pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
+    let started = (0..count).map(|_| {
+        let mut options = RedisOptions::temporary();
+        options.extra_lines = extra_lines.iter().map(|line| (*line).to_owned()).collect();
+        start(RedisServer::start(options))
+    });
+    join_all(started).await
+}
+
+/// A database of one test, with the table of locks.
+pub struct Database {
+    pub url: String,
+    pub pool: MySqlPool,
+}
+
+impl Database {
+    pub async fn new() -> Self {
+        static MYSQL: OnceCell<MysqlServer> = OnceCell::const_new();
+        let server = MYSQL.get_or_init(|| start(MysqlServer::start(MysqlOptions::temporary())));
+        // The server's account may make databases whose names begin so.
+        let (server, name) = (server.await, unique(DATABASE));
+        let mut connection = MySqlConnection::connect(&server.url()).await.expect("connected");
+        connection.execute(&*format!("CREATE DATABASE {name}")).await.expect("CREATE DATABASE");
+        let url = server.url_of(&name);
+        let pool = MySqlPoolOptions::new().max_connections(POOL_MAX).connect(&url).await;
+        let pool = pool.expect("connected");
+        pool.execute(leaselock::mysql::SCHEMA).await.expect("CREATE TABLE");
+        Self { url, pool }
+    }
+}
+
+/// How often a test repeats what must come out the same every time: `SECKILL_TEST_ROUNDS`, else a
+/// few times.
+pub fn rounds(few: u32) -> u32 {
+    let asked = std::env::var("SECKILL_TEST_ROUNDS").ok();
+    asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
+}
+
+/// A name that no other test of this run has.
+pub fn unique(word: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{word}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// How long a test waits for a state before it gives up.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often it looks meanwhile.
+const LOOK_PERIOD: Duration = Duration::from_millis(25);
+
+/// Waits until `look` answers something; fails with `what` when it takes too long.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        sleep(LOOK_PERIOD).await;
+    }
+}
