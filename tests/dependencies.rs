@@ -26,7 +26,8 @@ fn every_dependency_is_used() {
         for (section, code) in
             [("dependencies", &own), ("dev-dependencies", &all), ("build-dependencies", &own)]
         {
-            for (name, value) in manifest.get(section).and_then(Value::as_table).into_iter().flatten()
+            for (name, value) in
+                manifest.get(section).and_then(Value::as_table).into_iter().flatten()
             {
                 if value.get("workspace").is_some() {
                     inherited.insert(name.clone());
@@ -40,7 +41,10 @@ fn every_dependency_is_used() {
     }
     let shared = workspace["workspace"]["dependencies"].as_table().expect("a table");
     unused.extend(
-        shared.keys().filter(|name| !inherited.contains(*name)).map(|name| format!("workspace: {name}")),
+        shared
+            .keys()
+            .filter(|name| !inherited.contains(*name))
+            .map(|name| format!("workspace: {name}")),
     );
     assert!(unused.is_empty(), "remove from the manifests: {unused:#?}");
 }
@@ -74,7 +78,8 @@ fn code(folder: &Path, places: &[&str], others: &[&PathBuf]) -> String {
     let mut text = String::new();
     let mut open: Vec<PathBuf> = places.iter().map(|place| folder.join(place)).collect();
     while let Some(path) = open.pop() {
-        let elsewhere = others.iter().any(|other| path == **other && folder.starts_with(other) == false);
+        let elsewhere =
+            others.iter().any(|other| path == **other && folder.starts_with(other) == false);
         if elsewhere || path.ends_with("target") {
             continue;
         }

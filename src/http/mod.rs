@@ -104,6 +104,10 @@ macro_rules! take_parts {
 take_parts! {
     purchases: Purchases,
     orders: Orders,
+    catalog: Catalog,
+    accounts: Accounts,
+    operator_log: OperatorLog,
+    auditor: Auditor,
     lab: Lab,
     clock: Clock,
     lifecycle: Lifecycle,

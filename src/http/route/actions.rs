@@ -8,8 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::orders::page;
-use crate::account::Action;
-use crate::http::Web;
+use crate::account::{Action, OperatorLog};
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody};
 
@@ -73,13 +72,13 @@ pub struct ActionsBody {
     security(("bearer" = [])),
 )]
 pub async fn list(
-    State(web): State<Web>,
+    State(operator_log): State<OperatorLog>,
     _: Admin,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
     let (limit, before) = page(&pairs)?;
     // One more than asked for tells whether there is a next page.
-    let mut actions = web.operator_log.list(before, limit + 1).await?;
+    let mut actions = operator_log.list(before, limit + 1).await?;
     let more = actions.len() > limit as usize;
     actions.truncate(limit as usize);
     let next = actions.last().filter(|_| more).map(|action| action.id.to_string());

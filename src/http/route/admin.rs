@@ -12,12 +12,13 @@ use utoipa::ToSchema;
 use super::items::{ItemBody, answer};
 use super::texts;
 use crate::account::Actor;
-use crate::domain::{ArbiterMode, Cents, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
-use crate::http::Web;
+use crate::catalog::Catalog;
+use crate::domain::{ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::purchase::Purchases;
 
 /// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
@@ -108,15 +109,16 @@ pub struct EditItemBody {
     security(("bearer" = [])),
 )]
 pub async fn create(
-    State(web): State<Web>,
+    State(catalog): State<Catalog>,
+    State(clock): State<Clock>,
     Admin(claims): Admin,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
     let new = new_item(body)?;
-    let now = web.clock.now();
+    let now = clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let created = web.catalog.create(&new, &actor).await?;
+    let created = catalog.create(&new, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, now)).into_response())
 }
@@ -139,7 +141,9 @@ pub async fn create(
     security(("bearer" = [])),
 )]
 pub async fn edit(
-    State(web): State<Web>,
+    State(catalog): State<Catalog>,
+    State(purchases): State<Purchases>,
+    State(clock): State<Clock>,
     Admin(claims): Admin,
     ClientAddress(address): ClientAddress,
     ItemPath(id): ItemPath,
@@ -160,10 +164,10 @@ pub async fn edit(
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
     };
-    let now = web.clock.now();
+    let now = clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let edited = web.catalog.edit(id, &edit, &actor).await?;
-    web.purchases.item_changed(id).await;
+    let edited = catalog.edit(id, &edit, &actor).await?;
+    purchases.item_changed(id).await;
     tracing::info!(item = %id, operator = %claims.user, "item edited");
     Ok(answer(&edited, now))
 }

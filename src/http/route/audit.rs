@@ -5,9 +5,9 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::audit::Auditor;
 use crate::domain::Refusal;
 use crate::domain::audit::Report;
-use crate::http::Web;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
 
@@ -85,10 +85,10 @@ impl From<Report> for AuditBody {
     security(("bearer" = [])),
 )]
 pub async fn find(
-    State(web): State<Web>,
+    State(auditor): State<Auditor>,
     Admin(_operator): Admin,
     ItemPath(id): ItemPath,
 ) -> Result<Json<AuditBody>, Problem> {
-    let report = web.auditor.audit(id).await?.ok_or(Refusal::ItemNotFound)?;
+    let report = auditor.audit(id).await?.ok_or(Refusal::ItemNotFound)?;
     Ok(Json(report.into()))
 }

@@ -11,9 +11,8 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::catalog::{Seen, StockedItem, Unreachable};
-use crate::domain::{Item, Refusal};
-use crate::http::Web;
+use crate::catalog::{Catalog, Seen, StockedItem, Unreachable};
+use crate::domain::{Clock, Item, Refusal};
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
 
@@ -109,9 +108,12 @@ pub struct ItemsBody {
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
-pub async fn list(State(web): State<Web>) -> Result<Response, Problem> {
-    let now = web.clock.now();
-    let Seen { value, age } = web.catalog.list_shop(now).await?;
+pub async fn list(
+    State(catalog): State<Catalog>,
+    State(clock): State<Clock>,
+) -> Result<Response, Problem> {
+    let now = clock.now();
+    let Seen { value, age } = catalog.list_shop(now).await?;
     let stale = age.is_some();
     let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
     let items = value.iter().map(body).collect();
@@ -130,10 +132,14 @@ pub async fn list(State(web): State<Web>) -> Result<Response, Problem> {
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
-pub async fn find(State(web): State<Web>, ItemPath(id): ItemPath) -> Result<Response, Problem> {
-    let Seen { value, age } = web.catalog.find(id).await?;
+pub async fn find(
+    State(catalog): State<Catalog>,
+    State(clock): State<Clock>,
+    ItemPath(id): ItemPath,
+) -> Result<Response, Problem> {
+    let Seen { value, age } = catalog.find(id).await?;
     let stocked = value.ok_or(Refusal::ItemNotFound)?;
-    let now = web.clock.now();
+    let now = clock.now();
     if age.is_none() {
         return Ok(answer(&stocked, now));
     }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::Web;
+use crate::account::Accounts;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::SameSite;
@@ -44,14 +44,13 @@ pub struct UserBody {
     ),
 )]
 pub async fn create(
-    State(web): State<Web>,
+    State(accounts): State<Accounts>,
     _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<(StatusCode, Json<UserBody>), Problem> {
-    let signed_up =
-        web.accounts.sign_up(&body.username, body.password, rate_limit_key(address)).await;
+    let signed_up = accounts.sign_up(&body.username, body.password, rate_limit_key(address)).await;
     let user = signed_up?;
     Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() })))
 }
