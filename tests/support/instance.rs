@@ -43,19 +43,30 @@ impl Shop {
         Self::with(|_| {}).await
     }
 
-    /// The same with some settings changed.
+    /// A shop whose lock strategies have all their servers: etcd, ZooKeeper and the five Redis of
+    /// Redlock, which no other shop starts.
+    pub async fn with_lock_servers(change: impl FnOnce(&mut Config)) -> Self {
+        let (etcd, zookeeper, five) =
+            tokio::join!(etcd_url(), zookeeper_hosts(), independent_redis());
+        let redlock: Vec<String> = five.iter().map(RedisServer::url).collect();
+        Self::with(|config| {
+            config.lock.etcd_endpoints = etcd;
+            config.lock.zookeeper_hosts = zookeeper;
+            config.lock.redlock_urls = Secret::new(redlock.join(","));
+            change(config);
+        })
+        .await
+    }
+
+    /// A shop with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let (servers, etcd_url) = tokio::join!(servers(), etcd_url());
+        let servers = servers().await;
         let name = unique("seckill");
         let mut config = Config::defaults();
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
         config.database_url = Secret::new(servers.mysql.url_of(&name));
         config.redis_url = Secret::new(servers.redis.url());
-        let redlock: Vec<String> = independent_redis().await.iter().map(RedisServer::url).collect();
-        config.lock.redlock_urls = Secret::new(redlock.join(","));
         config.redis.prefix = format!("{name}:");
-        config.lock.etcd_endpoints = etcd_url;
-        config.lock.zookeeper_hosts = zookeeper_hosts().await;
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
         change(&mut config);
