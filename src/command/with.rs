@@ -74,7 +74,7 @@ impl Extra {
                     let options = ZookeeperOptions::new(dir.join("zookeeper"));
                     let server = ZookeeperServer::start(options).await;
                     let server = server.map_err(|error| error.to_string())?;
-                    say(&server.version().await);
+                    say(server.version());
                     config.lock.zookeeper_hosts = server.hosts();
                     extra.zookeeper = Some(server);
                 }

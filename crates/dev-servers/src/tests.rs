@@ -108,8 +108,8 @@ async fn servers_survive_a_pause_and_a_kill() {
     assert!(tokio::time::timeout(Duration::from_millis(300), frozen).await.is_err());
     assert!(servers.redis.resume() && servers.mysql.resume());
 
-    servers.mysql.kill_hard().await;
-    servers.redis.kill_hard().await;
+    servers.mysql.kill().await;
+    servers.redis.kill().await;
     assert!(!runs(servers.mysql.pid()) && !runs(servers.redis.pid()));
     assert!(!servers.redis.pause(), "an ended server cannot be paused");
     let ended = servers.ended().await.to_string();

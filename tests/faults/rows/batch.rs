@@ -27,7 +27,7 @@ pub async fn killed(stage: &mut Stage, seed: u64) -> Tried {
         let orders = shop.metric("seckill_batch_orders_sum", "").await;
         let after = shop.dice.random_range(0..KILL_AFTER_MS);
         sleep(Duration::from_millis(after)).await;
-        stage.mysql.kill_hard().await;
+        stage.mysql.kill().await;
         let mut signals = Vec::new();
         for service in &mut shop.services {
             signals.push(service.kill().await?.signal());

@@ -27,7 +27,7 @@ pub async fn killed(stage: &mut Stage, seed: u64) -> Tried {
         let after = shop.dice.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
         let pid = stage.mysql.pid();
-        stage.mysql.kill_hard().await;
+        stage.mysql.kill().await;
         shop.injections += 1;
         let gone = process_state(pid) == '?';
         shop.mended();

@@ -56,7 +56,7 @@ async fn killed(stage: &mut Stage, seed: u64, mut own: OwnRedis, forgets: bool) 
     sell_through(stage, plan, async |_, shop| {
         let after = shop.dice.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
-        own.server.kill_hard().await;
+        own.server.kill().await;
         shop.injections += 1;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
@@ -86,7 +86,7 @@ pub async fn reconciled(stage: &mut Stage, seed: u64) -> Tried {
     sell_through(stage, plan, async |_, shop| {
         for _ in 0..3 {
             sleep(FAULT / 3).await;
-            own.server.kill_hard().await;
+            own.server.kill().await;
             shop.injections += 1;
             own.server.restart().await.map_err(|error| error.to_string())?;
         }
@@ -106,7 +106,7 @@ pub async fn older_copy(stage: &mut Stage, seed: u64) -> Tried {
         copy_folder(&data, &copy)?;
         let then = shop.sold();
         sleep(Duration::from_millis(500)).await;
-        own.server.kill_hard().await;
+        own.server.kill().await;
         shop.injections += 1;
         let since = shop.sold() - then;
         std::fs::remove_dir_all(&data).map_err(|error| error.to_string())?;
@@ -131,7 +131,7 @@ pub async fn failover(stage: &mut Stage, seed: u64) -> Tried {
         heir.server.pause();
         let then = shop.sold();
         sleep(Duration::from_millis(500)).await;
-        master.server.kill_hard().await;
+        master.server.kill().await;
         shop.injections += 1;
         let missed = shop.sold() - then;
         shop.mended();
@@ -191,7 +191,7 @@ pub async fn full_disk(stage: &mut Stage, seed: u64) -> Tried {
         shop.injections += 1;
         sleep(FAULT).await;
         std::fs::write(&unlimited, "").map_err(|error| error.to_string())?;
-        own.server.kill_hard().await;
+        own.server.kill().await;
         shop.mended();
         own.server.restart().await.map_err(|error| error.to_string())?;
         bit(said.contains("MISCONF"), format!("a write was answered: {said}"))
