@@ -2,13 +2,13 @@
 
 pub mod audit;
 pub mod dev;
-pub mod guard;
+mod extra_servers;
 pub mod migrate;
 pub mod parked;
+pub mod preflight;
 pub mod seed;
 pub mod serve;
 pub mod token;
-mod with;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
