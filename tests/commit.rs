@@ -137,13 +137,11 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;
         // The order's row is locked by the transaction whose COMMIT is kept.
         eventually("the ledger to be asked", || async {
-            let waiting: i64 = sqlx::query_scalar(
-                "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
-                 AND ID <> CONNECTION_ID() AND INFO LIKE '%FROM orders WHERE user_id% FOR UPDATE'",
+            let waiting = crate::support::statements_running(
+                &shop.pool,
+                "%FROM orders WHERE user_id% FOR UPDATE",
             )
-            .fetch_one(&shop.pool)
-            .await
-            .expect("the list of sessions");
+            .await;
             (waiting > 0 || told.is_cancelled()).then_some(())
         })
         .await;
@@ -394,12 +392,7 @@ async fn a_lost_batch_is_not_answered_with_another_requests_order() {
             let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
             assert_eq!(linked.buyer(9).buy(strategy, item).await.status, 201);
             // The next one's transaction waits for this row; those who come meanwhile are one batch.
-            let mut holder = pool.begin().await.expect("a transaction");
-            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-                .bind(item)
-                .execute(&mut *holder)
-                .await
-                .expect("the row is locked");
+            let holder = crate::support::hold_stock_row(&pool, item).await;
             let mut presses = Vec::new();
             for buyer in [8, 2] {
                 let client = linked.buyer(buyer);

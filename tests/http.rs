@@ -36,9 +36,9 @@ mod waiting_room;
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Answer, Instance};
+use crate::support::{Answer, Client, Instance};
 pub use crate::support::{BOUND, assert_clean, eventually, when};
 
 /// What the contract calls "within a second", with room for a busy machine.
@@ -79,4 +79,17 @@ pub async fn available(instance: &Instance, item: i64) -> i64 {
 pub fn order_id(answer: &Answer) -> String {
     assert!((200..300).contains(&answer.status), "no order: {} {}", answer.status, answer.text);
     answer.json["id"].as_str().expect("an order").to_owned()
+}
+
+/// A password that may be one.
+const PASSWORD: &str = "correct horse battery";
+
+/// Asks for an account.
+async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/users", &json!({ "username": username, "password": password })).await
+}
+
+/// Asks for a session.
+async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/session", &json!({ "username": username, "password": password })).await
 }

@@ -43,12 +43,16 @@ fn variants_of(strategy: &str) -> Vec<(String, Breaks)> {
     variants
 }
 
+/// One rush at a time: each one loads the machine as much as it can be.
+static RUSH: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// All buyers press at once, spread over the instances; what they were answered, by code.
 async fn rush(
     instances: &[Instance],
     strategies: &[&str],
     item: i64,
 ) -> (Vec<Answer>, BTreeMap<String, usize>) {
+    let _alone = RUSH.lock().await;
     let presses = (1..=BUYERS).map(|id| {
         let index = usize::try_from(id).expect("positive");
         let buyer = instances[index % instances.len()].buyer(id);

@@ -11,7 +11,7 @@ use seckill::lifecycle::{Ended, Lifecycle};
 use seckill::session::{Role, Tokens};
 use seckill::store::mysql;
 use serde_json::{Value, json};
-use sqlx::MySqlPool;
+use sqlx::{MySql, MySqlPool, Transaction};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
@@ -166,4 +166,29 @@ pub fn item_body(changes: Value) -> Value {
         body.extend(changes);
     }
     body
+}
+
+/// Holds an item's stock row, so that no purchase of it can be decided, until the transaction is
+/// rolled back or dropped.
+pub async fn hold_stock_row(pool: &MySqlPool, item: i64) -> Transaction<'static, MySql> {
+    let mut holder = pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    holder
+}
+
+/// How many sessions of the shop's database, this one apart, are in the middle of a statement that
+/// is `LIKE` this.
+pub async fn statements_running(pool: &MySqlPool, like: &str) -> i64 {
+    sqlx::query_scalar(
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",
+    )
+    .bind(like)
+    .fetch_one(pool)
+    .await
+    .expect("the list of sessions")
 }

@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
-pub use instance::{Instance, Shop, item_body};
+pub use instance::{Instance, Shop, hold_stock_row, item_body, statements_running};
 pub use waiting::{BOUND, assert_clean, eventually, when};
 
 /// The servers of this run. They end with the process.
