@@ -131,7 +131,7 @@ async fn servers_survive_a_pause_and_a_kill() {
 async fn a_killed_maker_takes_its_servers_along() {
     let home = directory();
     let mut maker = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "dev::tests::be_a_maker", "--ignored", "--nocapture"])
+        .args(["--exact", "tests::be_a_maker", "--ignored", "--nocapture"])
         .env(CHILD_DIRECTORY, home.path())
         .stdout(Stdio::piped())
         .spawn()
