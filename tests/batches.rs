@@ -105,14 +105,7 @@ impl Stage {
         let pool = &self.shop.pool;
         let comes_first = async {
             eventually(statement, || async {
-                let running: i64 = sqlx::query_scalar(
-                    "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-                     WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",
-                )
-                .bind(statement)
-                .fetch_one(pool)
-                .await
-                .expect("the list of sessions");
+                let running = crate::support::statements_running(pool, statement).await;
                 (running > 0).then_some(())
             })
             .await;

@@ -11,7 +11,6 @@ use seckill::domain::{
 };
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{self as store, items};
-use seckill::strategy::LIST;
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -52,7 +51,7 @@ async fn linked_shop() -> (FaultyLink, Instance, Instance) {
 async fn linked_shop_with(
     change: impl FnOnce(&mut Config),
 ) -> (FaultyLink, Instance, Instance, sqlx::MySqlPool) {
-    let mut shop = Shop::with(change).await;
+    let mut shop = Shop::with_lock_servers(change).await;
     // The one beside leaves the queues to the linked one.
     shop.config.queue.claim_idle_ms = 7_200_000;
     shop.config.queue.poll_ms = 3_600_000;
@@ -66,13 +65,18 @@ async fn linked_shop_with(
     (link, linked, beside, shop.pool)
 }
 
-/// Every strategy sells one unit although the link breaks at COMMIT.
-async fn sells_one_although_it(breaks: &Trap) {
+mod each {
+    crate::support::strategies::test_each_strategy!(super::sells_one_although_the_link_breaks);
+}
+
+/// A strategy sells one unit although the link breaks at COMMIT: when the answer is lost, the order
+/// is found in the ledger; when the COMMIT never arrived, it is done again.
+async fn sells_one_although_the_link_breaks(strategy: &str) {
     let (link, linked, beside) = linked_shop().await;
-    for strategy in LIST.iter().map(|entry| entry.card.name) {
+    for breaks in [loses_answer(), loses_commit()] {
         let item = beside.make_item(json!({ "stock": 2 })).await;
-        link.trap(breaks.clone());
         let cuts = link.caught();
+        link.trap(breaks);
         let answer = linked.buyer(1).buy_for_good(strategy, item).await;
         // A queued order can be seen in the ledger before the link has dropped the COMMIT's answer.
         eventually("the fault to bite", || async { (link.caught() > cuts).then_some(()) }).await;
@@ -87,16 +91,6 @@ async fn sells_one_although_it(breaks: &Trap) {
         let expected = (&json!(1), &json!(true));
         assert_eq!((&audit["held"], &audit["clean"]), expected, "{strategy}: {audit}");
     }
-}
-
-#[tokio::test]
-async fn a_commit_whose_answer_is_lost_is_found_in_the_ledger() {
-    sells_one_although_it(&loses_answer()).await;
-}
-
-#[tokio::test]
-async fn a_commit_that_never_arrived_is_done_again() {
-    sells_one_although_it(&loses_commit()).await;
 }
 
 #[tokio::test]
@@ -146,13 +140,11 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;
         // The order's row is locked by the transaction whose COMMIT is kept.
         eventually("the ledger to be asked", || async {
-            let waiting: i64 = sqlx::query_scalar(
-                "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
-                 AND ID <> CONNECTION_ID() AND INFO LIKE '%FROM orders WHERE user_id% FOR UPDATE'",
+            let waiting = crate::support::statements_running(
+                &shop.pool,
+                "%FROM orders WHERE user_id% FOR UPDATE",
             )
-            .fetch_one(&shop.pool)
-            .await
-            .expect("the list of sessions");
+            .await;
             (waiting > 0 || told.is_cancelled()).then_some(())
         })
         .await;
@@ -401,12 +393,7 @@ async fn a_lost_batch_is_not_answered_with_another_requests_order() {
             let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
             assert_eq!(linked.buyer(9).buy(strategy, item).await.status, 201);
             // The next one's transaction waits for this row; those who come meanwhile are one batch.
-            let mut holder = pool.begin().await.expect("a transaction");
-            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-                .bind(item)
-                .execute(&mut *holder)
-                .await
-                .expect("the row is locked");
+            let holder = crate::support::hold_stock_row(&pool, item).await;
             let mut presses = Vec::new();
             for buyer in [8, 2] {
                 let client = linked.buyer(buyer);

@@ -53,14 +53,7 @@ async fn wait_for_a_sweep(client: &Client) {
 /// Waits until a session of the shop's database is in the middle of this statement.
 async fn wait_for_statement(shop: &Shop, like: &str) {
     eventually(like, || async {
-        let running: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-             WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",
-        )
-        .bind(like)
-        .fetch_one(&shop.pool)
-        .await
-        .expect("the list of sessions");
+        let running = crate::support::statements_running(&shop.pool, like).await;
         (running > 0).then_some(())
     })
     .await;
@@ -117,12 +110,7 @@ async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
     let item = instance.make_item(json!({})).await;
     let waiting = buy(&instance, 1, locked).await;
     let elsewhere = buy(&instance, 1, item).await;
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(locked)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, locked).await;
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 1, &waiting, "pending").await;

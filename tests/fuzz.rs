@@ -218,6 +218,7 @@ fn settings_are_understood_or_refused_and_secrets_do_not_show() {
         "SECKILL_MYSQL_POOL_MAX",
         "SECKILL_LOG_FORMAT",
         "SECKILL_HTTP_COOKIE_SECURE",
+        "SECKILL_ACCEPT_RISKS",
         "SECKILL_I_KNOW",
         "SECKILL_REDIS_PREFIX",
         "DATABASE_URL",

@@ -314,12 +314,7 @@ async fn who_fits_and_takes_nothing_leaves_the_unit_to_the_next() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     // The first one's transaction waits for this row; those who come meanwhile are one batch.
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let mut presses = Vec::new();
     for (before, buyer) in [9, 1, 2].into_iter().enumerate() {
         let client = instance.buyer(buyer);

@@ -34,46 +34,15 @@ mod stream_sessions;
 mod throttling;
 mod waiting_room;
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use serde_json::Value;
-use tokio::time::Instant;
+use serde_json::{Value, json};
 
-use crate::support::{Answer, Instance};
+use crate::support::{Answer, Client, Instance};
+pub use crate::support::{BOUND, assert_clean, eventually, when};
 
-/// How long anything may take that is not a promise in seconds: generous, since a test machine may
-/// be busy with other things.
-pub const BOUND: Duration = Duration::from_secs(20);
 /// What the contract calls "within a second", with room for a busy machine.
 pub const SOON: Duration = Duration::from_secs(4);
-/// The pause between two looks.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
-
-/// Looks again and again until `look` answers `Ok`, and fails with its last `Err` once `bound` is
-/// over.
-pub async fn eventually<T, E, F>(bound: Duration, mut look: impl FnMut() -> F) -> T
-where
-    E: Debug,
-    F: Future<Output = Result<T, E>>,
-{
-    let started = Instant::now();
-    loop {
-        match look().await {
-            Ok(seen) => return seen,
-            Err(not_yet) => {
-                assert!(started.elapsed() < bound, "not within {bound:?}, but {not_yet:?}");
-                tokio::time::sleep(LOOK_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// `Ok` when `holds`, to be told by [`eventually`] what is seen instead when it does not.
-pub fn when<T: Debug>(holds: bool, seen: T) -> Result<T, T> {
-    if holds { Ok(seen) } else { Err(seen) }
-}
-
 /// Asserts that an answer is a whole problem with this status and code.
 #[track_caller]
 pub fn assert_problem(answer: &Answer, (status, code): (u16, &str), what: &str) {
@@ -99,15 +68,6 @@ pub fn apart_from_the_request_id(answer: &Answer) -> Value {
     body
 }
 
-/// Asserts that every invariant of the item holds, its Redis counter too once traffic is quiet.
-pub async fn assert_clean(instance: &Instance, item: i64) -> Value {
-    eventually(BOUND, || async {
-        let audit = instance.audit(item).await;
-        when(audit["clean"] == true, audit)
-    })
-    .await
-}
-
 /// Units left of an item, as everyone sees them.
 pub async fn available(instance: &Instance, item: i64) -> i64 {
     let answer = instance.stranger().get(&format!("/api/items/{item}")).await;
@@ -119,4 +79,17 @@ pub async fn available(instance: &Instance, item: i64) -> i64 {
 pub fn order_id(answer: &Answer) -> String {
     assert!((200..300).contains(&answer.status), "no order: {} {}", answer.status, answer.text);
     answer.json["id"].as_str().expect("an order").to_owned()
+}
+
+/// A password that may be one.
+const PASSWORD: &str = "correct horse battery";
+
+/// Asks for an account.
+async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/users", &json!({ "username": username, "password": password })).await
+}
+
+/// Asks for a session.
+async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
+    client.post("/api/session", &json!({ "username": username, "password": password })).await
 }

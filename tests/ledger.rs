@@ -4,20 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use sqlx::{MySql, Transaction};
 
-use crate::support::{Answer, Client, Shop, eventually};
-
-/// Locks an item's hot row until the transaction is rolled back.
-async fn hold_stock(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("UPDATE stock SET version = version WHERE item_id = ?")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
-    holder
-}
+use crate::support::{Answer, Client, Shop, eventually, hold_stock_row};
 
 #[tokio::test]
 async fn a_retry_with_the_same_key_is_the_same_order() {
@@ -96,7 +84,7 @@ async fn a_lock_wait_timeout_leaves_no_half_order() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     // Somebody holds the hot row longer than every try.
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let answer = instance.buyer(1).buy("mysql-atomic", item).await;
     assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
     holder.rollback().await.expect("rolled back");
@@ -132,7 +120,7 @@ async fn a_purchase_finishes_although_its_buyer_has_gone() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
     // The row is held, so the purchase hangs inside its transaction when the buyer leaves.
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let buyer = instance.buyer(1);
     let waiting =
         tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "gone").await });
@@ -161,7 +149,7 @@ async fn an_answer_that_takes_too_long_is_unknown_and_the_key_tells() {
     .await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let answer = instance.buyer(1).buy_with_key("mysql-atomic", item, "slow").await;
     assert_eq!(answer.brief(), (504, "outcome_unknown"));
     assert_eq!(
@@ -185,7 +173,7 @@ async fn a_full_house_says_so_at_once() {
     let shop = Shop::with(|config| config.purchase.in_flight_max = 1).await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let buyer = instance.buyer(1);
     let first = tokio::spawn(async move { buyer.buy("mysql-atomic", item).await });
     eventually("the purchase to run", || async {

@@ -71,13 +71,7 @@ async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
 /// Waits until so many loads are held up by the lock of the stock.
 async fn loads_that_wait(shop: &Shop, count: i64) {
     eventually("the loads to wait for the stock", || async {
-        let waiting: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
-             AND ID <> CONNECTION_ID() AND INFO LIKE 'SELECT%FROM stock%'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("asked");
+        let waiting = crate::support::statements_running(&shop.pool, "SELECT%FROM stock%").await;
         (waiting == count).then_some(())
     })
     .await;
@@ -158,13 +152,9 @@ async fn a_mark_that_comes_late_changes_nothing() {
         .expect("the row is taken");
     let reading = tokio::spawn(async move { there.read(item).await });
     eventually("the first load to claim its epoch", || async {
-        let waiting: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
-             AND ID <> CONNECTION_ID() AND INFO LIKE 'INSERT IGNORE INTO redis_counters%'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("asked");
+        let waiting =
+            crate::support::statements_running(&shop.pool, "INSERT IGNORE INTO redis_counters%")
+                .await;
         (waiting == 1).then_some(())
     })
     .await;
@@ -206,13 +196,8 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
         .expect("the row is locked");
     let reading = tokio::spawn(async move { there.read(item).await });
     eventually("the other one to take over", || async {
-        let waiting: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
-             AND ID <> CONNECTION_ID() AND INFO LIKE 'UPDATE redis_counters%'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("asked");
+        let waiting =
+            crate::support::statements_running(&shop.pool, "UPDATE redis_counters%").await;
         (waiting == 1).then_some(())
     })
     .await;

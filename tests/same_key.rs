@@ -6,11 +6,10 @@ use leaselock::{AcquireOptions, LockName, Mutex, Wait};
 use reqwest::Method;
 use seckill::store::redis::RedisClient;
 use serde_json::json;
-use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
 use crate::http::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop};
+use crate::support::{Answer, Client, Instance, Shop, hold_stock_row};
 
 const STREAM: &str = "redis-stream";
 
@@ -25,17 +24,6 @@ async fn shop(deadline_ms: u64) -> Shop {
         config.queue.claim_idle_ms = 1_000;
     })
     .await
-}
-
-/// Locks an item's hot row until the transaction is rolled back.
-async fn hold_stock(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("UPDATE stock SET version = version WHERE item_id = ?")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
-    holder
 }
 
 /// Changes an item beside the service, since an edit by an operator waits for the held row; the
@@ -82,7 +70,7 @@ async fn a_running_key_is_not_refused(strategy: &str, elsewhere: bool) {
     let beside = if elsewhere { Some(shop.start().await) } else { None };
     let there = beside.as_ref().unwrap_or(&here);
     let item = here.make_item(json!({ "stock": 5 })).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let first = here.buyer(1).buy_with_key(strategy, item, "k").await;
     assert_problem(&first, (504, "outcome_unknown"), "the row is held");
     let buyer = there.buyer(1);
@@ -120,7 +108,7 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     let beside = if elsewhere { Some(shop.start().await) } else { None };
     let there = beside.as_ref().unwrap_or(&here);
     let item = here.make_item(json!({ "stock": 5 })).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let ahead = {
         let buyers = (10..14).map(|id| here.buyer(id));
         futures::future::join_all(
@@ -227,7 +215,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     let (here, there) = (shop.start().await, shop.start().await);
     let body = json!({ "stock": 5, "per_buyer_limit": 5, "strategy": STREAM });
     let item = here.make_item(body).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let queued = here.buyer(1).buy_with_key("default", item, "k").await;
     assert_eq!(queued.status, 202, "{}", queued.text);
     edit(&shop, item, "strategy = 'mysql-atomic'").await;

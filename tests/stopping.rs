@@ -108,12 +108,7 @@ async fn a_second_signal_does_not_wait() {
         client.request(Method::GET, "/healthz").send().await.ok().map(drop)
     })
     .await;
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let request = client.request(Method::POST, &purchase_path("mysql-atomic", item));
     let press = tokio::spawn(request.header("idempotency-key", "once").send());
     eventually("the purchase to run", || async {

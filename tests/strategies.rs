@@ -7,7 +7,7 @@ use futures::future::join_all;
 use seckill::strategy::{Breaks, LIST};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Instance, Shop, eventually};
+use crate::support::{Answer, Instance, Shop, assert_clean};
 
 /// Units of an item and buyers who want one, all at once.
 const STOCK: i64 = 40;
@@ -15,10 +15,15 @@ const BUYERS: i64 = 200;
 /// Rushes in which a broken gate has to be caught once: two instances may miss each other by luck.
 const CATCH_ROUNDS_MAX: usize = 5;
 
-/// Every way in which a strategy on the list can be asked for.
+/// Every way in which any strategy on the list can be asked for.
 fn variants() -> Vec<(String, Breaks)> {
+    LIST.iter().flat_map(|entry| variants_of(entry.card.name)).collect()
+}
+
+/// Every way in which a strategy can be asked for.
+fn variants_of(strategy: &str) -> Vec<(String, Breaks)> {
     let mut variants = Vec::new();
-    for card in LIST.iter().map(|entry| entry.card) {
+    for card in LIST.iter().map(|entry| entry.card).filter(|card| card.name == strategy) {
         let breaks = card.breaks_with;
         variants.push((card.name.to_owned(), breaks));
         // One body serves all of them: its options are walked with the main one. Those that break
@@ -38,12 +43,16 @@ fn variants() -> Vec<(String, Breaks)> {
     variants
 }
 
+/// One rush at a time: each one loads the machine as much as it can be.
+static RUSH: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// All buyers press at once, spread over the instances; what they were answered, by code.
 async fn rush(
     instances: &[Instance],
     strategies: &[&str],
     item: i64,
 ) -> (Vec<Answer>, BTreeMap<String, usize>) {
+    let _alone = RUSH.lock().await;
     let presses = (1..=BUYERS).map(|id| {
         let index = usize::try_from(id).expect("positive");
         let buyer = instances[index % instances.len()].buyer(id);
@@ -80,21 +89,29 @@ async fn assert_ledger_has_exactly(shop: &Shop, item: i64, answers: &[Answer]) {
     assert_eq!(accepted, ledger, "accepted answers against the ledger");
 }
 
-/// The audit is clean, at the latest when the reconciliation has looked twice.
-async fn assert_clean(instance: &Instance, item: i64) {
-    let audit = eventually("a clean audit", || async {
-        let audit = instance.audit(item).await;
-        (audit["clean"] == true).then_some(audit)
-    });
-    let audit = audit.await;
-    assert_eq!(audit["oversold"], 0);
+mod each {
+    mod with_the_arbiter_on_it_sells_exactly_the_stock {
+        crate::support::strategies::test_each_strategy!(super::super::sells_exactly_the_stock);
+    }
+    mod with_the_arbiter_off_it_oversells_only_as_its_card_says {
+        crate::support::strategies::test_each_strategy!(super::super::oversells_as_its_card_says);
+    }
+    mod several_units_are_sold_whole_or_not_at_all {
+        crate::support::strategies::test_each_strategy!(super::super::sells_whole_or_not_at_all);
+    }
+    mod a_buyer_never_gets_more_than_the_limit {
+        crate::support::strategies::test_each_strategy!(super::super::keeps_the_limit);
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_arbiter_on_every_strategy_sells_exactly_the_stock() {
-    let shop = Shop::new().await;
+async fn shop() -> Shop {
+    Shop::with_lock_servers(|_| {}).await
+}
+
+async fn sells_exactly_the_stock(strategy: &str) {
+    let shop = shop().await;
     let instances = [shop.start().await, shop.start().await];
-    for (strategy, _) in variants() {
+    for (strategy, _) in variants_of(strategy) {
         let item = instances[0].make_item(json!({ "stock": STOCK })).await;
         let (answers, codes) = rush(&instances, &[&strategy], item).await;
         assert_eq!(sold(&answers), STOCK, "{strategy}: {codes:?}");
@@ -104,10 +121,10 @@ async fn with_the_arbiter_on_every_strategy_sells_exactly_the_stock() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_arbiter_off_safe_strategies_do_not_oversell_and_the_others_are_caught() {
+/// Safe strategies do not oversell, and the others are caught.
+async fn oversells_as_its_card_says(strategy: &str) {
     for count in [1, 2] {
-        let shop = Shop::new().await;
+        let shop = shop().await;
         let mut instances = Vec::new();
         for _ in 0..count {
             instances.push(shop.start().await);
@@ -116,7 +133,7 @@ async fn with_the_arbiter_off_safe_strategies_do_not_oversell_and_the_others_are
         if let Some(second) = instances.get(1) {
             second.clock.shift(time::Duration::HOUR);
         }
-        for (strategy, breaks) in variants() {
+        for (strategy, breaks) in variants_of(strategy) {
             let holds = match breaks {
                 Breaks::Never => true,
                 Breaks::WithTwoInstances => count == 1,
@@ -157,7 +174,7 @@ async fn oversells_alone(shop: &Shop, instances: &[Instance], strategy: &str, ho
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strategies_may_change_from_request_to_request() {
-    let shop = Shop::new().await;
+    let shop = shop().await;
     let instances = [shop.start().await, shop.start().await];
     let variants = variants();
     let names: Vec<&str> = variants.iter().map(|(name, _)| name.as_str()).collect();
@@ -191,7 +208,8 @@ async fn losers_wait_as_they_are_told() {
 
 #[tokio::test]
 async fn unsafe_ways_are_refused_on_a_real_sale() {
-    let (_shop, instance) = Shop::open().await;
+    let shop = shop().await;
+    let instance = shop.start().await;
     let item = instance.make_item(json!({ "kind": "shop" })).await;
     for (strategy, breaks) in variants() {
         let safe = breaks == Breaks::Never;
@@ -206,10 +224,10 @@ async fn unsafe_ways_are_refused_on_a_real_sale() {
     }
 }
 
-#[tokio::test]
-async fn several_units_are_sold_whole_or_not_at_all() {
-    let (_shop, instance) = Shop::open().await;
-    for (strategy, _) in variants() {
+async fn sells_whole_or_not_at_all(strategy: &str) {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    for (strategy, _) in variants_of(strategy) {
         let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 4 })).await;
         let path = crate::support::purchase_path(&strategy, item);
         let buy = async |id: i64, quantity: i64| {
@@ -225,11 +243,10 @@ async fn several_units_are_sold_whole_or_not_at_all() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_buyer_never_gets_more_than_the_limit() {
-    let shop = Shop::new().await;
+async fn keeps_the_limit(strategy: &str) {
+    let shop = shop().await;
     let instances = [shop.start().await, shop.start().await];
-    for (strategy, _) in variants() {
+    for (strategy, _) in variants_of(strategy) {
         let item = instances[0].make_item(json!({ "stock": 40, "per_buyer_limit": 2 })).await;
         let presses = (0..20).map(|press| {
             let buyer = instances[press % 2].buyer(9);
@@ -249,7 +266,8 @@ async fn a_buyer_never_gets_more_than_the_limit() {
 
 #[tokio::test]
 async fn the_list_is_served_with_its_cards() {
-    let (_shop, instance) = Shop::open().await;
+    let shop = shop().await;
+    let instance = shop.start().await;
     let listed = instance.stranger().get("/api/strategies").await;
     let names: Vec<&str> =
         listed.json.as_array().expect("a list").iter().filter_map(name).collect();

@@ -37,13 +37,7 @@ async fn shop() -> Shop {
 
 /// Nothing of the item can be decided until this is dropped or rolled back.
 async fn hold_up(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
-    holder
+    crate::support::hold_stock_row(&shop.pool, item).await
 }
 
 async fn order(client: &Client, id: &str) -> Answer {
@@ -161,13 +155,8 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
     let other = instance.buyer(2);
     let other = tokio::spawn(async move { other.buy("mysql-atomic", item).await });
     eventually("the other one to wait for the row", || async {
-        let waiting: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-             WHERE DB = DATABASE() AND INFO LIKE 'UPDATE stock SET available%'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("asked");
+        let waiting =
+            crate::support::statements_running(&shop.pool, "UPDATE stock SET available%").await;
         (waiting > 0).then_some(())
     })
     .await;

@@ -8,11 +8,10 @@ use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_loc
 use seckill::config::{Config, Secret};
 use seckill::store::redis::RedisClient;
 use serde_json::json;
-use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
 use crate::http::{assert_clean, order_id};
-use crate::support::{Answer, Instance, Shop, eventually, own_redis};
+use crate::support::{Answer, Instance, Shop, eventually, hold_stock_row, own_redis};
 
 /// Buyers who press at once: more than a breaker needs to see.
 const BUYERS: i64 = 40;
@@ -24,17 +23,6 @@ fn impatient(config: &mut Config) {
     config.mysql.lock_wait_timeout_seconds = 4;
     config.mysql.acquire_timeout_ms = 2_000;
     config.redis.command_timeout_ms = 500;
-}
-
-/// Locks an item's hot row until the transaction is rolled back.
-async fn hold_stock(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("UPDATE stock SET version = version WHERE item_id = ?")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
-    holder
 }
 
 /// Takes the lock that `lock-redis` would sell the item under.
@@ -113,7 +101,7 @@ async fn a_row_that_somebody_holds_is_the_trouble_of_its_item_alone() {
     let shop = Shop::with(impatient).await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let answers = others_go_on(&instance, crowd(&instance, "mysql-atomic", item, 100)).await;
     assert_contended(&answers);
     holder.rollback().await.expect("the row is free");
@@ -126,7 +114,7 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     let shop = Shop::with(impatient).await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
-    let holder = hold_stock(&shop, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let answers = others_go_on(&instance, crowd(&instance, "mysql-batch", item, 100)).await;
     // What is in a batch that waits for the row may yet be sold; the others were taken back.
     let told = [(503, "contended"), (504, "outcome_unknown")];

@@ -15,7 +15,7 @@ use seckill::store::mysql::{self, users};
 use seckill::store::redis::RedisClient;
 use time::OffsetDateTime;
 
-use super::{Ended, seed, serve, with};
+use super::{Ended, extra_servers, seed, serve};
 
 /// The demo accounts. They are marked in the database, and nothing but this command lets them
 /// sign in.
@@ -36,9 +36,9 @@ pub async fn run(file: Option<&Path>) -> Ended {
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
     }
-    let wanted = with::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
+    let wanted = extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
     let servers = start_servers(&mut config, &dir).await?;
-    let extra = with::Extra::start(&wanted, &mut config, &dir).await?;
+    let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
     let served = serve_shop(config, &dir, servers.as_ref(), &extra).await;
     // The addresses in it are gone.
     let _ = fs::remove_file(dir.join("env"));
@@ -76,7 +76,7 @@ async fn serve_shop(
     mut config: Config,
     dir: &Path,
     servers: Option<&Servers>,
-    extra: &with::Extra,
+    extra: &extra_servers::ExtraServers,
 ) -> Ended {
     RedisClient::new(&config)?.takes_password().await?;
     let pool = mysql::pool(&config)?;
@@ -182,7 +182,7 @@ fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
         config.redis_url.reveal(),
         config.secret.reveal()
     );
-    for (key, value) in with::addresses(config) {
+    for (key, value) in extra_servers::addresses(config) {
         if !value.is_empty() {
             text.push_str(&format!("{key}={value}\n"));
         }

@@ -3,12 +3,12 @@
 pub mod audit;
 pub mod dead_letter;
 pub mod dev;
-pub mod guard;
+mod extra_servers;
 pub mod migrate;
+pub mod preflight;
 pub mod seed;
 pub mod serve;
 pub mod token;
-mod with;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

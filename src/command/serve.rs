@@ -18,9 +18,9 @@ pub async fn run(file: Option<&Path>) -> Ended {
         );
     }
     super::start_logging(&config)?;
-    super::guard::settings(&config)?;
+    super::preflight::settings(&config)?;
     let app = App::build(config.clone()).await?;
-    super::guard::servers(&config, app.pool(), &app.lifecycle()).await?;
+    super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
     tracing::info!("serving http://{}", app.addr());
     until_stopped(app).await
 }

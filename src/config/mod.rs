@@ -30,7 +30,7 @@ pub struct Config {
     pub secret_previous: Secret,
     pub database_url: Secret,
     pub redis_url: Secret,
-    pub i_know: String,
+    pub accept_risks: String,
     pub http: Http,
     pub limits: Limits,
     pub mysql: Mysql,
@@ -99,7 +99,7 @@ impl Risk {
     pub const ALL: [Self; 4] =
         [Self::SampleSecret, Self::EmptyPassword, Self::VolatileDatabase, Self::EvictingRedis];
 
-    /// Its name in `i_know`.
+    /// Its name in `accept_risks`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -217,15 +217,15 @@ impl Config {
         toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
     }
 
-    /// Whether the operator has said that a risk is meant.
+    /// Whether the operator accepts a risk.
     #[must_use]
-    pub fn knows(&self, risk: Risk) -> bool {
-        self.known().any(|word| word == risk.as_str())
+    pub fn accepts(&self, risk: Risk) -> bool {
+        self.accepted_risks().any(|word| word == risk.as_str())
     }
 
-    /// The words of `i_know`.
-    fn known(&self) -> impl Iterator<Item = &str> {
-        self.i_know.split(',').map(str::trim).filter(|word| !word.is_empty())
+    /// The names in `accept_risks`.
+    fn accepted_risks(&self) -> impl Iterator<Item = &str> {
+        self.accept_risks.split(',').map(str::trim).filter(|word| !word.is_empty())
     }
 
     /// How long a buyer waits for an answer.

@@ -350,12 +350,7 @@ async fn one_purchase_more_than_there_is_room_for_is_refused() {
     let shop = Shop::with(|config| config.purchase.in_flight_max = 1).await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let first = tokio::spawn({
         let buyer = instance.buyer(1);
         async move { buyer.buy("mysql-atomic", item).await }

@@ -207,12 +207,7 @@ async fn without_the_ledger_a_queued_order_can_still_be_seen() {
     let item = whole.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     // Its consumer, in whichever instance, cannot get at the stock.
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let queued = buyer.buy("redis-stream", item).await;
     assert_eq!(queued.status, 202, "{}", queued.text);
     let path = format!("/api/orders/{}", order_id(&queued));

@@ -110,12 +110,7 @@ async fn many_requests_with_one_key_are_one_order_on_two_instances() {
 async fn the_same_request_twice_at_once_waits_for_the_first() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let buyer = instance.buyer(1);
     let first = tokio::spawn({
         let buyer = buyer.clone();

@@ -3,24 +3,9 @@
 use argon2::Argon2;
 use argon2::password_hash::PasswordHasher;
 use seckill::store::mysql;
-use serde_json::{Value, json};
 
-use super::assert_problem;
-use crate::support::{Answer, Client, Shop};
-
-const PASSWORD: &str = "correct horse battery";
-
-fn credentials(username: &str, password: &str) -> Value {
-    json!({ "username": username, "password": password })
-}
-
-async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
-    client.post("/api/users", &credentials(username, password)).await
-}
-
-async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
-    client.post("/api/session", &credentials(username, password)).await
-}
+use super::{PASSWORD, assert_problem, sign_in, sign_up};
+use crate::support::Shop;
 
 #[tokio::test]
 async fn invisible_characters_and_mixed_scripts_are_no_name() {

@@ -10,7 +10,7 @@ const JOBS: [&str; 3] = ["expire", "reconcile", "revocations"];
 
 #[tokio::test]
 async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 200).await;
+    let shop = Shop::with_lock_servers(|config| config.session.revocation_period_ms = 200).await;
     let instance = shop.start().await;
     let stranger = instance.stranger();
     let alive = stranger.get("/healthz").await;

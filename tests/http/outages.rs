@@ -94,12 +94,7 @@ async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let unknown = buyer.buy_with_key("mysql-atomic", item, "k1").await;
     assert_problem(
         &unknown,
@@ -131,12 +126,7 @@ async fn a_purchase_outlives_its_client() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let impatient = tokio::time::timeout(
         Duration::from_millis(300),
         buyer.buy_with_key("lock-redis", item, "k1"),

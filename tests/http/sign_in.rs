@@ -3,25 +3,10 @@
 use seckill::account::{Role, password};
 use seckill::domain::Username;
 use seckill::store::mysql::users::{self, NewAccount};
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::{apart_from_the_request_id, assert_problem};
-use crate::support::{Answer, Client, Shop};
-
-const PASSWORD: &str = "correct horse battery";
-
-fn credentials(username: &str, password: &str) -> Value {
-    json!({ "username": username, "password": password })
-}
-
-async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
-    client.post("/api/users", &credentials(username, password)).await
-}
-
-async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
-    client.post("/api/session", &credentials(username, password)).await
-}
+use super::{PASSWORD, apart_from_the_request_id, assert_problem, sign_in, sign_up};
+use crate::support::Shop;
 
 #[tokio::test]
 async fn a_name_is_given_once_however_it_is_written() {

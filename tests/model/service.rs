@@ -76,7 +76,7 @@ impl Service {
     pub fn start() -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime for the clients");
-        let shop = runtime.block_on(Shop::with(|config| {
+        let shop = runtime.block_on(Shop::with_lock_servers(|config| {
             // What another instance changed is seen at once.
             (config.purchase.item_age_ms_max, config.purchase.sold_out_ms) = (0, 0);
             (config.job.expire_period_ms, config.job.reconcile_period_ms) = (20, 50);

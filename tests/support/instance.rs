@@ -11,7 +11,7 @@ use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
 use seckill::store::mysql;
 use serde_json::{Value, json};
-use sqlx::MySqlPool;
+use sqlx::{MySql, MySqlPool, Transaction};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
@@ -43,19 +43,30 @@ impl Shop {
         Self::with(|_| {}).await
     }
 
-    /// The same with some settings changed.
+    /// A shop whose lock strategies have all their servers: etcd, ZooKeeper and the five Redis of
+    /// Redlock, which no other shop starts.
+    pub async fn with_lock_servers(change: impl FnOnce(&mut Config)) -> Self {
+        let (etcd, zookeeper, five) =
+            tokio::join!(etcd_url(), zookeeper_hosts(), independent_redis());
+        let redlock: Vec<String> = five.iter().map(RedisServer::url).collect();
+        Self::with(|config| {
+            config.lock.etcd_endpoints = etcd;
+            config.lock.zookeeper_hosts = zookeeper;
+            config.lock.redlock_urls = Secret::new(redlock.join(","));
+            change(config);
+        })
+        .await
+    }
+
+    /// A shop with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let (servers, etcd_url) = tokio::join!(servers(), etcd_url());
+        let servers = servers().await;
         let name = unique("seckill");
         let mut config = Config::defaults();
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
         config.database_url = Secret::new(servers.mysql.url_of(&name));
         config.redis_url = Secret::new(servers.redis.url());
-        let redlock: Vec<String> = independent_redis().await.iter().map(RedisServer::url).collect();
-        config.lock.redlock_urls = Secret::new(redlock.join(","));
         config.redis.prefix = format!("{name}:");
-        config.lock.etcd_endpoints = etcd_url;
-        config.lock.zookeeper_hosts = zookeeper_hosts().await;
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
         change(&mut config);
@@ -155,4 +166,29 @@ pub fn item_body(changes: Value) -> Value {
         body.extend(changes);
     }
     body
+}
+
+/// Holds an item's stock row, so that no purchase of it can be decided, until the transaction is
+/// rolled back or dropped.
+pub async fn hold_stock_row(pool: &MySqlPool, item: i64) -> Transaction<'static, MySql> {
+    let mut holder = pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    holder
+}
+
+/// How many sessions of the shop's database, this one apart, are in the middle of a statement that
+/// is `LIKE` this.
+pub async fn statements_running(pool: &MySqlPool, like: &str) -> i64 {
+    sqlx::query_scalar(
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",
+    )
+    .bind(like)
+    .fetch_one(pool)
+    .await
+    .expect("the list of sessions")
 }

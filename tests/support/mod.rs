@@ -2,13 +2,14 @@
 
 mod client;
 mod instance;
+pub mod strategies;
+mod waiting;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use dev_servers::{
-    EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer, Servers,
+    EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
     ZookeeperOptions, ZookeeperServer,
 };
 use futures::future::join_all;
@@ -16,30 +17,43 @@ use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
-pub use instance::{Instance, Shop, item_body};
+pub use instance::{Instance, Shop, hold_stock_row, item_body, statements_running};
+pub use waiting::{BOUND, assert_clean, eventually, when};
 
 /// The servers of this run. They end with the process.
 ///
 /// They live on a runtime of their own, since each test's runtime ends with the test.
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
+    // All tests, and the services that they start within, share one process.
+    seckill::open_files::raise_limit();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .expect("a runtime for the servers")
 });
-static SERVERS: OnceCell<Servers> = OnceCell::const_new();
+/// The database server and the Redis of this run.
+pub struct Servers {
+    pub mysql: &'static MysqlServer,
+    pub redis: &'static RedisServer,
+}
 
-/// The private database and Redis of this run, started when the first test asks.
-pub async fn servers() -> &'static Servers {
-    SERVERS
-        .get_or_init(|| async {
-            // All tests, and the services that they start within, share one process.
-            seckill::open_files::raise_limit();
-            let started = RUNTIME.spawn(Servers::start_temporary()).await;
-            started.expect("no panic").expect("the private servers start")
-        })
-        .await
+/// The database server and the Redis of this run, started when the first test asks.
+pub async fn servers() -> Servers {
+    let (mysql, redis) = tokio::join!(mysql(), redis());
+    Servers { mysql, redis }
+}
+
+/// The database server of this run, started when the first test asks.
+async fn mysql() -> &'static MysqlServer {
+    static MYSQL: OnceCell<MysqlServer> = OnceCell::const_new();
+    MYSQL.get_or_init(|| own_mysql(MysqlOptions::temporary())).await
+}
+
+/// The Redis of this run, started when the first test asks.
+async fn redis() -> &'static RedisServer {
+    static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
+    REDIS.get_or_init(|| async { own_redis(1, &[]).await.remove(0) }).await
 }
 
 /// Five more Redis servers that know nothing of each other, started when the first test asks.
@@ -85,7 +99,7 @@ pub async fn etcd_url() -> String {
 
 /// The TCP address of the run's Redis, which a proxy can stand in front of.
 pub async fn redis_url() -> String {
-    servers().await.redis.tcp_url()
+    redis().await.tcp_url()
 }
 
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
@@ -108,28 +122,11 @@ pub async fn link_to(url: &str) -> FaultyLink {
 pub async fn link_to_ledger(shop: &Shop) -> FaultyLink {
     let options = shop.pool.connect_options();
     let database = options.get_database().expect("a name");
-    link_to(&servers().await.mysql.tcp_url_of(database)).await
+    link_to(&mysql().await.tcp_url_of(database)).await
 }
 
 /// A name that no other test of this run has.
 pub fn unique(word: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{word}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// How long a test waits for a state before it gives up.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// How often it looks meanwhile.
-const LOOK: Duration = Duration::from_millis(25);
-
-/// Waits until `look` answers something; fails with `what` when it takes too long.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    let until = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look().await {
-            return seen;
-        }
-        assert!(tokio::time::Instant::now() < until, "waited in vain for {what}");
-        tokio::time::sleep(LOOK).await;
-    }
 }

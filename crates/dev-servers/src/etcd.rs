@@ -5,29 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tokio::time::{Instant, sleep, timeout};
 
 use super::error::StartError;
-use super::guardian::Guardian;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::temporary::TemporaryDirectory;
+use super::server::{NotReady, PORT_ATTEMPTS_MAX, Prepared, Recipe, Server};
 
 const SERVER: &str = "etcd";
-
-/// How long a server may take until it has a leader and answers.
-const START_MAX: Duration = Duration::from_secs(60);
-/// How long one question whether it is well may take.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How often a starting server is asked.
-const READY_POLL: Duration = Duration::from_millis(20);
-/// How often other ports are tried when ours were taken between our look and the server's bind.
-const PORT_ATTEMPTS_MAX: u32 = 3;
 
 /// How often a leader shows that it is there, and after how much silence the others elect a new
 /// one. Half of etcd's own figures: everything is on one machine, and the shortest lease that a
@@ -46,16 +36,19 @@ pub struct EtcdOptions {
     pub program: Option<PathBuf>,
 }
 
-/// A running private etcd server. Dropping it stops it in the background.
+/// A running private etcd server.
+pub type EtcdServer = Server<Etcd>;
+
+/// How to run etcd.
 #[derive(Debug)]
-pub struct EtcdServer {
-    guardian: Guardian,
-    command: Vec<String>,
-    client_port: u16,
-    version: String,
-    // Dropped last, so that the directory is unlocked and removed after the server was told to end.
-    home: Home,
-    _temporary: Vec<TemporaryDirectory>,
+pub struct Etcd {
+    program: PathBuf,
+    /// Its name in the cluster.
+    member: String,
+    port: u16,
+    peer_port: u16,
+    /// Names and addresses of all members, as etcd wants them.
+    cluster: String,
 }
 
 impl EtcdOptions {
@@ -82,7 +75,7 @@ impl EtcdServer {
         Ok(Self::start_together(vec![options]).await?.remove(0))
     }
 
-    /// Starts a new cluster of so many members in throw-away directories, for tests.
+    /// Starts a new cluster of this many members in throw-away directories, for tests.
     ///
     /// # Errors
     /// As for [`Self::start`].
@@ -105,142 +98,94 @@ impl EtcdServer {
 
     async fn start_members(options: Vec<EtcdOptions>) -> Result<Vec<Self>, StartError> {
         let mut prepared = Vec::new();
+        let mut ports = Vec::new();
         for (number, options) in options.into_iter().enumerate() {
-            let binary = find(options.program.as_deref())?;
-            let version = program::version(SERVER, &binary)?;
+            let program = find(options.program.as_deref())?;
+            let version = program::version(SERVER, &program)?;
             let (home, temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
-            let client_port = ports::choose(SERVER, None, &home.path("port"))?;
-            let peer_port = ports::choose(SERVER, None, &home.path("peer-port"))?;
-            let name = format!("member-{number}");
-            prepared.push((name, binary, version, home, temporary, client_port, peer_port));
+            ports.push(ports::choose(SERVER, None, &home.path("port"))?);
+            let recipe = Etcd {
+                program,
+                member: format!("member-{number}"),
+                port: 0,
+                peer_port: ports::choose(SERVER, None, &home.path("peer-port"))?,
+                cluster: String::new(),
+            };
+            prepared.push(Prepared { recipe, home, temporary, version });
         }
         let cluster: Vec<String> = prepared
             .iter()
-            .map(|(name, .., peer_port)| format!("{name}=http://127.0.0.1:{peer_port}"))
+            .map(|Prepared { recipe, .. }| {
+                format!("{}=http://127.0.0.1:{}", recipe.member, recipe.peer_port)
+            })
             .collect();
-        let cluster = cluster.join(",");
-        let mut servers = Vec::new();
-        for (name, binary, version, home, temporary, client_port, peer_port) in prepared {
-            let data = home.path("data");
-            fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
-            let client = format!("http://127.0.0.1:{client_port}");
-            let peer = format!("http://127.0.0.1:{peer_port}");
-            let mut command = vec![binary.display().to_string()];
-            let flags = [
-                ("name", name),
-                ("data-dir", data.display().to_string()),
-                ("listen-client-urls", client.clone()),
-                ("advertise-client-urls", client),
-                ("listen-peer-urls", peer.clone()),
-                ("initial-advertise-peer-urls", peer),
-                ("initial-cluster", cluster.clone()),
-                ("heartbeat-interval", HEARTBEAT_MS.to_string()),
-                ("election-timeout", ELECTION_TIMEOUT_MS.to_string()),
-                // Every lock leaves revisions behind, and nobody asks for old ones.
-                ("auto-compaction-mode", "periodic".to_owned()),
-                ("auto-compaction-retention", "10m".to_owned()),
-                ("logger", "zap".to_owned()),
-                ("log-outputs", "stderr".to_owned()),
-                ("log-level", "warn".to_owned()),
-            ];
-            command.extend(flags.map(|(flag, value)| format!("--{flag}={value}")));
-            let guardian = spawn(&home, &command)?;
-            servers.push(Self {
-                guardian,
-                command,
-                client_port,
-                version,
-                home,
-                _temporary: temporary,
-            });
+        for member in &mut prepared {
+            member.recipe.cluster = cluster.join(",");
         }
-        // A member of a cluster is well only when enough others run.
-        for server in &servers {
-            server.until_well().await?;
-        }
-        Ok(servers)
+        // Together, since a member serves only when enough others run.
+        let starts = prepared.into_iter().zip(ports);
+        try_join_all(starts.map(|(member, port)| Self::boot_member(member, port))).await
     }
 
     /// The address for clients.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.client_port)
-    }
-
-    /// The process number of the server itself.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.guardian.pid()
-    }
-
-    /// What the binary says about its version.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// Asks the server to end, kills it if it takes longer than ten seconds, and returns when it
-    /// has ended. Its directory is free for another start once this value is dropped.
-    pub async fn stop(&self) {
-        self.guardian.stop().await;
-    }
-
-    /// Kills the server at once, and returns when it is gone; for fault tests.
-    pub async fn kill_hard(&self) {
-        self.guardian.kill().await;
-    }
-
-    /// Freezes the server: connections stay open and nothing is answered. `false` when it ended.
-    pub fn pause(&self) -> bool {
-        self.guardian.signal("STOP")
-    }
-
-    /// Lets a frozen server go on. `false` when it ended.
-    pub fn resume(&self) -> bool {
-        self.guardian.signal("CONT")
-    }
-
-    /// Starts the server again on the same directory and ports, after [`Self::stop`] or
-    /// [`Self::kill_hard`]; a running one is stopped first.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
-    pub async fn restart(&mut self) -> Result<(), StartError> {
-        self.stop().await;
-        self.guardian = spawn(&self.home, &self.command)?;
-        self.until_well().await
-    }
-
-    /// Waits until the server has ended and tells how, with the end of its log.
-    pub async fn ended(&self) -> StartError {
-        let status = self.guardian.exited().await;
-        self.home.ended(&status.to_string())
-    }
-
-    /// Waits until the server knows a leader and answers. On an error it has been stopped.
-    async fn until_well(&self) -> Result<(), StartError> {
-        let begin = Instant::now();
-        loop {
-            if let Some(status) = self.guardian.exit_status() {
-                return Err(self.home.ended(&status.to_string()));
-            }
-            let answer = match timeout(ANSWER_MAX, health(&self.url())).await {
-                Ok(Ok(answer)) if answer.contains("\"true\"") => return Ok(()),
-                Ok(Ok(answer) | Err(answer)) => answer,
-                Err(_) => format!("no answer within {} s", ANSWER_MAX.as_secs()),
-            };
-            if begin.elapsed() >= START_MAX {
-                self.guardian.stop().await;
-                return Err(self.home.silent(begin.elapsed(), answer));
-            }
-            sleep(READY_POLL).await;
-        }
+        self.recipe.url()
     }
 }
 
-fn spawn(home: &Home, command: &[String]) -> Result<Guardian, StartError> {
-    Guardian::spawn(command, home.directory(), home.log())
-        .map_err(StartError::io("run", Path::new(&command[0])))
+impl Etcd {
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Recipe for Etcd {
+    /// It elects a leader first.
+    const START_MAX: Duration = Duration::from_secs(60);
+
+    fn name(&self) -> &'static str {
+        SERVER
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        self.port = port;
+        let data = home.path("data");
+        fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let flags = [
+            ("name", self.member.clone()),
+            ("data-dir", data.display().to_string()),
+            ("listen-client-urls", self.url()),
+            ("advertise-client-urls", self.url()),
+            ("listen-peer-urls", peer.clone()),
+            ("initial-advertise-peer-urls", peer),
+            ("initial-cluster", self.cluster.clone()),
+            ("heartbeat-interval", HEARTBEAT_MS.to_string()),
+            ("election-timeout", ELECTION_TIMEOUT_MS.to_string()),
+            // Every lock leaves revisions behind, and nobody asks for old ones.
+            ("auto-compaction-mode", "periodic".to_owned()),
+            ("auto-compaction-retention", "10m".to_owned()),
+            ("logger", "zap".to_owned()),
+            ("log-outputs", "stderr".to_owned()),
+            ("log-level", "warn".to_owned()),
+        ];
+        let mut command = vec![self.program.display().to_string()];
+        command.extend(flags.map(|(flag, value)| format!("--{flag}={value}")));
+        Ok(command)
+    }
+
+    /// Ready once it knows a leader.
+    async fn ask(&self) -> Result<(), NotReady> {
+        match health(&self.url()).await {
+            Ok(answer) if answer.contains("\"true\"") => Ok(()),
+            Ok(answer) | Err(answer) => Err(NotReady::Yet(answer)),
+        }
+    }
 }
 
 async fn health(url: &str) -> Result<String, String> {

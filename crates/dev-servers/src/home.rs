@@ -31,7 +31,7 @@ const TAIL_BYTES_MAX: u64 = 4096;
 
 /// A server's directory, locked.
 #[derive(Debug)]
-pub(super) struct Home {
+pub struct Home {
     server: &'static str,
     directory: PathBuf,
     log: File,

@@ -1,22 +1,4 @@
-//! Private database, Redis, ZooKeeper and etcd servers for `seckill dev`, the tests and the fault tests.
-//!
-//! In reading order:
-//! - [`Servers`]: both servers at once, as `seckill dev` wants them;
-//! - [`MysqlServer`]: MariaDB, or real MySQL when `SECKILL_MYSQLD` names one;
-//! - [`RedisServer`]: Redis with an append-only file;
-//! - [`ZookeeperServer`]: ZooKeeper, alone or in an ensemble, where somebody asks for it;
-//! - [`EtcdServer`]: etcd, alone or in a cluster, where somebody asks for it;
-//! - `guardian`: the small shell that owns a server, so that it never outlives us;
-//! - `home`: the directory of one server: its log (which is also its lock), secrets, markers;
-//! - `temporary`: directories that go when we go;
-//! - `ports`, `program`, `error`: free ports, finding binaries, and sentences for people.
-//!
-//! Promises that hold for every server started here:
-//! - it listens on loopback and on a unix socket in a directory that only we can enter, and wants
-//!   a random password on both (ZooKeeper and etcd, which hold nothing but locks, have neither);
-//! - it ends when we end, even by `kill -9`, because its guardian sees our pipe close;
-//! - Ctrl-C in the terminal does not reach it, so the service drains first and the servers stop last;
-//! - it never touches a server, a configuration or a data directory that is not ours.
+#![doc = include_str!("../README.md")]
 
 mod error;
 mod etcd;
@@ -26,6 +8,7 @@ mod mysql;
 mod ports;
 mod program;
 mod redis;
+mod server;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -37,6 +20,7 @@ pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
+pub use self::server::Server;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
 
 /// A database server and a Redis server that belong together.
@@ -71,13 +55,12 @@ impl Servers {
         Self::start_both(MysqlOptions::temporary(), RedisOptions::temporary()).await
     }
 
-    /// Stops both servers, Redis and the database at the same time, and returns when they ended.
+    /// Stops both servers at the same time, and returns when both have ended.
     pub async fn stop(&self) {
         tokio::join!(self.mysql.stop(), self.redis.stop());
     }
 
-    /// Waits until one of the two servers has ended and tells which, with the end of its log.
-    /// Pending for as long as both run; a running service without them is not worth keeping.
+    /// Waits until one of the two servers has ended, and tells which, with the end of its log.
     pub async fn ended(&self) -> StartError {
         tokio::select! {
             error = self.mysql.ended() => error,

@@ -7,25 +7,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
-
 use super::error::StartError;
-use super::guardian::Guardian;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::temporary::TemporaryDirectory;
+use super::server::{NotReady, Prepared, Recipe, Server};
 
 const SERVER: &str = "Redis";
-
-/// How long a server may load its append-only file before it answers.
-const START_MAX: Duration = Duration::from_secs(60);
-/// How long one attempt to connect may take.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How often a starting server is asked whether it is ready.
-const READY_POLL: Duration = Duration::from_millis(20);
-/// How often another port is tried when ours was taken between our look and the server's bind.
-const PORT_ATTEMPTS_MAX: u32 = 3;
 
 /// When the append-only file is flushed to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,21 +47,16 @@ pub struct RedisOptions {
     pub extra_lines: Vec<String>,
 }
 
-/// A running private Redis server. Dropping it stops it in the background.
-#[derive(Debug)]
-pub struct RedisServer {
-    guardian: Guardian,
-    command: Vec<String>,
-    access: Access,
-    version: String,
-    // Dropped last, so that the directory is unlocked and removed after the server was told to end.
-    home: Home,
-    _temporary: Vec<TemporaryDirectory>,
-}
+/// A running private Redis server.
+pub type RedisServer = Server<Redis>;
 
-/// How to log in.
+/// How to run Redis, and how to log in.
 #[derive(Debug)]
-struct Access {
+pub struct Redis {
+    program: PathBuf,
+    launcher: Vec<String>,
+    append_fsync: AppendFsync,
+    extra_lines: Vec<String>,
     socket: PathBuf,
     port: u16,
     password: String,
@@ -107,114 +90,77 @@ impl RedisServer {
         let version = program::version(SERVER, &program)?;
         let data = home.path("data");
         fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
-
         let (socket, short) = home.socket("redis.sock")?;
         temporary.extend(short);
-        let mut access = Access { socket, port: 0, password: home.password()? };
-        let configuration = home.path("redis.conf");
-        let mut command = options.launcher;
-        command.extend([program, configuration].map(|path| path.display().to_string()));
-        let mut attempt = 1;
-        let guardian = loop {
-            access.port = ports::choose(SERVER, options.port, &home.path("port"))?;
-            let mut lines = access.configuration(&data, options.append_fsync);
-            lines.extend(options.extra_lines.iter().cloned());
-            home.write("redis.conf", &lines.join("\n"))?;
-            match launch(&home, &command, &access).await {
-                Ok(guardian) => break guardian,
-                Err(error)
-                    if options.port.is_some()
-                        || attempt == PORT_ATTEMPTS_MAX
-                        || !ports::lost_the_race(&error) =>
-                {
-                    return Err(error);
-                }
-                Err(_) => attempt += 1,
-            }
+        let recipe = Redis {
+            program,
+            launcher: options.launcher,
+            append_fsync: options.append_fsync,
+            extra_lines: options.extra_lines,
+            socket,
+            port: 0,
+            password: home.password()?,
         };
-        tracing::info!("{SERVER} answers on 127.0.0.1:{}", access.port);
-        Ok(Self { guardian, command, access, version, home, _temporary: temporary })
+        Self::boot(Prepared { recipe, home, temporary, version }, options.port).await
     }
 
     /// The URL over the unix socket.
     #[must_use]
     pub fn url(&self) -> String {
-        self.access.url()
+        self.recipe.url()
     }
 
     /// The URL over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url(&self) -> String {
-        let (password, port) = (&self.access.password, self.access.port);
+        let (password, port) = (&self.recipe.password, self.recipe.port);
         format!("redis://:{password}@127.0.0.1:{port}")
-    }
-
-    /// The TCP port on 127.0.0.1.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.access.port
-    }
-
-    /// The process number of the server itself.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.guardian.pid()
-    }
-
-    /// What the binary says about its version.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// Asks the server to end, kills it if it takes longer than ten seconds, and returns when it
-    /// has ended. Its directory is free for another start once this value is dropped.
-    pub async fn stop(&self) {
-        self.guardian.stop().await;
-    }
-
-    /// Kills the server at once, and returns when it is gone; for fault tests.
-    pub async fn kill_hard(&self) {
-        self.guardian.kill().await;
-    }
-
-    /// Freezes the server: connections stay open and nothing is answered. `false` when it ended.
-    pub fn pause(&self) -> bool {
-        self.guardian.signal("STOP")
-    }
-
-    /// Lets a frozen server go on. `false` when it ended.
-    pub fn resume(&self) -> bool {
-        self.guardian.signal("CONT")
-    }
-
-    /// Starts the server again on the same directory, socket and port, after [`Self::stop`] or
-    /// [`Self::kill_hard`]; a running one is stopped first.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
-    pub async fn restart(&mut self) -> Result<(), StartError> {
-        self.stop().await;
-        self.guardian = launch(&self.home, &self.command, &self.access).await?;
-        Ok(())
-    }
-
-    /// Waits until the server has ended and tells how, with the end of its log.
-    pub async fn ended(&self) -> StartError {
-        let status = self.guardian.exited().await;
-        self.home.ended(&status.to_string())
     }
 }
 
-impl Access {
+impl Recipe for Redis {
+    /// A long append-only file takes its time to load.
+    const START_MAX: Duration = Duration::from_secs(60);
+
+    fn name(&self) -> &'static str {
+        SERVER
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        self.port = port;
+        let mut lines = self.configuration(&home.path("data"));
+        lines.extend(self.extra_lines.iter().cloned());
+        home.write("redis.conf", &lines.join("\n"))?;
+        let mut command = self.launcher.clone();
+        let program = [self.program.clone(), home.path("redis.conf")];
+        command.extend(program.map(|path| path.display().to_string()));
+        Ok(command)
+    }
+
+    /// Not ready while the server loads its data.
+    async fn ask(&self) -> Result<(), NotReady> {
+        let ping = async {
+            let client = redis::Client::open(self.url())?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            redis::cmd("PING").query_async(&mut connection).await
+        };
+        ping.await.map_err(|error: redis::RedisError| NotReady::Yet(error.to_string()))
+    }
+}
+
+impl Redis {
     fn url(&self) -> String {
         let (password, socket) = (&self.password, ports::url_path(&self.socket));
         format!("redis+unix://{socket}?pass={password}")
     }
 
     /// The lines of the configuration file. A file, so that the password is on no command line.
-    fn configuration(&self, data: &Path, append_fsync: AppendFsync) -> Vec<String> {
-        let append_fsync = match append_fsync {
+    fn configuration(&self, data: &Path) -> Vec<String> {
+        let append_fsync = match self.append_fsync {
             AppendFsync::Always => "always",
             AppendFsync::EverySecond => "everysec",
             AppendFsync::No => "no",
@@ -234,34 +180,6 @@ impl Access {
             "maxmemory-policy noeviction".into(),
         ]
     }
-}
-
-/// Runs the server and waits until it answers. On an error it has been stopped again.
-async fn launch(home: &Home, command: &[String], access: &Access) -> Result<Guardian, StartError> {
-    let guardian = Guardian::spawn(command, home.directory(), home.log())
-        .map_err(StartError::io("run", Path::new(&command[0])))?;
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = guardian.exit_status() {
-            return Err(home.ended(&status.to_string()));
-        }
-        let answer = match timeout(CONNECT_MAX, ping(&access.url())).await {
-            Ok(Ok(())) => return Ok(guardian),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", CONNECT_MAX.as_secs()),
-        };
-        if begin.elapsed() >= START_MAX {
-            guardian.stop().await;
-            return Err(home.silent(begin.elapsed(), answer));
-        }
-        sleep(READY_POLL).await;
-    }
-}
-
-/// Also an error while the server loads its data.
-async fn ping(url: &str) -> redis::RedisResult<()> {
-    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
-    redis::cmd("PING").query_async(&mut connection).await
 }
 
 fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {

@@ -108,8 +108,8 @@ async fn servers_survive_a_pause_and_a_kill() {
     assert!(tokio::time::timeout(Duration::from_millis(300), frozen).await.is_err());
     assert!(servers.redis.resume() && servers.mysql.resume());
 
-    servers.mysql.kill_hard().await;
-    servers.redis.kill_hard().await;
+    servers.mysql.kill().await;
+    servers.redis.kill().await;
     assert!(!runs(servers.mysql.pid()) && !runs(servers.redis.pid()));
     assert!(!servers.redis.pause(), "an ended server cannot be paused");
     let ended = servers.ended().await.to_string();
@@ -131,7 +131,7 @@ async fn servers_survive_a_pause_and_a_kill() {
 async fn a_killed_maker_takes_its_servers_along() {
     let home = directory();
     let mut maker = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "dev::tests::be_a_maker", "--ignored", "--nocapture"])
+        .args(["--exact", "tests::be_a_maker", "--ignored", "--nocapture"])
         .env(CHILD_DIRECTORY, home.path())
         .stdout(Stdio::piped())
         .spawn()

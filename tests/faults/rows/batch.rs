@@ -27,7 +27,7 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let orders = trial.metric("seckill_batch_orders_sum", "").await;
         let after = trial.random.random_range(0..KILL_AFTER_MS);
         sleep(Duration::from_millis(after)).await;
-        testbed.mysql.kill_hard().await;
+        testbed.mysql.kill().await;
         let mut signals = Vec::new();
         for service in &mut trial.services {
             signals.push(service.kill().await?.signal());

@@ -194,7 +194,7 @@ trait Member {
 
 impl Member for EtcdServer {
     async fn kill(&self) {
-        self.kill_hard().await;
+        self.kill().await;
     }
 
     async fn start_again(&mut self) -> Result<(), StartError> {
@@ -204,7 +204,7 @@ impl Member for EtcdServer {
 
 impl Member for ZookeeperServer {
     async fn kill(&self) {
-        self.kill_hard().await;
+        self.kill().await;
     }
 
     async fn start_again(&mut self) -> Result<(), StartError> {

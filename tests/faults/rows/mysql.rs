@@ -27,7 +27,7 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let after = trial.random.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
         let pid = testbed.mysql.pid();
-        testbed.mysql.kill_hard().await;
+        testbed.mysql.kill().await;
         trial.injections += 1;
         let gone = process_state(pid) == '?';
         trial.fault_ended();

@@ -56,7 +56,7 @@ async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bo
     run_trial(testbed, plan, async |_, trial| {
         let after = trial.random.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
-        own.server.kill_hard().await;
+        own.server.kill().await;
         trial.injections += 1;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
@@ -89,7 +89,7 @@ pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |_, trial| {
         for _ in 0..3 {
             sleep(FAULT / 3).await;
-            own.server.kill_hard().await;
+            own.server.kill().await;
             trial.injections += 1;
             own.server.restart().await.map_err(|error| error.to_string())?;
         }
@@ -109,7 +109,7 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
         copy_folder(&data, &copy)?;
         let then = trial.sold();
         sleep(Duration::from_millis(500)).await;
-        own.server.kill_hard().await;
+        own.server.kill().await;
         trial.injections += 1;
         let since = trial.sold() - then;
         std::fs::remove_dir_all(&data).map_err(|error| error.to_string())?;
@@ -134,7 +134,7 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
         heir.server.pause();
         let then = trial.sold();
         sleep(Duration::from_millis(500)).await;
-        master.server.kill_hard().await;
+        master.server.kill().await;
         trial.injections += 1;
         let missed = trial.sold() - then;
         trial.fault_ended();
@@ -194,7 +194,7 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.injections += 1;
         sleep(FAULT).await;
         std::fs::write(&unlimited, "").map_err(|error| error.to_string())?;
-        own.server.kill_hard().await;
+        own.server.kill().await;
         trial.fault_ended();
         own.server.restart().await.map_err(|error| error.to_string())?;
         proven(said.contains("MISCONF"), format!("a write was answered: {said}"))

@@ -9,27 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
-
 use self::access::{Access, is_denial};
 use self::flavour::Flavour;
 use super::error::StartError;
 use super::guardian::Guardian;
 use super::home::Home;
-use super::ports;
-use super::temporary::TemporaryDirectory;
+use super::server::{NotReady, Prepared, Recipe, Server};
 
 /// The database that every private server has, empty at first.
 pub const DATABASE: &str = "seckill";
-
-/// How long a server may recover before it answers; a large redo log takes its time.
-const START_MAX: Duration = Duration::from_secs(120);
-/// How long one attempt to connect may take.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How often a starting server is asked whether it is ready.
-const READY_POLL: Duration = Duration::from_millis(50);
-/// How often another port is tried when ours was taken between our look and the server's bind.
-const PORT_ATTEMPTS_MAX: u32 = 3;
 
 /// Written before the data directory is made, removed when it is complete.
 const INITIALISING: &str = "initialising";
@@ -60,16 +48,16 @@ pub struct MysqlOptions {
     pub extra_statements: Vec<String>,
 }
 
-/// A running private database server. Dropping it stops it in the background.
+/// A running private database server.
+pub type MysqlServer = Server<Mysql>;
+
+/// How to run MariaDB or MySQL.
 #[derive(Debug)]
-pub struct MysqlServer {
-    guardian: Guardian,
-    command: Vec<String>,
+pub struct Mysql {
+    program: PathBuf,
+    /// Whether its data stay when it ends.
+    kept: bool,
     access: Access,
-    version: String,
-    // Dropped last, so that the directory is unlocked and removed after the server was told to end.
-    home: Home,
-    _temporary: Vec<TemporaryDirectory>,
 }
 
 impl MysqlOptions {
@@ -111,29 +99,12 @@ impl MysqlServer {
         home.write("init.sql", &statements)?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
-        let mut access = Access { flavour, socket, port: 0, password };
-        let mut attempt = 1;
-        let (guardian, command) = loop {
-            access.port = ports::choose(server, options.port, &home.path("port"))?;
-            let mut command = flavour.serve(&program, &home, &access.socket, access.port);
-            if kept {
-                command.extend(FOR_LONG.map(str::to_owned));
-            }
-            match launch(&home, &command, &access).await {
-                Ok(guardian) => break (guardian, command),
-                Err(error)
-                    if options.port.is_some()
-                        || attempt == PORT_ATTEMPTS_MAX
-                        || !ports::lost_the_race(&error) =>
-                {
-                    return Err(error);
-                }
-                Err(_) => attempt += 1,
-            }
-        };
-        mark_ready(&home, flavour)?;
-        tracing::info!("{server} answers on 127.0.0.1:{}", access.port);
-        Ok(Self { guardian, command, access, version, home, _temporary: temporary })
+        let access = Access { flavour, socket, port: 0, password };
+        let recipe = Mysql { program, kept, access };
+        let server =
+            Self::boot(Prepared { recipe, home, temporary, version }, options.port).await?;
+        mark_ready(server.home(), flavour)?;
+        Ok(server)
     }
 
     /// The URL of the database [`DATABASE`] on the shortest way: MariaDB's unix socket, or TCP for
@@ -148,7 +119,7 @@ impl MysqlServer {
     /// names begin with [`DATABASE`].
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        self.access.url(database)
+        self.recipe.access.url(database)
     }
 
     /// The URL of the database [`DATABASE`] over TCP on 127.0.0.1.
@@ -160,63 +131,37 @@ impl MysqlServer {
     /// The URL of another database over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url_of(&self, database: &str) -> String {
-        self.access.tcp_url(database)
+        self.recipe.access.tcp_url(database)
+    }
+}
+
+impl Recipe for Mysql {
+    /// A large redo log takes its time to recover.
+    const START_MAX: Duration = Duration::from_secs(120);
+
+    fn name(&self) -> &'static str {
+        self.access.flavour.name()
     }
 
-    /// The TCP port on 127.0.0.1.
-    #[must_use]
-    pub fn port(&self) -> u16 {
+    fn port(&self) -> u16 {
         self.access.port
     }
 
-    /// The process number of the server itself.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.guardian.pid()
+    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        self.access.port = port;
+        let Access { flavour, socket, .. } = &self.access;
+        let mut command = flavour.serve(&self.program, home, socket, port);
+        if self.kept {
+            command.extend(FOR_LONG.map(str::to_owned));
+        }
+        Ok(command)
     }
 
-    /// What the binary says about its version.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// Asks the server to end, kills it if it takes longer than ten seconds, and returns when it
-    /// has ended. Its directory is free for another start once this value is dropped.
-    pub async fn stop(&self) {
-        self.guardian.stop().await;
-    }
-
-    /// Kills the server as a power cut would, and returns when it is gone; for fault tests.
-    pub async fn kill_hard(&self) {
-        self.guardian.kill().await;
-    }
-
-    /// Freezes the server: connections stay open and nothing is answered. `false` when it ended.
-    pub fn pause(&self) -> bool {
-        self.guardian.signal("STOP")
-    }
-
-    /// Lets a frozen server go on. `false` when it ended.
-    pub fn resume(&self) -> bool {
-        self.guardian.signal("CONT")
-    }
-
-    /// Starts the server again on the same directory, socket and port, after [`Self::stop`] or
-    /// [`Self::kill_hard`]; a running one is stopped first.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
-    pub async fn restart(&mut self) -> Result<(), StartError> {
-        self.stop().await;
-        self.guardian = launch(&self.home, &self.command, &self.access).await?;
-        Ok(())
-    }
-
-    /// Waits until the server has ended and tells how, with the end of its log.
-    pub async fn ended(&self) -> StartError {
-        let status = self.guardian.exited().await;
-        self.home.ended(&status.to_string())
+    async fn ask(&self) -> Result<(), NotReady> {
+        self.access.login().await.map_err(|error| {
+            let answer = error.to_string();
+            if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
+        })
     }
 }
 
@@ -271,28 +216,6 @@ fn mark_ready(home: &Home, flavour: Flavour) -> Result<(), StartError> {
     home.write(READY, flavour.name())?;
     let marker = home.path(INITIALISING);
     fs::remove_file(&marker).map_err(StartError::io("remove", &marker))
-}
-
-/// Runs the server and waits until it answers. On an error it has been stopped again.
-async fn launch(home: &Home, command: &[String], access: &Access) -> Result<Guardian, StartError> {
-    let guardian = Guardian::spawn(command, home.directory(), home.log())
-        .map_err(StartError::io("run", Path::new(&command[0])))?;
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = guardian.exit_status() {
-            return Err(home.ended(&status.to_string()));
-        }
-        let (answer, is_final) = match timeout(CONNECT_MAX, access.login()).await {
-            Ok(Ok(())) => return Ok(guardian),
-            Ok(Err(error)) => (error.to_string(), is_denial(&error)),
-            Err(_) => (format!("no answer within {} s", CONNECT_MAX.as_secs()), false),
-        };
-        if is_final || begin.elapsed() >= START_MAX {
-            guardian.stop().await;
-            return Err(home.silent(begin.elapsed(), answer));
-        }
-        sleep(READY_POLL).await;
-    }
 }
 
 fn ignore_missing(error: io::Error) -> io::Result<()> {

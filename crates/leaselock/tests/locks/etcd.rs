@@ -322,7 +322,7 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
     let lease = Duration::from_secs(9);
     let held = granted(&first, lease).await;
     let leader = leader_of(&urls).await;
-    members[leader].kill_hard().await;
+    members[leader].kill().await;
     let before = held.deadline();
     let contender = {
         let second = second.clone();
@@ -346,7 +346,7 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
 
     let held = until_granted_for(&first, Duration::from_secs(2)).await;
     let another = (leader + 1) % 3;
-    members[another].kill_hard().await;
+    members[another].kill().await;
     let refused = timeout(CLUSTER_PATIENCE, second.acquire(&name(), waiting(LONG_LEASE))).await;
     let refused = refused.expect("an answer in bounded time");
     assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");

@@ -70,7 +70,7 @@ async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
         let () = writer.set("after", "the lock").await.expect("SET");
         acknowledged(&writer, acknowledging).await;
     }
-    master.kill_hard().await;
+    master.kill().await;
     let mut promoted = lazily(&heir.url());
     let before: Option<String> = promoted.get("before").await.expect("GET");
     assert_eq!(before.as_deref(), Some("the cut"), "it is a replica of that master");

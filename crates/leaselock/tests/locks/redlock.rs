@@ -65,13 +65,13 @@ async fn a_majority_of_five_is_enough_and_necessary() {
     hold_and_release().await;
     assert!(servers[0].resume());
 
-    servers[0].kill_hard().await;
-    servers[1].kill_hard().await;
+    servers[0].kill().await;
+    servers[1].kill().await;
     hold_and_release().await;
     let guard = process.acquire(&name(), waiting(LEASE)).await.expect("granted");
     sleep(LEASE * 2).await;
     assert!(!guard.is_lost(), "a majority renews");
-    servers[2].kill_hard().await;
+    servers[2].kill().await;
     until_lost(&guard).await;
     assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
     let refused = process.acquire(&name(), waiting(LEASE)).await;
@@ -82,14 +82,14 @@ async fn a_majority_of_five_is_enough_and_necessary() {
 #[tokio::test]
 async fn a_server_that_forgets_makes_two_holders() {
     let mut servers = forgetful().await;
-    servers[3].kill_hard().await;
-    servers[4].kill_hard().await;
+    servers[3].kill().await;
+    servers[4].kill().await;
     let first = process(&servers).acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     servers[3].restart().await.expect("started");
     servers[4].restart().await.expect("started");
     let refused = process(&servers).acquire(&name(), at_once(LONG_LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::Busy)), "three of five still know it: {refused:?}");
-    servers[2].kill_hard().await;
+    servers[2].kill().await;
     servers[2].restart().await.expect("started");
     let second = process(&servers).acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     let holders = [&first, &second].iter().filter(|guard| !guard.is_lost()).count();

@@ -334,7 +334,7 @@ async fn a_hold_survives_the_leader_and_ends_with_the_quorum() {
     until("the other one waits", || second.stats().snapshot().contended == 1).await;
 
     let leader = servers.leader().await.expect("a leader");
-    servers.members[leader].kill_hard().await;
+    servers.members[leader].kill().await;
     let until_then = Instant::now() + LEASE;
     while Instant::now() < until_then {
         assert!(!next.is_finished() || holder.is_lost(), "two hold");
@@ -360,7 +360,7 @@ async fn a_hold_survives_the_leader_and_ends_with_the_quorum() {
 
     let holder = get(&first, patient(LEASE)).await;
     let leader = servers.leader().await.expect("a leader");
-    servers.members[leader].kill_hard().await;
+    servers.members[leader].kill().await;
     timeout(LEASE + PATIENCE, holder.lost().cancelled()).await.expect("lost fires");
     let refused = second.acquire(&name(), patient(LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");

@@ -1,6 +1,6 @@
-//! What `serve` refuses to start with, unless the operator says "I know" (`i_know` in the settings):
-//! a secret that everybody can read, servers without a password, and servers that forget. A database
-//! that does not enforce CHECK constraints is always refused.
+//! Checks before `serve` starts. A risk stops the start unless the setting `accept_risks` names it: a
+//! secret that everybody can read, a server without a password, a server that loses what it has
+//! confirmed. A database that does not enforce CHECK constraints is always refused.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use sqlx::MySqlPool;
 const PUBLISHED: [&str; 1] = ["demo-only-demo-only-demo-only-demo-only"];
 /// A secret of fewer different characters was not made by chance.
 const DIFFERENT_MIN: usize = 8;
-/// How long the start waits for the servers to say how they are set.
+/// How long the start waits until the servers have told their settings.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// What is said of a database that takes a forbidden row.
-const CHECKS_IGNORED: &str = "MySQL took a row that the CHECK constraints of the ledger forbid, and would let buyers exceed their limit: use MySQL >= 8.0.16 or MariaDB >= 10.2.1 with check_constraint_checks=ON, and tables that were made there";
-/// The pause between two questions to a server that does not answer yet.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// The message about a database that accepts a forbidden row.
+const CHECKS_IGNORED: &str = "MySQL accepted a row that the CHECK constraints of the ledger forbid, so buyers could exceed their limit: use MySQL >= 8.0.16 or MariaDB >= 10.2.1 with check_constraint_checks=ON, and tables that were made there";
+/// The pause before a server that did not answer is asked again.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// Judges the settings alone.
+/// Checks the service's own settings.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -35,7 +35,7 @@ pub fn settings(config: &Config) -> Result<(), String> {
     letters.dedup();
     let guessable = letters.len() < DIFFERENT_MIN && !config.http.addr.ip().is_loopback();
     if PUBLISHED.contains(&secret) || guessable {
-        let sentence = "SECKILL_SECRET is a sample that everybody knows or guesses";
+        let sentence = "SECKILL_SECRET is a published sample or easy to guess";
         refuse(config, Risk::SampleSecret, sentence)?;
     }
     for (name, open) in [
@@ -50,8 +50,8 @@ pub fn settings(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Judges how the servers are set; when one does not answer, `lifecycle` keeps asking and stops
-/// the service if the answer is bad.
+/// Checks the settings of the database and of Redis. When one of them does not answer, a worker of
+/// `lifecycle` keeps asking, and stops the service if the check fails.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -61,17 +61,17 @@ pub async fn servers(
     lifecycle: &Lifecycle,
 ) -> Result<(), String> {
     let redis = RedisClient::new(config)?;
-    let asked = tokio::time::timeout(ANSWER_TIMEOUT, look(config, &pool, &redis)).await;
+    let asked = tokio::time::timeout(ANSWER_TIMEOUT, check_servers(config, &pool, &redis)).await;
     match asked {
-        Ok(Some(judged)) => return judged,
+        Ok(Some(checked)) => return checked,
         Ok(None) | Err(_) => {
-            tracing::warn!("MySQL or Redis does not say yet how it is set; that is judged later");
+            tracing::warn!("MySQL or Redis does not answer yet; its settings are checked later");
         }
     }
     let (config, drained) = (config.clone(), lifecycle.drained());
-    lifecycle.worker("guard", async move {
+    lifecycle.worker("preflight", async move {
         loop {
-            match look(&config, &pool, &redis).await {
+            match check_servers(&config, &pool, &redis).await {
                 Some(Ok(())) => return drained.cancelled().await,
                 Some(Err(sentence)) => {
                     tracing::error!("{sentence}");
@@ -80,7 +80,7 @@ pub async fn servers(
                 None => {}
             }
             tokio::select! {
-                () = tokio::time::sleep(ASK_AGAIN) => {}
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
                 () = drained.cancelled() => return,
             }
         }
@@ -88,8 +88,8 @@ pub async fn servers(
     Ok(())
 }
 
-/// `None` when one of them does not answer, or MySQL does not let us try.
-async fn look(
+/// The result of the check; `None` when a server does not answer, or MySQL does not let us try.
+async fn check_servers(
     config: &Config,
     pool: &MySqlPool,
     redis: &RedisClient,
@@ -97,32 +97,36 @@ async fn look(
     let durability = mysql::durability(pool).await.ok()?;
     let evicts = match redis.evicts().await {
         Ok(evicts) => evicts,
-        // It answers, and will not change its mind.
+        // It answers, and asking again would not change the answer.
         Err(error) if is_denial(&error) => return Some(Err(DENIED.to_owned())),
         Err(_) => return None,
     };
-    if let Err(sentence) = judge(config, durability, evicts) {
+    if let Err(sentence) = check_durability(config, durability, evicts) {
         return Some(Err(sentence));
     }
     let enforced = checks::are_enforced(pool).await.ok()?;
     Some(if enforced { Ok(()) } else { Err(CHECKS_IGNORED.to_owned()) })
 }
 
-fn judge(config: &Config, durability: Durability, evicts: Option<String>) -> Result<(), String> {
+fn check_durability(
+    config: &Config,
+    durability: Durability,
+    evicts: Option<String>,
+) -> Result<(), String> {
     let Durability { flush_at_commit, binlog_unsynced } = durability;
     if flush_at_commit != 1 {
         let sentence = format!(
-            "MySQL runs with innodb_flush_log_at_trx_commit={flush_at_commit}: it forgets orders that were answered 201 when the machine stops"
+            "MySQL runs with innodb_flush_log_at_trx_commit={flush_at_commit}: orders that were answered 201 are lost when the machine stops"
         );
         refuse(config, Risk::VolatileDatabase, &sentence)?;
     }
     if binlog_unsynced {
-        let sentence = "MySQL writes a binary log with sync_binlog other than 1: after a power cut its replicas may know other orders than it does";
+        let sentence = "MySQL writes a binary log with sync_binlog other than 1: after a power cut its replicas may have other orders than the database";
         refuse(config, Risk::VolatileDatabase, sentence)?;
     }
     if let Some(policy) = evicts {
         let sentence = format!(
-            "Redis runs with maxmemory-policy {policy}: under memory pressure it forgets locks and counters"
+            "Redis runs with maxmemory-policy {policy}: when memory is short it deletes locks and counters"
         );
         refuse(config, Risk::EvictingRedis, &sentence)?;
     }
@@ -130,15 +134,15 @@ fn judge(config: &Config, durability: Durability, evicts: Option<String>) -> Res
 }
 
 fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
-    if config.knows(risk) {
+    if config.accepts(risk) {
         tracing::warn!("{sentence}");
         return Ok(());
     }
-    Err(format!("{sentence}; set SECKILL_I_KNOW={} to serve all the same", risk.as_str()))
+    Err(format!("{sentence}; set SECKILL_ACCEPT_RISKS={} to start nevertheless", risk.as_str()))
 }
 
-/// Whether a URL leads beyond this machine without a password. One that cannot be read is refused
-/// elsewhere.
+/// Whether the database of a URL is on another machine and has no password. A URL that cannot be
+/// read is refused elsewhere.
 fn database_is_open(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -199,22 +203,23 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_forget_are_refused_unless_the_operator_knows() {
+    fn servers_that_lose_data_are_refused_unless_the_risk_is_accepted() {
         let mut config = Config::defaults();
         let durability =
             |flush_at_commit, binlog_unsynced| Durability { flush_at_commit, binlog_unsynced };
-        assert_eq!(judge(&config, durability(1, false), None), Ok(()));
+        assert_eq!(check_durability(&config, durability(1, false), None), Ok(()));
         for (found, evicts, word) in [
             (durability(2, false), None, "volatile-database"),
             (durability(0, false), None, "volatile-database"),
             (durability(1, true), None, "volatile-database"),
             (durability(1, false), Some("allkeys-lru".to_owned()), "evicting-redis"),
         ] {
-            let sentence = judge(&config, found, evicts).expect_err("refused");
-            assert!(sentence.contains(&format!("SECKILL_I_KNOW={word}")), "{sentence}");
+            let sentence = check_durability(&config, found, evicts).expect_err("refused");
+            assert!(sentence.contains(&format!("SECKILL_ACCEPT_RISKS={word}")), "{sentence}");
         }
-        config.i_know = "volatile-database,evicting-redis".to_owned();
-        let forgetful = judge(&config, durability(0, true), Some("volatile-ttl".to_owned()));
+        config.accept_risks = "volatile-database,evicting-redis".to_owned();
+        let forgetful =
+            check_durability(&config, durability(0, true), Some("volatile-ttl".to_owned()));
         assert_eq!(forgetful, Ok(()));
     }
 
@@ -228,11 +233,15 @@ mod tests {
         assert!(judged(&config, PUBLISHED[0]).is_err());
         let random = "7f1c02a9be44d3568e0b17c2fa9d6635";
         assert_eq!(judged(&config, random), Ok(()));
-        assert_eq!(judged(&config, &"x".repeat(40)), Ok(()), "on loopback only we are fooled");
+        assert_eq!(
+            judged(&config, &"x".repeat(40)),
+            Ok(()),
+            "nobody else reaches a loopback address"
+        );
         config.http.addr = "0.0.0.0:8080".parse().expect("an address");
         assert!(judged(&config, &"x".repeat(40)).is_err());
         assert_eq!(judged(&config, random), Ok(()));
-        config.i_know = "sample-secret".to_owned();
+        config.accept_risks = "sample-secret".to_owned();
         assert_eq!(judged(&config, PUBLISHED[0]), Ok(()));
     }
 }

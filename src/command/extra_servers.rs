@@ -1,4 +1,4 @@
-//! `SECKILL_WITH`: the further servers that `seckill dev` starts, for locks that need them.
+//! Extra servers of `seckill dev`, for lock strategies that need them: `SECKILL_WITH` names them.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use seckill::config::{Config, Secret};
 
 use super::dev::say;
 
-/// What `SECKILL_WITH` may name.
+/// A server, or a group of servers, that `SECKILL_WITH` may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum With {
+pub enum ExtraServer {
     /// One ZooKeeper server.
     Zookeeper,
     /// The five Redis servers of Redlock.
@@ -22,25 +22,25 @@ pub enum With {
     Etcd,
 }
 
-/// Reads `SECKILL_WITH`: words with commas between them.
+/// Reads the value of `SECKILL_WITH`: names, separated by commas.
 ///
 /// # Errors
-/// A sentence that names the word that is not known.
-pub fn wanted(text: &str) -> Result<Vec<With>, String> {
+/// A sentence that names the unknown word.
+pub fn wanted(text: &str) -> Result<Vec<ExtraServer>, String> {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| match word {
-            "zookeeper" => Ok(With::Zookeeper),
-            "redlock" => Ok(With::Redlock),
-            "etcd" => Ok(With::Etcd),
+            "zookeeper" => Ok(ExtraServer::Zookeeper),
+            "redlock" => Ok(ExtraServer::Redlock),
+            "etcd" => Ok(ExtraServer::Etcd),
             other => Err(format!(
-                "SECKILL_WITH has {other:?}, but it may only name zookeeper, etcd and redlock"
+                "SECKILL_WITH has an unknown server {other:?}; the servers are zookeeper, etcd and redlock"
             )),
         })
         .collect()
 }
 
-/// The settings that say where those servers are, for a second terminal: variable and value.
+/// The settings with the addresses of these servers, for a second terminal: variable and value.
 pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
     vec![
         ("SECKILL_LOCK_ZOOKEEPER_HOSTS", &*config.lock.zookeeper_hosts),
@@ -49,48 +49,52 @@ pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
     ]
 }
 
-/// The further servers that were started.
+/// The extra servers that were started.
 #[derive(Default)]
-pub struct Extra {
+pub struct ExtraServers {
     zookeeper: Option<ZookeeperServer>,
     redlock: Vec<RedisServer>,
     etcd: Option<EtcdServer>,
 }
 
-impl Extra {
-    /// Starts what is wanted, with its data in a folder below `dir`, and writes the address into
-    /// `config`. What has an address there already is used as it is.
+impl ExtraServers {
+    /// Starts the wanted servers, each with its data in a folder below `dir`, and writes their
+    /// addresses into `config`. A server whose address stands there already is not started.
     ///
     /// # Errors
     /// The sentence of the server that did not start.
-    pub async fn start(wanted: &[With], config: &mut Config, dir: &Path) -> Result<Self, String> {
+    pub async fn start(
+        wanted: &[ExtraServer],
+        config: &mut Config,
+        dir: &Path,
+    ) -> Result<Self, String> {
         let mut extra = Self::default();
-        for with in wanted {
-            match with {
-                With::Zookeeper if !config.lock.zookeeper_hosts.is_empty() => {
+        for server in wanted {
+            match server {
+                ExtraServer::Zookeeper if !config.lock.zookeeper_hosts.is_empty() => {
                     say("using SECKILL_LOCK_ZOOKEEPER_HOSTS; no ZooKeeper is started");
                 }
-                With::Zookeeper => {
+                ExtraServer::Zookeeper => {
                     let options = ZookeeperOptions::new(dir.join("zookeeper"));
                     let server = ZookeeperServer::start(options).await;
                     let server = server.map_err(|error| error.to_string())?;
-                    say(&server.version().await);
+                    say(server.version());
                     config.lock.zookeeper_hosts = server.hosts();
                     extra.zookeeper = Some(server);
                 }
-                With::Redlock if !config.lock.redlock_urls.is_empty() => {
+                ExtraServer::Redlock if !config.lock.redlock_urls.is_empty() => {
                     say("using SECKILL_LOCK_REDLOCK_URLS; no Redis is started for Redlock");
                 }
-                With::Redlock => {
+                ExtraServer::Redlock => {
                     extra.redlock = start_redlock(dir).await.map_err(|error| error.to_string())?;
                     say("five independent Redis servers for Redlock");
                     let urls: Vec<String> = extra.redlock.iter().map(RedisServer::url).collect();
                     config.lock.redlock_urls = Secret::new(urls.join(","));
                 }
-                With::Etcd if !config.lock.etcd_endpoints.is_empty() => {
+                ExtraServer::Etcd if !config.lock.etcd_endpoints.is_empty() => {
                     say("using SECKILL_LOCK_ETCD_ENDPOINTS; no etcd is started");
                 }
-                With::Etcd => {
+                ExtraServer::Etcd => {
                     let server = EtcdServer::start(EtcdOptions::new(dir.join("etcd"))).await;
                     let server = server.map_err(|error| error.to_string())?;
                     say(server.version());
@@ -123,8 +127,8 @@ impl Extra {
         tokio::join!(zookeeper, etcd, redlock);
     }
 
-    /// Waits until one of them has ended; pending while all run. Those of Redlock may end, for that
-    /// is what it is for.
+    /// Waits until one of them has ended. The servers of Redlock are left out: it is made to go on
+    /// without some of them.
     pub async fn ended(&self) -> StartError {
         let zookeeper = async {
             match &self.zookeeper {
@@ -145,11 +149,11 @@ impl Extra {
     }
 }
 
-/// How many servers Redlock has: two of them may be missing.
+/// The number of Redlock's servers; it works while three of them answer.
 const REDLOCK_SERVERS: usize = 5;
 
-/// A server that forgets what it granted would help a second holder to a majority, so each writes
-/// it down before it answers.
+/// Starts the servers of Redlock. Each writes a lock to the disk before it answers: a server that
+/// lost a lock could give a second holder the majority.
 async fn start_redlock(dir: &Path) -> Result<Vec<RedisServer>, StartError> {
     let servers = (1..=REDLOCK_SERVERS).map(|number| {
         let mut options = RedisOptions::new(dir.join(format!("redlock-{number}")));
@@ -161,14 +165,17 @@ async fn start_redlock(dir: &Path) -> Result<Vec<RedisServer>, StartError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{With, wanted};
+    use super::{ExtraServer, wanted};
 
     #[test]
     fn words_are_read_and_others_are_named() {
         assert_eq!(wanted(""), Ok(Vec::new()));
-        assert_eq!(wanted(" zookeeper, "), Ok(vec![With::Zookeeper]));
-        assert_eq!(wanted("redlock,zookeeper"), Ok(vec![With::Redlock, With::Zookeeper]));
-        assert_eq!(wanted("etcd,zookeeper"), Ok(vec![With::Etcd, With::Zookeeper]));
+        assert_eq!(wanted(" zookeeper, "), Ok(vec![ExtraServer::Zookeeper]));
+        assert_eq!(
+            wanted("redlock,zookeeper"),
+            Ok(vec![ExtraServer::Redlock, ExtraServer::Zookeeper])
+        );
+        assert_eq!(wanted("etcd,zookeeper"), Ok(vec![ExtraServer::Etcd, ExtraServer::Zookeeper]));
         let refused = wanted("zookeeper,consul").expect_err("no such word");
         assert!(refused.contains("consul") && refused.contains("zookeeper"), "{refused}");
     }

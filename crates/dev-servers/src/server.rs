@@ -1,0 +1,205 @@
+//! A running private server, whatever its program, and what a recipe for a program has to say.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::StartError;
+use crate::guardian::Guardian;
+use crate::home::Home;
+use crate::ports;
+use crate::temporary::TemporaryDirectory;
+
+/// How long a starting server may take to answer one question.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// The pause before a starting server is asked again.
+const READY_POLL: Duration = Duration::from_millis(25);
+/// How often a start is tried when another process takes a port between our look and the server's
+/// bind.
+pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
+
+/// What is particular to one program. A new kind of server is one file with a recipe, the options
+/// of a start, and the addresses that its clients need.
+pub trait Recipe: Debug + Send + Sync {
+    /// How long a start may take until the server serves.
+    const START_MAX: Duration;
+
+    /// The program's name, as messages say it.
+    fn name(&self) -> &'static str;
+
+    /// The port on 127.0.0.1 that clients connect to.
+    fn port(&self) -> u16;
+
+    /// Takes this port for clients, writes the configuration, and answers program and arguments.
+    ///
+    /// # Errors
+    /// A file cannot be written, or a program is missing.
+    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError>;
+
+    /// Asks the server once whether it serves.
+    fn ask(&self) -> impl Future<Output = Result<(), NotReady>> + Send;
+}
+
+/// Why a server does not serve.
+pub enum NotReady {
+    /// It may do so later: what it answered.
+    Yet(String),
+    /// It never will: what it answered.
+    Ever(String),
+}
+
+/// A server that is ready to be launched.
+#[derive(Debug)]
+pub(crate) struct Prepared<R> {
+    pub(crate) recipe: R,
+    pub(crate) home: Home,
+    /// Directories that are removed when the server is dropped.
+    pub(crate) temporary: Vec<TemporaryDirectory>,
+    /// What the program says about its version; empty if only the running server says it.
+    pub(crate) version: String,
+}
+
+/// A running private server. Dropping it stops it in the background.
+#[derive(Debug)]
+pub struct Server<R: Recipe> {
+    guardian: Guardian,
+    command: Vec<String>,
+    pub(crate) recipe: R,
+    pub(crate) version: String,
+    // Dropped last, so that the directory is unlocked and removed after the server was told to end.
+    home: Home,
+    _temporary: Vec<TemporaryDirectory>,
+}
+
+impl<R: Recipe> Server<R> {
+    /// The TCP port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.recipe.port()
+    }
+
+    /// The process number of the server itself.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.guardian.pid()
+    }
+
+    /// What the program says about its version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Asks the server to end, kills it if it takes longer than ten seconds, and returns when it
+    /// has ended. Its directory is free for another start once this value is dropped.
+    pub async fn stop(&self) {
+        self.guardian.stop().await;
+    }
+
+    /// Kills the server at once, as `kill -9` does, and returns when it is gone.
+    pub async fn kill(&self) {
+        self.guardian.kill().await;
+    }
+
+    /// Freezes the server: connections stay open and nothing is answered. `false` when it ended.
+    pub fn pause(&self) -> bool {
+        self.guardian.signal("STOP")
+    }
+
+    /// Lets a frozen server go on. `false` when it ended.
+    pub fn resume(&self) -> bool {
+        self.guardian.signal("CONT")
+    }
+
+    /// Starts the server again on the same directory, sockets and ports, after [`Self::stop`] or
+    /// [`Self::kill`]; a running one is stopped first.
+    ///
+    /// # Errors
+    /// A sentence with the end of the server's log.
+    pub async fn restart(&mut self) -> Result<(), StartError> {
+        self.stop().await;
+        self.guardian = launch(&self.recipe, &self.home, &self.command).await?;
+        Ok(())
+    }
+
+    /// Waits until the server has ended, and tells how, with the end of its log.
+    pub async fn ended(&self) -> StartError {
+        let status = self.guardian.exited().await;
+        self.home.ended(&status.to_string())
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Starts a server on the asked port, or on a free one, and returns when it serves.
+    pub(crate) async fn boot(
+        mut prepared: Prepared<R>,
+        asked_port: Option<u16>,
+    ) -> Result<Self, StartError> {
+        let mut attempt = 1;
+        loop {
+            let memory = prepared.home.path("port");
+            let port = ports::choose(prepared.recipe.name(), asked_port, &memory)?;
+            let command = prepared.recipe.command(&prepared.home, port)?;
+            match launch(&prepared.recipe, &prepared.home, &command).await {
+                Ok(guardian) => return Ok(prepared.running(guardian, command)),
+                Err(error)
+                    if asked_port.is_some()
+                        || attempt == PORT_ATTEMPTS_MAX
+                        || !ports::lost_the_race(&error) =>
+                {
+                    return Err(error);
+                }
+                Err(_) => attempt += 1,
+            }
+        }
+    }
+
+    /// Starts a member of a cluster on a port that its peers know, and returns when it serves.
+    pub(crate) async fn boot_member(
+        mut prepared: Prepared<R>,
+        port: u16,
+    ) -> Result<Self, StartError> {
+        let command = prepared.recipe.command(&prepared.home, port)?;
+        let guardian = launch(&prepared.recipe, &prepared.home, &command).await?;
+        Ok(prepared.running(guardian, command))
+    }
+}
+
+impl<R: Recipe> Prepared<R> {
+    fn running(self, guardian: Guardian, command: Vec<String>) -> Server<R> {
+        let Self { recipe, home, temporary, version } = self;
+        tracing::info!("{} answers on 127.0.0.1:{}", recipe.name(), recipe.port());
+        Server { guardian, command, recipe, version, home, _temporary: temporary }
+    }
+}
+
+/// Runs the server and waits until it serves. On an error it has been stopped again.
+async fn launch<R: Recipe>(
+    recipe: &R,
+    home: &Home,
+    command: &[String],
+) -> Result<Guardian, StartError> {
+    let guardian = Guardian::spawn(command, home.directory(), home.log())
+        .map_err(StartError::io("run", Path::new(&command[0])))?;
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = guardian.exit_status() {
+            return Err(home.ended(&status.to_string()));
+        }
+        let (answer, is_final) = match timeout(ANSWER_MAX, recipe.ask()).await {
+            Ok(Ok(())) => return Ok(guardian),
+            Ok(Err(NotReady::Yet(answer))) => (answer, false),
+            Ok(Err(NotReady::Ever(answer))) => (answer, true),
+            Err(_) => (format!("no answer within {} s", ANSWER_MAX.as_secs()), false),
+        };
+        if is_final || begin.elapsed() >= R::START_MAX {
+            guardian.stop().await;
+            return Err(home.silent(begin.elapsed(), answer));
+        }
+        sleep(READY_POLL).await;
+    }
+}
