@@ -166,14 +166,14 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
         (vec![("SECKILL_SECRET", "short")], "at least 32"),
         (
             vec![("SECKILL_SECRET", "demo-only-demo-only-demo-only-demo-only")],
-            "SECKILL_I_KNOW=sample-secret",
+            "SECKILL_ACCEPT_RISKS=sample-secret",
         ),
         (
             vec![("DATABASE_URL", "mysql://root@db.example/seckill")],
-            "SECKILL_I_KNOW=empty-password",
+            "SECKILL_ACCEPT_RISKS=empty-password",
         ),
-        (vec![("REDIS_URL", "redis://cache.example:6379")], "SECKILL_I_KNOW=empty-password"),
-        (vec![("SECKILL_I_KNOW", "everything")], "i_know takes sample-secret"),
+        (vec![("REDIS_URL", "redis://cache.example:6379")], "SECKILL_ACCEPT_RISKS=empty-password"),
+        (vec![("SECKILL_I_KNOW", "everything")], "accept_risks takes sample-secret"),
         (vec![("SECKILL_HTTP_TRUSTED_PROXIES", "the proxy")], "http.trusted_proxies"),
         (vec![("DATABASE_URL", "")], "DATABASE_URL is not set"),
         (vec![("DATABASE_URL", "mysql://root@localhost")], "names no database"),

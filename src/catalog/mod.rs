@@ -212,3 +212,27 @@ impl Cached {
         self.answer.is_none() || self.asked_at.is_none_or(|at| at.elapsed() > age_max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cached(is_current: bool) -> Cached {
+        let now = Instant::now();
+        Cached { answer: Some((None, now)), asked_at: Some(now), is_current }
+    }
+
+    #[test]
+    fn that_there_is_no_item_is_believed_only_while_the_ledger_says_so() {
+        assert!(matches!(cached(true).seen(), Ok(Seen { value: None, age: None })));
+        assert!(cached(false).seen().is_err());
+    }
+
+    #[test]
+    fn what_was_forgotten_or_never_read_is_read_again() {
+        let age_max = Duration::from_secs(60);
+        assert!(!cached(true).is_older_than(age_max));
+        assert!(Cached { asked_at: None, ..cached(true) }.is_older_than(age_max));
+        assert!(Cached { answer: None, ..cached(false) }.is_older_than(age_max));
+    }
+}

@@ -1,4 +1,4 @@
-//! What `serve` refuses to start with, unless the operator says "I know" (`i_know` in the settings):
+//! What `serve` refuses to start with, unless the operator accepts it (`accept_risks` in the settings):
 //! a secret that everybody can read, servers without a password, and servers that forget. A database
 //! that does not enforce CHECK constraints is always refused.
 
@@ -134,7 +134,7 @@ fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
         tracing::warn!("{sentence}");
         return Ok(());
     }
-    Err(format!("{sentence}; set SECKILL_I_KNOW={} to serve all the same", risk.word()))
+    Err(format!("{sentence}; set SECKILL_ACCEPT_RISKS={} to serve all the same", risk.word()))
 }
 
 /// Whether a URL leads beyond this machine without a password. One that cannot be read is refused
@@ -211,9 +211,9 @@ mod tests {
             (durability(1, false), Some("allkeys-lru".to_owned()), "evicting-redis"),
         ] {
             let sentence = judge(&config, found, evicts).expect_err("refused");
-            assert!(sentence.contains(&format!("SECKILL_I_KNOW={word}")), "{sentence}");
+            assert!(sentence.contains(&format!("SECKILL_ACCEPT_RISKS={word}")), "{sentence}");
         }
-        config.i_know = "volatile-database,evicting-redis".to_owned();
+        config.accept_risks = "volatile-database,evicting-redis".to_owned();
         let forgetful = judge(&config, durability(0, true), Some("volatile-ttl".to_owned()));
         assert_eq!(forgetful, Ok(()));
     }
@@ -232,7 +232,7 @@ mod tests {
         config.http.addr = "0.0.0.0:8080".parse().expect("an address");
         assert!(judged(&config, &"x".repeat(40)).is_err());
         assert_eq!(judged(&config, random), Ok(()));
-        config.i_know = "sample-secret".to_owned();
+        config.accept_risks = "sample-secret".to_owned();
         assert_eq!(judged(&config, PUBLISHED[0]), Ok(()));
     }
 }

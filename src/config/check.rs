@@ -83,7 +83,7 @@ impl Config {
             ),
             (
                 self.known().all(|word| Risk::ALL.iter().any(|risk| risk.word() == word)),
-                "i_know takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
+                "accept_risks takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
             ),
             (
                 !self.redis.prefix.contains(['{', '}']),

@@ -72,8 +72,14 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
     for url in ["database_url", "redis_url"] {
         variables.insert(url.to_uppercase(), vec![url.to_owned()]);
     }
+    for (old, new) in RENAMED {
+        variables.insert(format!("SECKILL_{old}").to_uppercase(), vec![(*new).to_owned()]);
+    }
     variables
 }
+
+/// Settings that had another name, with the new one; both are read.
+const RENAMED: &[(&str, &str)] = &[("i_know", "accept_risks")];
 
 /// Variables with our prefix that are no settings: they speak to `make` and the tests.
 const OTHER_VARIABLES: &[&str] = &[
@@ -128,6 +134,8 @@ fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
     let file: Table = toml::from_str(&text).map_err(|error| unreadable(&error))?;
     for (key, value) in file {
+        let renamed = RENAMED.iter().find(|(old, _)| *old == key);
+        let key = renamed.map_or(key, |(_, new)| (*new).to_owned());
         match (table.get_mut(&key), value) {
             (Some(Value::Table(section)), Value::Table(overrides)) => section.extend(overrides),
             (_, value) => {
@@ -162,6 +170,14 @@ mod tests {
         assert!(misspelt.contains("SECKILL_HTP_ADDR"), "{misspelt}");
         let bad = load(&[("SECKILL_MYSQL_POOL_MAX", "many")]).expect_err("not a number");
         assert!(bad.contains("SECKILL_MYSQL_POOL_MAX"), "{bad}");
+    }
+
+    #[test]
+    fn the_old_name_of_a_setting_is_read() {
+        for name in ["SECKILL_I_KNOW", "SECKILL_ACCEPT_RISKS"] {
+            let config = load(&[(name, "sample-secret")]).expect("good settings");
+            assert_eq!(config.accept_risks, "sample-secret");
+        }
     }
 
     #[test]

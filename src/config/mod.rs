@@ -30,7 +30,7 @@ pub struct Config {
     pub secret_previous: Secret,
     pub database_url: Secret,
     pub redis_url: Secret,
-    pub i_know: String,
+    pub accept_risks: String,
     pub http: Http,
     pub limits: Limits,
     pub mysql: Mysql,
@@ -81,7 +81,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What `serve` refuses to start with unless the operator says that it is meant.
+/// What `serve` refuses to start with unless the operator accepts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Risk {
     /// The secret that signs tokens is a published one.
@@ -99,7 +99,7 @@ impl Risk {
     pub const ALL: [Self; 4] =
         [Self::SampleSecret, Self::EmptyPassword, Self::VolatileDatabase, Self::EvictingRedis];
 
-    /// Its name in `i_know`.
+    /// Its name in `accept_risks`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -217,15 +217,15 @@ impl Config {
         toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
     }
 
-    /// Whether the operator has said that a risk is meant.
+    /// Whether the operator accepts a risk.
     #[must_use]
     pub fn knows(&self, risk: Risk) -> bool {
         self.known().any(|word| word == risk.word())
     }
 
-    /// The words of `i_know`.
+    /// The names in `accept_risks`.
     fn known(&self) -> impl Iterator<Item = &str> {
-        self.i_know.split(',').map(str::trim).filter(|word| !word.is_empty())
+        self.accept_risks.split(',').map(str::trim).filter(|word| !word.is_empty())
     }
 
     /// How long a buyer waits for an answer.
