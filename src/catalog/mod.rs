@@ -96,7 +96,9 @@ impl Catalog {
     /// When the ledger does not answer and the cache does not have the item.
     pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
         let read = self.read(id).await;
-        if read.is_current {
+        // Also after a failed read: a purchase then knows that the ledger does not answer. Pages for items
+        // that nobody has seen leave no trace.
+        if matches!(read.answer, Some((Some(_), _))) {
             self.items.insert(id, read.clone()).await;
         }
         read.seen()
@@ -174,12 +176,16 @@ impl Catalog {
             }
             Err(Unreachable) => None,
         };
-        let is_current = answer.is_some();
-        let answer = match answer {
-            Some(answer) => Some(answer),
-            None => self.items.get(&id).await.and_then(|cached| cached.answer),
-        };
-        Cached { answer, asked_at: Some(Instant::now()), is_current }
+        let asked_at = Some(Instant::now());
+        if answer.is_some() {
+            return Cached { answer, asked_at, is_current: true };
+        }
+        match self.items.get(&id).await {
+            // It answered somebody else meanwhile.
+            Some(cached) if cached.is_current && cached.asked_at > Some(started) => cached,
+            Some(Cached { answer, .. }) => Cached { answer, asked_at, is_current: false },
+            None => Cached { answer: None, asked_at, is_current: false },
+        }
     }
 
     /// Asks the ledger, unless it is known not to answer.
