@@ -1,9 +1,9 @@
-//! The audit of a sale: what the ledger and Redis hold of it, judged by the invariants of
+//! The audit of a sale: what the ledger and Redis hold of it, verified by the invariants of
 //! [`domain::audit`](crate::domain::audit).
 
 use sqlx::MySqlPool;
 
-use crate::domain::audit::{Report, judge};
+use crate::domain::audit::{Report, verify};
 use crate::domain::{ItemId, LedgerError};
 use crate::store::breaker::Breaker;
 use crate::store::mysql::{self, audit, failed_read};
@@ -27,7 +27,7 @@ pub async fn audit(
         let buckets = Buckets::beside(counters).peek(id).await.ok().flatten();
         facts.redis_buckets = buckets.map(|parts| parts.iter().map(|part| part.available).sum());
     }
-    Ok(Some(judge(facts)))
+    Ok(Some(verify(facts)))
 }
 
 /// Audits sales while the service runs. Clones share everything.

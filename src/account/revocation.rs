@@ -3,7 +3,7 @@
 //! The list is short (signing out is rare, and entries leave when the token would have expired),
 //! so each instance keeps it whole and reads it again every two seconds: a token that was signed
 //! out on another instance is good for at most that much longer. Until an instance has read the list
-//! once it knows of nobody who has signed out, so it takes no token.
+//! once it cannot know which tokens were signed out, so it refuses all of them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

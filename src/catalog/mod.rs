@@ -96,7 +96,9 @@ impl Catalog {
     /// When the ledger does not answer and the cache does not have the item.
     pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
         let read = self.read(id).await;
-        if read.is_current {
+        // Also after a failed read: a purchase then knows that the ledger does not answer. Pages for items
+        // that nobody has seen leave no trace.
+        if matches!(read.answer, Some((Some(_), _))) {
             self.items.insert(id, read.clone()).await;
         }
         read.seen()
@@ -174,12 +176,16 @@ impl Catalog {
             }
             Err(Unreachable) => None,
         };
-        let is_current = answer.is_some();
-        let answer = match answer {
-            Some(answer) => Some(answer),
-            None => self.items.get(&id).await.and_then(|cached| cached.answer),
-        };
-        Cached { answer, asked_at: Some(Instant::now()), is_current }
+        let asked_at = Some(Instant::now());
+        if answer.is_some() {
+            return Cached { answer, asked_at, is_current: true };
+        }
+        match self.items.get(&id).await {
+            // It answered somebody else meanwhile.
+            Some(cached) if cached.is_current && cached.asked_at > Some(started) => cached,
+            Some(Cached { answer, .. }) => Cached { answer, asked_at, is_current: false },
+            None => Cached { answer: None, asked_at, is_current: false },
+        }
     }
 
     /// Asks the ledger, unless it is known not to answer.
@@ -210,5 +216,29 @@ impl Cached {
     fn is_older_than(&self, age_max: Duration) -> bool {
         // That nothing is known is not worth keeping.
         self.answer.is_none() || self.asked_at.is_none_or(|at| at.elapsed() > age_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cached(is_current: bool) -> Cached {
+        let now = Instant::now();
+        Cached { answer: Some((None, now)), asked_at: Some(now), is_current }
+    }
+
+    #[test]
+    fn that_there_is_no_item_is_believed_only_while_the_ledger_says_so() {
+        assert!(matches!(cached(true).seen(), Ok(Seen { value: None, age: None })));
+        assert!(cached(false).seen().is_err());
+    }
+
+    #[test]
+    fn what_was_forgotten_or_never_read_is_read_again() {
+        let age_max = Duration::from_secs(60);
+        assert!(!cached(true).is_older_than(age_max));
+        assert!(Cached { asked_at: None, ..cached(true) }.is_older_than(age_max));
+        assert!(Cached { answer: None, ..cached(false) }.is_older_than(age_max));
     }
 }

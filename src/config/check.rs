@@ -82,7 +82,8 @@ impl Config {
                 "secret and secret_previous must have at least 32 characters",
             ),
             (
-                self.accepted_risks().all(|word| Risk::ALL.iter().any(|risk| risk.as_str() == word)),
+                self.accepted_risks()
+                    .all(|word| Risk::ALL.iter().any(|risk| risk.as_str() == word)),
                 "accept_risks takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
             ),
             (

@@ -81,7 +81,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What `serve` refuses to start with unless the operator says that it is meant.
+/// What `serve` refuses to start with unless the operator accepts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Risk {
     /// The secret that signs tokens is a published one.

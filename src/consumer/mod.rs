@@ -120,7 +120,7 @@ impl Consumers {
         self.tasks.wait().await;
     }
 
-    /// Wakes the tasks of all queues that have something in them, whoever put it there.
+    /// Wakes the tasks of all queues that are not empty.
     async fn look(&self, sweep: bool, stop: &CancellationToken) {
         let reader = &self.parts.reader;
         let items: Vec<ItemId> = match reader.queue().refresh().await {
@@ -189,7 +189,7 @@ impl Consumers {
             }
         }
         self.awake().remove(&item);
-        // Whoever called until then found this task and made no other one.
+        // A wake-up until then found this task and made no other one.
         if !stop.is_cancelled() && matches!(self.round(item, &mut reclaimed).await, Round::Worked) {
             self.wake(item, stop);
         }

@@ -1,7 +1,7 @@
-//! The invariants of one item, judged from what was read of the ledger.
+//! The invariants of one item, verified on what was read of the ledger.
 //!
-//! Reading is `store::mysql::audit`'s work; here is only the judgement, so that planted faults can
-//! test it without a database.
+//! `store::mysql::audit` reads; here is only the verification, so that planted faults can test it
+//! without a database.
 
 use super::{ArbiterMode, ItemId};
 
@@ -86,9 +86,9 @@ impl Report {
     }
 }
 
-/// Judges `I1` to `I7` of one item.
+/// Verifies `I1` to `I7` of one item.
 #[must_use]
-pub fn judge(facts: Facts) -> Report {
+pub fn verify(facts: Facts) -> Report {
     let f = &facts;
     let guarded = f.arbiter == ArbiterMode::On;
     let accounted = f.available + f.units_sold + f.units_held;
@@ -197,14 +197,14 @@ mod tests {
     }
 
     fn broken(facts: Facts) -> Vec<&'static str> {
-        let report = judge(facts);
+        let report = verify(facts);
         report.findings.iter().filter(|f| f.holds == Some(false)).map(|f| f.invariant).collect()
     }
 
     #[test]
     fn a_sound_item_is_clean() {
-        assert!(judge(sound()).is_clean());
-        assert_eq!(judge(sound()).units_oversold(), 0);
+        assert!(verify(sound()).is_clean());
+        assert_eq!(verify(sound()).units_oversold(), 0);
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
             redis_available: None,
             ..sound()
         };
-        let report = judge(facts);
+        let report = verify(facts);
         assert_eq!((report.units_oversold(), report.is_clean()), (2, false));
     }
 
@@ -261,7 +261,7 @@ mod tests {
             redis_available: None,
             ..sound()
         };
-        let report = judge(facts);
+        let report = verify(facts);
         assert_eq!(report.units_oversold(), 2);
         assert!(!report.is_clean());
     }

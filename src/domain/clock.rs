@@ -59,7 +59,7 @@ impl Clock {
         now.unwrap_or_else(|_| cut(OffsetDateTime::now_utc()))
     }
 
-    /// The database was asked at `asked`, and has just answered that it is `told`.
+    /// Learns the time of the database, which was asked at `asked` and has just answered `told`.
     ///
     /// The answer is late by at most as long as it took. An earlier one that fits in between was
     /// quicker, and is kept.

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::{Order, OrderId};
 
-/// The end of one purchase, as seen by whoever waits for it.
+/// The end of one purchase, as its buyer is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The order is durable.
@@ -100,7 +100,7 @@ pub enum Refusal {
     TicketRequired,
     /// The ticket is not ours, or another buyer's, or another item's.
     TicketInvalid,
-    /// It is a place in line whose turn has not come.
+    /// It is a queue token that has not been called yet.
     TicketNotYetValid,
     /// The ticket's time is over.
     TicketExpired,

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 
 use super::Job;
 use crate::domain::ItemId;
@@ -16,11 +15,11 @@ use crate::store::mysql::nothing_was_sent;
 /// Batches of one item in one run; the rest waits for the next.
 const BATCHES_MAX: usize = 100;
 
-/// The sweep.
+/// The job.
 pub struct Expire {
     /// Where orders expire.
     pub orders: Orders,
-    /// Who must know that units came back.
+    /// Is told that units came back.
     pub purchases: Purchases,
     /// The pause between two runs.
     pub period: Duration,
@@ -28,6 +27,7 @@ pub struct Expire {
     pub batch_max: u32,
 }
 
+#[async_trait]
 impl Job for Expire {
     fn name(&self) -> &'static str {
         "expire"
@@ -37,8 +37,8 @@ impl Job for Expire {
         self.period
     }
 
-    fn run(&self) -> BoxFuture<'_, Result<String, String>> {
-        self.sweep().boxed()
+    async fn run(&self) -> Result<String, String> {
+        self.sweep().await
     }
 }
 
@@ -50,10 +50,10 @@ impl Expire {
             match self.sweep_item(item, &mut total).await {
                 Ok(true) => {}
                 Ok(false) => failed += 1,
-                // That is the server's, and the other items would only wait for it as well.
+                // Not the fault of this item: the others would fail in the same way.
                 Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
                 Err(error) => {
-                    tracing::warn!(%error, %item, "the holds of an item are not ended; the next run tries again");
+                    tracing::warn!(%error, %item, "the expired holds of an item were not released; the next run tries again");
                     failed += 1;
                 }
             }

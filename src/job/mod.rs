@@ -1,5 +1,4 @@
-//! Background jobs: each has a name, a period and a last result, and may run in every instance at
-//! once.
+//! Background jobs: each has a name, a period and a last result. All instances may run it at once.
 
 mod expire;
 mod reconcile;
@@ -9,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
@@ -23,15 +22,16 @@ pub use revocations::RefreshRevocations;
 /// How long one run of a job may take: far longer than any does.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
-/// Something that is done over and over.
+/// Work that is repeated.
+#[async_trait]
 pub trait Job: Send + Sync + 'static {
     /// Its name in logs, metrics and the console.
     fn name(&self) -> &'static str;
     /// The pause between two runs.
     fn period(&self) -> Duration;
-    /// One run; answers what it did in a few words. A failure is logged and tried again after the
-    /// next pause.
-    fn run(&self) -> BoxFuture<'_, Result<String, String>>;
+    /// Runs once, and answers what it did in a few words. A failure is logged; the next run tries
+    /// again.
+    async fn run(&self) -> Result<String, String>;
 }
 
 /// How a job's last run went.
@@ -43,7 +43,7 @@ pub struct LastRun {
     pub result: Result<String, String>,
 }
 
-/// The last runs of all jobs. Clones share them.
+/// The last run of each job. Clones share them.
 #[derive(Clone, Default)]
 pub struct JobStatus {
     runs: Arc<Mutex<BTreeMap<&'static str, LastRun>>>,
@@ -73,7 +73,7 @@ pub async fn run(job: Arc<dyn Job>, status: JobStatus, metrics: Metrics, stop: C
         let run = std::panic::AssertUnwindSafe(job.run()).catch_unwind();
         let result = match tokio::time::timeout(RUN_MAX, run).await {
             Ok(ended) => ended.unwrap_or_else(|_| Err("it panicked".to_owned())),
-            Err(_) => Err(format!("it was given up after {} s", RUN_MAX.as_secs())),
+            Err(_) => Err(format!("it timed out after {} s", RUN_MAX.as_secs())),
         };
         match &result {
             Ok(did) => {

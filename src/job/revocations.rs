@@ -1,32 +1,32 @@
 //! Reads the list of signed-out tokens again.
 //!
-//! It is also the read that finds out whether a ledger that was away answers again, should nobody
-//! else read anything: changes wait for that.
+//! This read is also what finds out that a lost ledger answers again, should nothing else read it:
+//! changes are refused until then.
 
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 
 use super::Job;
 use crate::account::Revocations;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::ask;
 
-/// The longest pause before the next try as long as the list was never read: until then no token is
-/// taken.
+/// The longest pause before the next try while the list was never read: until then every token is
+/// refused.
 const FIRST_READ_PAUSE: Duration = Duration::from_millis(500);
 
-/// The refresh.
+/// The job.
 pub struct RefreshRevocations {
     /// The list.
     pub revocations: Revocations,
-    /// The ledger's.
+    /// The ledger's breaker.
     pub breaker: Breaker,
     /// The pause between two runs.
     pub period: Duration,
 }
 
+#[async_trait]
 impl Job for RefreshRevocations {
     fn name(&self) -> &'static str {
         "revocations"
@@ -39,12 +39,9 @@ impl Job for RefreshRevocations {
         }
     }
 
-    fn run(&self) -> BoxFuture<'_, Result<String, String>> {
-        async {
-            let count = ask(&self.breaker, self.revocations.refresh()).await;
-            let count = count.map_err(|error| error.to_string())?;
-            Ok(format!("{count} tokens are signed out"))
-        }
-        .boxed()
+    async fn run(&self) -> Result<String, String> {
+        let count = ask(&self.breaker, self.revocations.refresh()).await;
+        let count = count.map_err(|error| error.to_string())?;
+        Ok(format!("{count} tokens are signed out"))
     }
 }

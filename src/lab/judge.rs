@@ -274,7 +274,7 @@ mod tests {
             let evidence = Evidence {
                 answers: &self.answers,
                 orders: &self.orders,
-                report: &audit::judge(facts),
+                report: &audit::verify(facts),
                 quantity: 1,
                 breaks_with: self.breaks_with,
             };

@@ -119,7 +119,7 @@ impl Work<'_> {
         let evidence = Evidence {
             answers: &answers,
             orders: &orders,
-            report: &audit::judge(facts),
+            report: &audit::verify(facts),
             quantity: self.running.wanted.quantity.into(),
             breaks_with: self.chosen.breaks_with(),
         };

@@ -87,7 +87,7 @@ pub struct Swept {
 }
 
 impl Orders {
-    /// Steps in the ledger behind `pool` and its `breaker`; changes are told to `counters` and `hub`.
+    /// Steps in the ledger behind `pool` and its `breaker`; `counters` and `hub` are told of changes.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
@@ -124,7 +124,7 @@ impl Orders {
         match self.find_in_ledger(id, owner).await {
             Ok(None) => {}
             Ok(found) => return Ok(found),
-            // What is queued can still be told.
+            // A queued order can still be found.
             Err(away) => {
                 let queued = self.queue.find_known(id, owner).await.ok().flatten();
                 return queued.map(Some).ok_or(FindError::Ledger(away));

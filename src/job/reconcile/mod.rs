@@ -14,8 +14,8 @@ mod walk;
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use async_trait::async_trait;
+use futures::StreamExt;
 use redis::ErrorKind;
 use sqlx::MySqlPool;
 use tokio::sync::Mutex;
@@ -82,7 +82,7 @@ impl Reconcile {
         Self { pool, counters, buckets, metrics, period, bounds, walks }
     }
 
-    /// Looks at so much in one run.
+    /// Limits how much one run looks at.
     #[must_use]
     pub fn with_bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
@@ -105,11 +105,11 @@ impl Reconcile {
         let drift_units = walks.iter().map(Walk::drift_units).sum();
         self.metrics.counters_drift.set(drift_units);
         let Done { compared, repaired, failed, first_failure } = done;
-        let told =
+        let summary =
             format!("{compared} counters compared, {drift_units} units apart, {repaired} repaired");
         match failed {
-            0 => Ok(told),
-            _ => Err(format!("{told}, {failed} could not be: {first_failure}")),
+            0 => Ok(summary),
+            _ => Err(format!("{summary}, {failed} could not be compared: {first_failure}")),
         }
     }
 
@@ -194,6 +194,7 @@ fn is_its_own(error: &CounterError) -> bool {
     }
 }
 
+#[async_trait]
 impl Job for Reconcile {
     fn name(&self) -> &'static str {
         "reconcile"
@@ -203,7 +204,7 @@ impl Job for Reconcile {
         self.period
     }
 
-    fn run(&self) -> BoxFuture<'_, Result<String, String>> {
-        self.compare().boxed()
+    async fn run(&self) -> Result<String, String> {
+        self.compare().await
     }
 }

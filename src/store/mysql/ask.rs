@@ -5,7 +5,7 @@ use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
 use crate::domain::LedgerError;
 use crate::store::breaker::{Breaker, BreakerPermit};
 
-/// Asks for something. May be the probe that finds out whether the ledger answers again, so it should
+/// Reads from the ledger. May be the probe that finds out whether it answers again, so `question` should
 /// change nothing.
 ///
 /// # Errors
@@ -15,10 +15,11 @@ pub async fn ask<T>(
     question: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
     let call = breaker.enter().ok_or(sqlx::Error::PoolTimedOut)?;
-    judge(call, within(LONG_READ_MAX, question).await)
+    report(call, within(LONG_READ_MAX, question).await)
 }
 
-/// Changes something. It never probes: whoever pays is not to find out for the others.
+/// Changes the ledger. It is never the probe: a payment must not be what finds out whether the ledger
+/// answers again.
 ///
 /// # Errors
 /// As for [`ask`].
@@ -27,7 +28,7 @@ pub async fn change<T>(
     work: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
     let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
-    judge(call, within(TRANSACTION_MAX, work).await)
+    report(call, within(TRANSACTION_MAX, work).await)
 }
 
 /// Whether an error says that nothing was sent: no connection could be had.
@@ -55,7 +56,7 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     }
 }
 
-fn judge<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
+fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
     match &answer {
         Ok(_) => call.answered(),
         Err(error) if Fault::of(error) == Fault::Connection => call.failed(),

@@ -23,7 +23,7 @@ pub async fn bought(
     Ok(bought.map_or(0, i64::from))
 }
 
-/// An item's stock and who has units of it, at one moment.
+/// An item's stock and the buyers who have units of it, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
     /// Units left.

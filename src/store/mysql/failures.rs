@@ -1,8 +1,8 @@
 //! Failed sign-ins, counted by account and address for all instances together, by the database's
 //! clock.
 //!
-//! The table stays small: only a try that has a place to be hashed is counted, and what is older than
-//! the window is deleted again.
+//! The table stays small: only a try with a hashing permit is counted, and what is older than the
+//! window is deleted again.
 
 use sqlx::{MySqlConnection, MySqlPool};
 

@@ -105,7 +105,7 @@ impl Link {
             .after_release(move |connection, _| Box::pin(roll_back_left_over(connection)))
     }
 
-    /// Whether a connection that has idled for so long may be used.
+    /// Whether a connection that was idle for `idle_for` may be used.
     fn is_usable<'a>(
         &self,
         connection: &'a mut MySqlConnection,

@@ -33,11 +33,11 @@ pub use link::{answered, within};
 
 /// How long an unused connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// After so many seconds without a statement the server ends a session of ours, and with it the row
-/// locks of one whose link died silently. Longer than a pool keeps a connection unused, which may be
+/// Seconds without a statement after which the server ends a session of ours, and with it the row locks
+/// of one whose link died silently. Longer than a pool keeps a connection unused, which may be
 /// twice [`IDLE_TIMEOUT`].
 const SESSION_IDLE_SECONDS: u32 = 150;
-/// The same within a transaction; MariaDB alone has it.
+/// Seconds without a statement after which MariaDB ends a session within a transaction.
 const TRANSACTION_IDLE_SECONDS: u32 = 20;
 
 /// Makes the pool that the whole service shares; connects when first used.
@@ -53,7 +53,7 @@ pub fn pool(config: &Config) -> Result<MySqlPool, String> {
     pool_of(config, config.mysql.pool_max)
 }
 
-/// The same with another number of connections.
+/// Makes a pool like [`pool`] with another number of connections.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
 use super::columns::Text;
 use super::link::{LONG_READ_MAX, answered, within};
@@ -88,17 +88,17 @@ async fn with_keys(
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<Vec<MySqlRow>> {
     let Some(last) = requests.last() else { return Ok(Vec::new()) };
-    // A handful of statements, so that each is prepared once: who is asked about twice does no harm.
-    let places = requests.len().next_power_of_two();
-    let statement = format!(
-        "SELECT {columns} FROM orders WHERE (user_id, item_id, request_key) IN ({})",
-        vec!["(?, ?, ?)"; places].join(", ")
-    );
-    let mut query = sqlx::query(&statement);
-    for (buyer, item, key) in requests.iter().chain(std::iter::repeat(last)).take(places) {
-        query = query.bind(buyer.get()).bind(item.get()).bind(*key);
-    }
-    answered(query.fetch_all(connection)).await
+    // A handful of statements, so that each is prepared once; a request that stands in the list twice
+    // does no harm.
+    let tuples = requests.len().next_power_of_two();
+    let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
+    let mut select = QueryBuilder::new(format!(
+        "SELECT {columns} FROM orders WHERE (user_id, item_id, request_key) IN"
+    ));
+    select.push_tuples(padded, |mut row, (buyer, item, key)| {
+        row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
+    });
+    answered(select.build().fetch_all(connection)).await
 }
 
 /// An owner's orders, newest first, at most `limit`, those before `before` if it is given.

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::{MySqlConnection, MySqlPool, QueryBuilder};
 
 use super::columns::Text;
 use super::link::answered;
@@ -13,12 +13,12 @@ use crate::domain::{ItemId, UserId};
 
 pub use super::orders::RequestOf;
 
-/// How long an announcement is good for; it is made anew several times in that time.
+/// How long an announcement is good for; it is renewed several times in that time.
 pub const EXPIRES_AFTER: Duration = Duration::from_secs(30);
-/// Requests of one statement.
+/// Requests in one statement.
 const TOGETHER_MAX: usize = 256;
 
-/// Announces requests of `instance`, or makes their announcements anew.
+/// Announces requests of `instance`, or renews their announcements.
 ///
 /// # Errors
 /// The database's; some may be announced.
@@ -27,20 +27,18 @@ pub async fn announce(
     instance: &str,
     requests: &[RequestOf],
 ) -> sqlx::Result<()> {
-    let place =
-        format!("(?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL {} SECOND)", EXPIRES_AFTER.as_secs());
+    let expires_at = format!("UTC_TIMESTAMP(6) + INTERVAL {} SECOND", EXPIRES_AFTER.as_secs());
     for chunk in requests.chunks(TOGETHER_MAX) {
-        let statement = format!(
-            "INSERT INTO running_requests (user_id, item_id, request_key, instance, expires_at) \
-             VALUES {} ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)",
-            vec![&*place; chunk.len()].join(", ")
+        let mut insert = QueryBuilder::new(
+            "INSERT INTO running_requests (user_id, item_id, request_key, instance, expires_at) ",
         );
+        insert.push_values(chunk, |mut row, (buyer, item, key)| {
+            row.push_bind(buyer.get()).push_bind(item.get()).push_bind(key);
+            row.push_bind(instance).push(&expires_at);
+        });
+        insert.push(" ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)");
         // Of any length, so it is not worth being kept prepared.
-        let mut query = sqlx::query(&statement).persistent(false);
-        for (buyer, item, key) in chunk {
-            query = query.bind(buyer.get()).bind(item.get()).bind(key).bind(instance);
-        }
-        answered(query.execute(pool)).await?;
+        answered(insert.build().persistent(false).execute(pool)).await?;
     }
     Ok(())
 }
@@ -55,16 +53,13 @@ pub async fn withdraw(
     requests: &[RequestOf],
 ) -> sqlx::Result<()> {
     for chunk in requests.chunks(TOGETHER_MAX) {
-        let statement = format!(
-            "DELETE FROM running_requests WHERE \
-             (user_id, item_id, request_key, instance) IN ({})",
-            vec!["(?, ?, ?, ?)"; chunk.len()].join(", ")
+        let mut delete = QueryBuilder::new(
+            "DELETE FROM running_requests WHERE (user_id, item_id, request_key, instance) IN",
         );
-        let mut query = sqlx::query(&statement).persistent(false);
-        for (buyer, item, key) in chunk {
-            query = query.bind(buyer.get()).bind(item.get()).bind(key).bind(instance);
-        }
-        answered(query.execute(pool)).await?;
+        delete.push_tuples(chunk, |mut row, (buyer, item, key)| {
+            row.push_bind(buyer.get()).push_bind(item.get()).push_bind(key).push_bind(instance);
+        });
+        answered(delete.build().persistent(false).execute(pool)).await?;
     }
     Ok(())
 }
@@ -88,7 +83,7 @@ pub async fn elsewhere(
     instance: &str,
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<HashSet<RequestOf>> {
-    // The table is empty while every instance is well, and this is asked for every refused crowd.
+    // The table is empty while every instance is well, and this runs for every batch of refusals.
     let some = sqlx::query("SELECT 1 FROM running_requests LIMIT 1");
     let some = answered(some.fetch_optional(&mut *connection)).await?;
     if some.is_none() {
@@ -96,16 +91,15 @@ pub async fn elsewhere(
     }
     let mut running = HashSet::new();
     for chunk in requests.chunks(TOGETHER_MAX) {
-        let statement = format!(
+        let mut select = QueryBuilder::new(
             "SELECT user_id, item_id, request_key FROM running_requests \
-             WHERE instance <> ? AND expires_at > UTC_TIMESTAMP(6) \
-             AND (user_id, item_id, request_key) IN ({})",
-            vec!["(?, ?, ?)"; chunk.len()].join(", ")
+             WHERE expires_at > UTC_TIMESTAMP(6) AND instance <> ",
         );
-        let mut query = sqlx::query_as(&statement).persistent(false).bind(instance);
-        for (buyer, item, key) in chunk {
-            query = query.bind(buyer.get()).bind(item.get()).bind(*key);
-        }
+        select.push_bind(instance).push(" AND (user_id, item_id, request_key) IN");
+        select.push_tuples(chunk, |mut row, (buyer, item, key)| {
+            row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
+        });
+        let query = select.build_query_as().persistent(false);
         let rows = answered(query.fetch_all(&mut *connection)).await?;
         running.extend(rows.into_iter().map(request_of));
     }

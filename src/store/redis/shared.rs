@@ -5,7 +5,7 @@
 //! answer would leave a process without Redis until it is started again. Here an attempt that failed,
 //! in whatever way, is followed by the next one. Nor does redis-rs leave a connection whose commands
 //! are not answered: a link that swallows everything would be used for as long as the kernel believes
-//! in it. Here a few commands in a row that were waited for in vain are the end of a connection.
+//! in it. Here a few unanswered commands in a row are the end of a connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,9 @@ use redis::{
     Value,
 };
 
-/// Commands in a row that are waited for in vain before their connection is left. One may be slow.
+/// Unanswered commands in a row after which their connection is replaced. One may be slow.
 const UNANSWERED_MAX: u32 = 3;
-/// A command that its caller gave up after so long counts as waited for in vain.
+/// A command that its caller gave up after this time counts as not answered.
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(100);
 
 type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
@@ -42,11 +42,11 @@ pub struct SharedConnection {
 #[derive(Clone)]
 struct Attempt {
     connecting: Connecting,
-    /// Commands in a row that were waited for in vain.
+    /// Unanswered commands in a row.
     unanswered: Arc<AtomicU32>,
 }
 
-/// A command that is waited for.
+/// A command without its answer.
 struct Waiting<'a> {
     connection: &'a SharedConnection,
     attempt: &'a Attempt,
@@ -83,16 +83,16 @@ impl SharedConnection {
         answer
     }
 
-    /// One more command was waited for in vain.
+    /// Counts one more unanswered command.
     fn not_answered(&self, attempt: &Attempt) {
         if attempt.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED_MAX {
-            tracing::debug!("a connection to Redis is silent, and is left");
+            tracing::debug!("a connection to Redis is silent and is replaced");
             self.give_up(attempt);
         }
     }
 
-    /// Says it once when a password is refused that was taken before. One that never was is for
-    /// whoever starts the program to say.
+    /// Logs, once, that Redis refuses a password which it accepted before. One that it never accepted
+    /// is reported at the start.
     fn note_admission(&self, connected: &RedisResult<MultiplexedConnection>) {
         // Read before it is written: this is on the way of every command.
         let was_admitted = self.admitted.load(Ordering::Relaxed);
@@ -144,11 +144,11 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What an operator is told when Redis wants another password.
+/// The error for an operator when Redis demands another password.
 pub const DENIED: &str = "Redis refuses the password of REDIS_URL, or there is none in it: write \
      redis://:password@host:port, or redis+unix:///path?pass=password for a socket";
 
-/// Whether Redis answers, but refuses whoever has this password or none.
+/// Whether Redis answers, but refuses this password, or demands one.
 #[must_use]
 pub fn is_denial(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed

@@ -28,7 +28,7 @@ pub struct Intention {
     pub expires_at: OffsetDateTime,
 }
 
-/// The same as it is written.
+/// An [`Intention`] as JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

@@ -1,4 +1,4 @@
-//! The queue of an item: orders that a gate has let through and the ledger has not judged yet.
+//! The queue of an item: orders that a gate has accepted and the ledger has not decided yet.
 //!
 //! Everything of an item is in one slot. The *stream* holds the orders in the order in which they
 //! came; a consumer group hands each to one consumer (`reader.rs`). Beside it stands what is
@@ -29,15 +29,14 @@ pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
 pub use reader::{Entry, Reader};
 
-/// Queues that one statement or one exchange with Redis is about; all of them are looked through,
-/// one such part after the other.
+/// Queues in one statement or one exchange with Redis; a longer list is worked through in parts.
 const QUEUES_TOGETHER_MAX: usize = 1_000;
-/// Items whose queue is remembered to be on the ledger's list.
+/// Items remembered as having a queue on the ledger's list.
 const OPENED_MAX: u64 = 10_000;
 /// How long it is remembered which requests were queued, after the last one. What is still queued then
 /// is found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// A queue is used when it has been on the ledger's list for so long: no setting lets an instance
+/// A queue is used once it has been on the ledger's list for this time: no setting lets an instance
 /// judge a purchase by an item that it read longer ago (`config/check.rs`).
 const KNOWN_AFTER: Duration = Duration::from_secs(1);
 /// How long an item's queue is taken to be on the ledger's list without looking.
@@ -60,12 +59,12 @@ pub struct Queue {
     wake: mpsc::Sender<ItemId>,
 }
 
-/// What became of an order that was to be queued.
+/// How queueing an order ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// It is in the queue, and its units are its own.
+    /// It is in the queue, and its units were taken from the counter.
     Queued,
-    /// An earlier try of the same request was queued as this order, for so many units.
+    /// An earlier try of this request was queued as this order, for this number of units.
     Known(OrderId, u32),
     /// Too few units are left.
     NothingLeft,
@@ -146,7 +145,7 @@ impl Queue {
         Err(CounterError::Loading)
     }
 
-    /// The order that a request was queued as, as long as it is queued or was put aside.
+    /// The order that a request was queued as, as long as it is queued or a dead letter.
     ///
     /// # Errors
     /// Redis'.
@@ -190,7 +189,8 @@ impl Queue {
         Ok(self.find_among(&items, order, owner).await?)
     }
 
-    /// The same in the queues that this process knows of, for when the ledger cannot be asked.
+    /// An owner's queued order in the queues that this process knows of, for when the ledger cannot be
+    /// asked.
     ///
     /// # Errors
     /// Redis'.
@@ -252,7 +252,7 @@ impl Queue {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same as the ledger knows them now, which this process then knows too.
+    /// Reads the items that have a queue from the ledger; this process knows them from then on.
     ///
     /// # Errors
     /// The ledger's.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use redis::{RedisError, RedisResult, Script};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::{Intention, QUEUES_TOGETHER_MAX, Queue, request_of};
@@ -194,16 +195,15 @@ impl Reader {
     pub async fn sweep(&self, empty: &[ItemId]) -> sqlx::Result<()> {
         for items in empty.chunks(QUEUES_TOGETHER_MAX) {
             // By the database's clock, since the list is shared.
-            let statement = format!(
-                "DELETE FROM redis_queues WHERE item_id IN ({}) AND EXISTS (SELECT 1 FROM items \
-                 WHERE id = item_id AND ends_at < UTC_TIMESTAMP(6) - INTERVAL ? SECOND)",
-                vec!["?"; items.len()].join(", ")
+            let mut delete = QueryBuilder::new(
+                "DELETE FROM redis_queues WHERE EXISTS (SELECT 1 FROM items WHERE id = item_id \
+                 AND ends_at < UTC_TIMESTAMP(6) - INTERVAL ",
             );
-            let mut delete = sqlx::query(&statement);
-            for item in items {
-                delete = delete.bind(item.get());
-            }
-            answered(delete.bind(SWEEP_AFTER_SECONDS).execute(&self.queue.pool)).await?;
+            delete.push_bind(SWEEP_AFTER_SECONDS).push(" SECOND) AND item_id IN");
+            delete.push_tuples(items, |mut row, item| {
+                row.push_bind(item.get());
+            });
+            answered(delete.build().execute(&self.queue.pool)).await?;
         }
         Ok(())
     }
