@@ -119,7 +119,7 @@ fn fenced(kind: &Capabilities) -> bool {
 
 /// Acquires what must be free soon. On a busy machine the short commands of a short lease may time
 /// out a few times.
-async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
+pub async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
     let since = Instant::now();
     loop {
         match process.acquire(&name(), waiting(lease)).await {

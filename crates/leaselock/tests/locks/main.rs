@@ -1,6 +1,7 @@
-//! The lock library against real servers: `kinds` and `primitives` walk the list of all kinds,
-//! `faults`, `failover` and `redlock` show what goes wrong and what does not, and the others look
-//! closely at the main one, `token` on `redis`.
+//! The locks against real servers, each started when a test first needs it. `kinds` has a named test
+//! per kind and promise (`cargo test redis_token` runs one kind), `primitives` and `reading` walk the
+//! list of kinds, `faults`, `failover` and `redlock` show what goes wrong and what does not, and the
+//! others look closely at the main kind, `token` on `redis`.
 //!
 //! A "process" here is a lock of its own with a connection of its own: processes share nothing but
 //! the server. Faults come from a proxy between such a process and the server.

@@ -1,4 +1,4 @@
-//! S2's ways of waiting: without a line in the process, the backend alone keeps its tasks apart.
+//! The wait strategies without the queue of the process: the backend alone keeps the contenders apart.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
