@@ -26,6 +26,7 @@ mod overload;
 mod pages;
 mod parked;
 mod process;
+mod prose;
 mod reconcile;
 mod redis_lua;
 mod same_key;

@@ -61,14 +61,16 @@ fn prose_has_no_riddles() {
         }
         texts += 1;
         let text = fs::read_to_string(&path).expect("a readable file");
-        let code = path.extension().is_some_and(|kind| kind == "rs" || kind == "lua" || kind == "sql");
+        let code =
+            path.extension().is_some_and(|kind| kind == "rs" || kind == "lua" || kind == "sql");
         let mut earlier_is_doc = false;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
             if let Some(doc) = doc
                 && !earlier_is_doc
-                && let Some(habit) = BEGINNINGS.iter().find(|begin| doc.trim_start().starts_with(**begin))
+                && let Some(habit) =
+                    BEGINNINGS.iter().find(|begin| doc.trim_start().starts_with(**begin))
             {
                 found.push(format!("{name}:{}: begins with {habit:?}: {line}", number + 1));
             }
@@ -112,7 +114,8 @@ fn comment_or_text(line: &str) -> String {
 }
 
 fn readable_files(root: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = FILES.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect();
+    let mut files: Vec<_> =
+        FILES.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect();
     let mut open: Vec<_> = FOLDERS.iter().map(|name| root.join(name)).collect();
     while let Some(path) = open.pop() {
         if path.ends_with("target") || path.ends_with("vendor") {
@@ -122,7 +125,8 @@ fn readable_files(root: &Path) -> Vec<PathBuf> {
             open.extend(entries.flatten().map(|entry| entry.path()));
             continue;
         }
-        let kind = path.extension().map(|kind| kind.to_string_lossy().into_owned()).unwrap_or_default();
+        let kind =
+            path.extension().map(|kind| kind.to_string_lossy().into_owned()).unwrap_or_default();
         let script = path.parent().is_some_and(|parent| parent.ends_with("scripts"));
         if ["rs", "lua", "sql", "md", "env", "yml"].contains(&kind.as_str()) || script {
             files.push(path);
