@@ -47,8 +47,8 @@ async fn main() -> ExitCode {
     seckill::open_files::raise_limit();
     let file = arguments.config.as_deref();
     let ended = match arguments.command {
-        Command::Serve => command::serve::run(file).await,
-        Command::Dev => command::dev::run(file).await,
+        Command::Serve => Box::pin(command::serve::run(file)).await,
+        Command::Dev => Box::pin(command::dev::run(file)).await,
         Command::Migrate => command::migrate::run(file).await,
         Command::Seed => command::seed::run(file).await,
         Command::Token(arguments) => command::token::run(file, &arguments),

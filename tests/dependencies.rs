@@ -78,8 +78,7 @@ fn code(folder: &Path, places: &[&str], others: &[&PathBuf]) -> String {
     let mut text = String::new();
     let mut open: Vec<PathBuf> = places.iter().map(|place| folder.join(place)).collect();
     while let Some(path) = open.pop() {
-        let elsewhere =
-            others.iter().any(|other| path == **other && folder.starts_with(other) == false);
+        let elsewhere = others.iter().any(|other| path == **other && !folder.starts_with(other));
         if elsewhere || path.ends_with("target") {
             continue;
         }

@@ -77,7 +77,7 @@ impl App {
         Ok(Self {
             connection_limiter,
             listener,
-            router: http::router(web),
+            router: http::router(&web),
             workers,
             shared,
             lane_pool: writers.lane_pool,

@@ -39,7 +39,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
     let wanted = extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
     let servers = start_servers(&mut config, &dir).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
-    let served = serve_shop(config, &dir, servers.as_ref(), &extra).await;
+    let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
     // The addresses in it are gone.
     let _ = fs::remove_file(dir.join("env"));
     if servers.is_some() || extra.is_some() {

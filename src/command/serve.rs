@@ -22,7 +22,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
     let app = App::build(config.clone()).await?;
     super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
     tracing::info!("serving http://{}", app.addr());
-    until_stopped(app).await
+    Box::pin(until_stopped(app)).await
 }
 
 /// Serves until a signal; a second one stops hard.

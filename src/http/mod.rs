@@ -182,7 +182,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// The whole application as one router.
-pub fn router(web: Web) -> Router {
+pub fn router(web: &Web) -> Router {
     let (api, document) = api().split_for_parts();
     let not_found = ServeFile::new(web.static_dir.join("404.html"));
     let files = ServeDir::new(&web.static_dir).not_found_service(not_found);
@@ -199,5 +199,5 @@ pub fn router(web: Web) -> Router {
     // Otherwise the file server would answer unknown addresses of the API, with a page.
     let unknown = any(async || ProblemType::NotFound.problem());
     let api: Router<Web> = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
-    layers::wrap(api.merge(pages).with_state(web.clone()), &web)
+    layers::wrap(api.merge(pages).with_state(web.clone()), web)
 }

@@ -58,7 +58,7 @@ impl TrialOutcome {
             match after {
                 Some(after) => trial.recovery.push((strategy, after)),
                 None => {
-                    trial.broken.push(format!("{strategy}: sold nothing after the fault was over"))
+                    trial.broken.push(format!("{strategy}: sold nothing after the fault was over"));
                 }
             }
         }

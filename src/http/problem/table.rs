@@ -189,6 +189,7 @@ problem_types! {
 }
 
 /// What the table says of a type.
+#[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) status: u16,
     pub(super) code: &'static str,

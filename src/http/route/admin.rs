@@ -140,6 +140,7 @@ pub async fn create(
     ),
     security(("bearer" = [])),
 )]
+#[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn edit(
     State(catalog): State<Catalog>,
     State(purchases): State<Purchases>,
