@@ -17,28 +17,20 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
+use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "token",
     backend: "local",
     summary: "a table in this process's memory",
     breaks_when: "A second process works on the same data",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
     hands_over: true,
-    expires: true,
     between_processes: false,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// What the lock for several names can and cannot do.

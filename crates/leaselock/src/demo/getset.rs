@@ -24,29 +24,20 @@ use std::time::Duration;
 use ::redis::{AsyncCommands, RedisResult, Script};
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::redis::{Connection, Keys, backend_error, run};
 use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "getset",
     backend: "redis",
     summary: "SETNX with a time as value, GETSET once it has passed",
     breaks_when: "Clocks disagree, a loser covers the winner's time, or the work takes longer than the lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
     renewed: false,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// The wall clock that expiries are computed with, in milliseconds since 1970.

@@ -14,30 +14,23 @@ use std::time::Duration;
 use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
 use crate::store::{Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "setnx",
     backend: "redis",
     summary: "SETNX with an owner and without an expiry, compare-and-delete",
     breaks_when: "Its holder dies: nobody can ever hold the name again",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
     renewed: false,
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
     expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](crate::redis::token::mutex).

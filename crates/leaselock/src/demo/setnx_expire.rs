@@ -17,30 +17,20 @@ use std::time::Duration;
 use ::redis::AsyncCommands;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
 use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "setnx-expire",
     backend: "redis",
     summary: "SETNX, then PEXPIRE as a second command, whose lack waiters repair",
     breaks_when: "A winner dies between its two commands: the name is blocked until a waiter repairs it; or Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Whether contenders set the expiry that a dead winner did not set.

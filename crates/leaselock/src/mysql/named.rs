@@ -25,28 +25,20 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use super::backend_error;
-use crate::LeasedMutex;
 use crate::store::{Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "named",
     backend: "mysql",
     summary: "GET_LOCK on one session of its own, names hashed",
     breaks_when: "The session breaks or is killed, or the server fails over; no fence tells",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
     expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// How long the server keeps a session, and so its holds, without a command, unless one of the holds

@@ -19,28 +19,18 @@ use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
 use super::backend_error;
-use crate::LeasedMutex;
 use crate::store::{Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "table",
     backend: "mysql",
     summary: "a row per name with owner, fence and lease by the server's clock",
     breaks_when: "The server's clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock over the table `locks`, which [`SCHEMA`](super::SCHEMA) makes. Give it a pool of its

@@ -34,17 +34,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "a number that is deleted when it is counted down to zero",
     breaks_when: "Redis fails over or loses its data: waiters go on too early",
-    reentrant: false,
-    fair_in_process: false,
-    fair_between_processes: false,
-    renewed: false,
-    lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Notified,
-    hands_over: false,
     expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::NUMBER
 };
 
 /// How long a number is kept without a change.

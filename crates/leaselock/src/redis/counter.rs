@@ -15,28 +15,17 @@ use futures::future::BoxFuture;
 
 use super::{Connection, Keys, command_error, run_command};
 use crate::core::command::bounded;
-use crate::{
-    Capabilities, CommandError, Fencing, InvalidName, LockName, Primitive, SharedCounter, Waiting,
-};
+use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::SharedCounter,
     kind: "counter",
     backend: "redis",
     summary: "INCRBY, GET and a compare-and-set script on one key",
     breaks_when: "Redis fails over or loses its data: the number goes back",
-    reentrant: false,
-    fair_in_process: false,
-    fair_between_processes: false,
-    renewed: false,
-    lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::NUMBER
 };
 
 /// The counters under one prefix.

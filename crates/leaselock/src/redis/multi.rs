@@ -27,10 +27,12 @@ use tokio_util::task::TaskTracker;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, script};
-use crate::LeasedMutex;
 use crate::core::backoff::WaitStrategy;
 use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, MultiMutex, Primitive, Waiting};
+use crate::{
+    Capabilities, Fence, Fencing, InvalidName, LeasedMutex, LockName, MultiMutex, Primitive,
+    Waiting,
+};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -39,17 +41,9 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "all names of a slot in one script, slots in a fixed order, on the keys of `token`",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::notified`](super::token::notified).

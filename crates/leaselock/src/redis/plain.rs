@@ -19,28 +19,18 @@ use tokio_util::task::TaskTracker;
 
 use super::owned_key::OwnedKey;
 use super::{Connection, backend_error};
-use crate::LeasedMutex;
 use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "plain",
     backend: "redis",
     summary: "SET NX PX and compare-and-delete, renewed; no fence and no queue",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).

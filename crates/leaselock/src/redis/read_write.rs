@@ -28,9 +28,10 @@ use super::script::flag;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, WAITER_ALIVE, script};
-use crate::LeasedMutex;
 use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, ReadWrite, Waiting};
+use crate::{
+    Capabilities, Fence, Fencing, InvalidName, LeasedMutex, LockName, Primitive, ReadWrite, Waiting,
+};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -39,17 +40,9 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "an owner token for the writer, a sorted set of leases for the readers, taking turns, renewed, with a fence for the writer",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or a holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// How long a contender counts after its last attempt: what a dead one costs the other side.

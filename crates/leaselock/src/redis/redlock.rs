@@ -29,28 +29,19 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::{Connection, Keys, run};
-use crate::LeasedMutex;
 use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "redlock",
     backend: "redis",
     summary: "a random owner token on a majority of independent servers, renewed, without a fence",
     breaks_when: "A server restarts without its data or its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// The fewest servers that survive the death of one.

@@ -16,26 +16,18 @@ use zookeeper_client::{Client, Error};
 
 use super::{Base, Ensemble, PERSISTENT};
 use crate::core::command::{CommandError, bounded};
-use crate::{Capabilities, Fencing, LockName, Primitive, SharedCounter, Waiting};
+use crate::{Capabilities, Fencing, LockName, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::SharedCounter,
     kind: "counter",
     backend: "zookeeper",
     summary: "a node with a number, written only at the version that was read",
     breaks_when: "Most of the ensemble loses its data",
-    reentrant: false,
-    fair_in_process: false,
-    fair_between_processes: false,
-    renewed: false,
-    lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: false,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::NUMBER
 };
 
 /// How often a change is tried before contention refuses it.

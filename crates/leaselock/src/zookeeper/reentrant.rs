@@ -18,28 +18,21 @@ use tokio_util::task::TaskTracker;
 use super::queue::Queue;
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::LeasedMutex;
 use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "reentrant",
     backend: "zookeeper",
     summary: "an ephemeral sequential node per owner, with a count of its holds",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     reentrant: true,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.
