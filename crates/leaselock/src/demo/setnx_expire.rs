@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::AsyncCommands;
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
-use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
+use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
 use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -81,45 +82,39 @@ impl<C: Connection> SetnxExpireStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let key = self.key.of(name);
-            let mut redis = self.key.connection.clone();
-            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
-            if !set && !self.key.is_ours(&key, token).await? {
-                self.lose(&key, lease).await.map_err(backend_error)?;
-                return Ok(None);
-            }
-            // A death here is the fault. If the key is gone by now, the hold has ended already.
-            let expires = self.expire(&key, lease).await.map_err(backend_error)?;
-            Ok(expires.then_some(Grant::UNFENCED))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let key = self.key.of(name);
+        let mut redis = self.key.connection.clone();
+        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
+        if !set && !self.key.is_ours(&key, token).await? {
+            self.lose(&key, lease).await.map_err(backend_error)?;
+            return Ok(None);
+        }
+        // A death here is the fault. If the key is gone by now, the hold has ended already.
+        let expires = self.expire(&key, lease).await.map_err(backend_error)?;
+        Ok(expires.then_some(Grant::UNFENCED))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        self.key.renew(name, token, lease)
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        self.key.renew(name, token, lease).await
     }
 
     fn renews_together(&self) -> bool {
         true
     }
 
-    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        self.key.renew_together(renewals)
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+        self.key.renew_together(renewals).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        self.key.release(name, token)
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        self.key.release(name, token).await
     }
 }

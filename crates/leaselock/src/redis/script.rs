@@ -6,7 +6,7 @@ use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKi
 
 use super::keys::Keys;
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
-use crate::store::{BackendError, Grant, Renewal, Token};
+use crate::store::{BackendError, Grant, Renewal, StoreResult, Token};
 use crate::{CommandError, Fence};
 
 /// The size of most calls, for their buffer.
@@ -28,7 +28,7 @@ pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     script: &Script,
     keys: &[impl AsRef<str>],
     arguments: &[&str],
-) -> Result<T, BackendError> {
+) -> StoreResult<T> {
     call(connection, script, keys, arguments).await.map_err(backend_error)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn flag(set: bool) -> &'static str {
 }
 
 /// Reads a script's answer to an acquire: nothing, `fence`, or `fence others`.
-pub(super) fn grant(answer: Option<String>, token: &Token) -> Result<Option<Grant>, BackendError> {
+pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option<Grant>> {
     let Some(answer) = answer else { return Ok(None) };
     let (fence, others) = answer.split_once(' ').unwrap_or((&answer, "0"));
     let fence = fence.parse().map_err(|_| BackendError(format!("not a fence: {answer}")))?;
@@ -50,7 +50,7 @@ pub(super) async fn raise_fence<C: Connection>(
     connection: &C,
     counter: String,
     at_least: Fence,
-) -> Result<(), BackendError> {
+) -> StoreResult<()> {
     let raised: u64 = run(connection, &RAISE_FENCE, &[counter], &[&at_least.to_string()]).await?;
     if raised < at_least.get() {
         return Err(BackendError(format!("the fence was raised to {raised}, below {at_least}")));
@@ -108,7 +108,7 @@ pub(super) async fn renew_together<C: Connection>(
     script: &Script,
     keys: &Keys,
     renewals: &[Renewal],
-) -> Result<Vec<bool>, BackendError> {
+) -> StoreResult<Vec<bool>> {
     let mut pipeline = ::redis::pipe();
     for Renewal { name, token, lease } in renewals {
         let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(keys.lock(name));

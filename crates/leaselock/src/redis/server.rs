@@ -6,7 +6,7 @@ use ::redis::{FromRedisValue, Script};
 
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, raise_fence, run};
-use crate::store::{BackendError, Notifications, StoreFuture, Token};
+use crate::store::{StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
 /// A connection for commands, the keys of one kind, and the subscription of this process, if it has
@@ -28,7 +28,7 @@ impl<C: Connection> Server<C> {
         script: &Script,
         keys: &[impl AsRef<str>],
         arguments: &[&str],
-    ) -> Result<T, BackendError> {
+    ) -> StoreResult<T> {
         run(&self.connection, script, keys, arguments).await
     }
 
@@ -39,15 +39,11 @@ impl<C: Connection> Server<C> {
         keys: &[impl AsRef<str>],
         token: &Token,
         lease: Duration,
-    ) -> Result<bool, BackendError> {
+    ) -> StoreResult<bool> {
         self.run(script, keys, &[token.as_str(), &lease.as_millis().to_string()]).await
     }
 
-    pub(super) async fn raise_fence(
-        &self,
-        name: &LockName,
-        at_least: Fence,
-    ) -> Result<(), BackendError> {
+    pub(super) async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
         raise_fence(&self.connection, self.keys.fence(name), at_least).await
     }
 
@@ -62,18 +58,13 @@ impl<C: Connection> Server<C> {
     }
 
     /// See [`LeaseStore::listen`](crate::store::LeaseStore::listen).
-    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Notifications>> {
+    pub(super) fn listen(&self, token: &Token) -> Option<Subscription> {
         self.subscriber.as_ref()?.listen(token)
     }
 
     /// See [`LeaseStore::watch`](crate::store::LeaseStore::watch).
-    pub(super) fn watch<'a>(
-        &'a self,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        Box::pin(async move {
-            let Some(subscriber) = &self.subscriber else { return Ok(None) };
-            subscriber.watch(token).await.map(Some)
-        })
+    pub(super) async fn watch(&self, token: &Token) -> StoreResult<Option<Subscription>> {
+        let Some(subscriber) = &self.subscriber else { return Ok(None) };
+        subscriber.watch(token).await.map(Some)
     }
 }
