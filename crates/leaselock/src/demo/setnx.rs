@@ -60,7 +60,7 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
         _lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let key = self.key.of(name);
-        let mut redis = self.key.connection.clone();
+        let mut redis = self.key.redis();
         let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
         // Ours already, if the answer to an earlier try was lost.
         let ours = set || self.key.is_ours(&key, token).await?;

@@ -66,14 +66,14 @@ struct SetnxExpireStore<C> {
 impl<C: Connection> SetnxExpireStore<C> {
     async fn expire(&self, key: &str, lease: Duration) -> ::redis::RedisResult<bool> {
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        self.key.connection.clone().pexpire(key, lease_ms).await
+        self.key.redis().pexpire(key, lease_ms).await
     }
 
     /// Handles a refusal: sets the expiry if the winner has not.
     async fn lose(&self, key: &str, lease: Duration) -> ::redis::RedisResult<()> {
         const NO_EXPIRY: i64 = -1;
         if self.repair == Repair::ByWaiters {
-            let left_ms: i64 = self.key.connection.clone().pttl(key).await?;
+            let left_ms: i64 = self.key.redis().pttl(key).await?;
             if left_ms == NO_EXPIRY {
                 self.expire(key, lease).await?;
             }
@@ -91,7 +91,7 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let key = self.key.of(name);
-        let mut redis = self.key.connection.clone();
+        let mut redis = self.key.redis();
         let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
         if !set && !self.key.is_ours(&key, token).await? {
             self.lose(&key, lease).await.map_err(backend_error)?;

@@ -82,11 +82,8 @@ impl<C: Connection> SharedCounter for RedisCounter<C> {
         expected: i64,
         new: i64,
     ) -> Result<bool, CommandError> {
-        bounded(async move {
-            let arguments = [&*expected.to_string(), &*new.to_string()];
-            let keys = [&*self.key(name)];
-            run_command(&self.connection, &self.compare_and_set, &keys, &arguments).await
-        })
-        .await
+        let arguments = [&*expected.to_string(), &*new.to_string()];
+        let keys = [self.key(name)];
+        bounded(run_command(&self.connection, &self.compare_and_set, &keys, &arguments)).await
     }
 }

@@ -63,7 +63,7 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
         let options = SetOptions::default()
             .conditional_set(ExistenceCheck::NX)
             .with_expiration(SetExpiry::PX(lease_ms));
-        let mut redis = self.key.connection.clone();
+        let mut redis = self.key.redis();
         let set: Option<String> = redis
             .set_options(self.key.of(name), token.as_str(), options)
             .await

@@ -1,13 +1,16 @@
 //! The server as every kind sees it: a connection for commands, the keys, and the notifications.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use ::redis::{FromRedisValue, Script};
+use ::redis::{FromRedisValue, Script, ServerErrorKind};
 
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, raise_fence, run};
-use crate::store::{StoreResult, Subscription, Token};
+use super::{Connection, Keys, backend_error, run, script};
+use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
+
+static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
 
 /// A connection for commands, the keys of one kind, and the subscription of this process, if it has
 /// one.
@@ -43,8 +46,38 @@ impl<C: Connection> Server<C> {
         self.run(script, keys, &[token.as_str(), &lease.as_millis().to_string()]).await
     }
 
+    /// Renews several holds in one round trip, by a script that takes `KEYS[1]`, the token and the
+    /// lease.
+    pub(super) async fn renew_together(
+        &self,
+        script: &Script,
+        renewals: &[Renewal],
+    ) -> StoreResult<Vec<bool>> {
+        let mut pipeline = ::redis::pipe();
+        for Renewal { name, token, lease } in renewals {
+            let key = self.keys.lock(name);
+            let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(key);
+            call.arg(token.as_str()).arg(lease.as_millis().to_string());
+        }
+        let mut redis = self.connection.clone();
+        match pipeline.query_async(&mut redis).await {
+            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
+                script.load_async(&mut redis).await.map_err(backend_error)?;
+                pipeline.query_async(&mut redis).await.map_err(backend_error)
+            }
+            answer => answer.map_err(backend_error),
+        }
+    }
+
+    /// Raises the fence counter of a name to `at_least`, unless it is higher already.
     pub(super) async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise_fence(&self.connection, self.keys.fence(name), at_least).await
+        let counter = [self.keys.fence(name)];
+        let raised: u64 = self.run(&RAISE_FENCE, &counter, &[&at_least.to_string()]).await?;
+        if raised < at_least.get() {
+            let why = format!("the fence was raised to {raised}, below {at_least}");
+            return Err(BackendError(why));
+        }
+        Ok(())
     }
 
     /// The channel on which a token is notified: empty unless it is subscribed.

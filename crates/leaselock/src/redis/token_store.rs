@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::script::{flag, grant};
 use super::server::Server;
-use super::{Connection, renew_together, script};
+use super::{Connection, script};
 use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
@@ -88,8 +88,7 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
     }
 
     async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
-        let Server { connection, keys, .. } = &self.server;
-        renew_together(connection, &self.scripts.renew, keys, renewals).await
+        self.server.renew_together(&self.scripts.renew, renewals).await
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
