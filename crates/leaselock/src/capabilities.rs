@@ -109,6 +109,40 @@ pub struct Capabilities {
     pub survives_failover: bool,
 }
 
+/// What cards begin with: a card fills in the texts, which are empty here, and says how it differs.
+impl Capabilities {
+    /// A mutex between processes, with a lease that its guard renews, and without a fence. Processes
+    /// poll, and there is no order among them.
+    pub const LEASED_MUTEX: Self = Self {
+        primitive: Primitive::Mutex,
+        kind: "",
+        backend: "",
+        summary: "",
+        breaks_when: "",
+        reentrant: false,
+        fair_in_process: true,
+        fair_between_processes: false,
+        renewed: true,
+        lost_signal: true,
+        fencing: Fencing::None,
+        waiting: Waiting::Polls,
+        hands_over: false,
+        expires: true,
+        between_processes: true,
+        survives_failover: false,
+    };
+
+    /// A number between processes that nobody holds: no order, no lease, no fence.
+    pub const NUMBER: Self = Self {
+        primitive: Primitive::SharedCounter,
+        fair_in_process: false,
+        renewed: false,
+        lost_signal: false,
+        expires: false,
+        ..Self::LEASED_MUTEX
+    };
+}
+
 /// What a kind can be used as. Only a [`Mutex`](crate::Mutex) excludes everybody else by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -152,4 +186,17 @@ pub enum Waiting {
     Polls,
     /// The release notifies the next contender.
     Notified,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KINDS;
+
+    #[test]
+    fn every_kind_has_its_own_texts() {
+        for card in KINDS {
+            let texts = [card.kind, card.backend, card.summary, card.breaks_when];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{card:?}");
+        }
+    }
 }

@@ -14,31 +14,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
-use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, LockName, MultiMutex, Primitive, Waiting};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "token",
     backend: "local",
     summary: "a table in this process's memory",
     breaks_when: "A second process works on the same data",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
     hands_over: true,
-    expires: true,
     between_processes: false,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// What the lock for several names can and cannot do.
@@ -86,12 +79,7 @@ impl Names {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn grant(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> Result<Option<Grant>, BackendError> {
+    fn grant(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<Option<Grant>> {
         let mut table = self.locked();
         let now = Instant::now();
         let until = now + lease;
@@ -114,7 +102,7 @@ impl Names {
 }
 
 /// The next fence: above the last one, and by the wall clock also above those of an earlier run.
-fn mint(last: u64) -> Result<u64, BackendError> {
+fn mint(last: u64) -> StoreResult<u64> {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
     let fence = now_us.max(last + 1);
@@ -125,53 +113,43 @@ fn mint(last: u64) -> Result<u64, BackendError> {
     Ok(fence)
 }
 
+#[async_trait]
 impl LeaseStore for Names {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move { self.grant(name, token, lease) })
+    ) -> StoreResult<Option<Grant>> {
+        self.grant(name, token, lease)
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let mut table = self.locked();
-            let now = Instant::now();
-            let ours = |hold: &&mut Hold| hold.owner == token.as_str() && hold.until > now;
-            let Some(hold) = table.holds.get_mut(name).filter(ours) else {
-                return Ok(false);
-            };
-            hold.until = now + lease;
-            Ok(true)
-        })
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let mut table = self.locked();
+        let now = Instant::now();
+        let ours = |hold: &&mut Hold| hold.owner == token.as_str() && hold.until > now;
+        let Some(hold) = table.holds.get_mut(name).filter(ours) else {
+            return Ok(false);
+        };
+        hold.until = now + lease;
+        Ok(true)
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let mut table = self.locked();
-            let now = Instant::now();
-            let ours = |hold: &&Hold| hold.owner == token.as_str() && hold.until > now;
-            let held = table.holds.get(name).filter(ours).is_some();
-            if held {
-                table.holds.remove(name);
-            }
-            Ok(held)
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let mut table = self.locked();
+        let now = Instant::now();
+        let ours = |hold: &&Hold| hold.owner == token.as_str() && hold.until > now;
+        let held = table.holds.get(name).filter(ours).is_some();
+        if held {
+            table.holds.remove(name);
+        }
+        Ok(held)
     }
 
-    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let mut table = self.locked();
-            table.last_fence = table.last_fence.max(at_least.get());
-            assert!(table.last_fence >= at_least.get(), "the next fence is above {at_least}");
-            Ok(())
-        })
+    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
+        let mut table = self.locked();
+        table.last_fence = table.last_fence.max(at_least.get());
+        assert!(table.last_fence >= at_least.get(), "the next fence is above {at_least}");
+        Ok(())
     }
 }

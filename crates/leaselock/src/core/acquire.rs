@@ -18,7 +18,7 @@ use super::leased::Core;
 use super::queue::{QueueHead, Woken};
 use super::release::ReleaseJob;
 use super::stats::count;
-use super::store::{BackendError, Grant, Notifications, Token, ask, local_deadline};
+use super::store::{BackendError, Grant, Subscription, Token, ask, local_deadline};
 use crate::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// How many attempts in a row may stay without an answer before the backend counts as down.
@@ -262,7 +262,7 @@ async fn ask_until_granted(
 }
 
 /// Subscribes to the name, if the kind can notify and the backend answers.
-async fn watch(core: &Core, request: &Request) -> Option<Box<dyn Notifications>> {
+async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
     let Request { name, token, lease, .. } = request;
     ask(*lease, core.store.watch(name, token)).await.ok().flatten()
 }

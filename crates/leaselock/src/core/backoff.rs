@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::store::Notifications;
+use super::store::Subscription;
 
 /// The first pause of a contender that polls.
 const POLL_STEP_FIRST: Duration = Duration::from_millis(1);
@@ -65,7 +65,7 @@ impl Backoff {
     /// else for a pause. A broken subscription is dropped.
     pub(crate) async fn wait_or_be_notified(
         &mut self,
-        notifications: &mut Option<Box<dyn Notifications>>,
+        notifications: &mut Option<Subscription>,
         lease: Duration,
     ) {
         let Some(listening) = notifications else { return self.pause().await };

@@ -12,7 +12,7 @@ use super::leased::Core;
 use super::queue::QueueHead;
 use super::release::ReleaseJob;
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Notifications, Token};
+use super::store::{Grant, LeaseStore, Subscription, Token};
 use crate::{AcquireError, LockName};
 
 /// Proof of a hold. Its owner is the only holder of the name until [`Guard::deadline`], which every
@@ -205,7 +205,7 @@ pub(crate) struct HoldState {
     /// Whether its owner has re-entered, so that no single guard can hand it over.
     pub(crate) entered_again: bool,
     /// The subscription that says whether another process waits.
-    pub(crate) notifications: Option<Box<dyn Notifications>>,
+    pub(crate) notifications: Option<Subscription>,
 }
 
 /// The life of a hold, which only moves forward: held, then perhaps lost, then ended by its guard.

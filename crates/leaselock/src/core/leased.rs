@@ -16,7 +16,7 @@ use super::queue::WaitQueues;
 use super::release::{self, ReleaseJob, ReleaseQueue};
 use super::renewal::{Scheduler, renew_at};
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Notifications, ask, local_deadline};
+use super::store::{Grant, LeaseStore, Subscription, ask, local_deadline};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
 /// A [`Mutex`] with leases on some backend. Cheap to clone; all clones are one lock.
@@ -141,7 +141,7 @@ impl Core {
         request: Request,
         grant: Grant,
         sent_at: Instant,
-        notifications: Option<Box<dyn Notifications>>,
+        notifications: Option<Subscription>,
     ) -> Guard {
         let Request { name, token, lease, head, .. } = request;
         assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
@@ -182,9 +182,10 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
+    use async_trait::async_trait;
     use futures::poll;
 
-    use super::super::store::{BackendError, StoreFuture, Token};
+    use super::super::store::{BackendError, StoreResult, Token};
     use super::*;
     use crate::{Wait, local};
 
@@ -198,32 +199,31 @@ mod tests {
         stands_still: bool,
     }
 
+    #[async_trait]
     impl LeaseStore for Generous {
-        fn acquire<'a>(
-            &'a self,
-            _name: &'a LockName,
-            _token: &'a Token,
+        async fn acquire(
+            &self,
+            _name: &LockName,
+            _token: &Token,
             lease: Duration,
-        ) -> StoreFuture<'a, Option<Grant>> {
-            Box::pin(async move {
-                if self.asked.fetch_add(1, Ordering::SeqCst) == 0 && self.stands_still {
-                    std::thread::sleep(lease);
-                }
-                Ok(Some(Grant::UNFENCED))
-            })
+        ) -> StoreResult<Option<Grant>> {
+            if self.asked.fetch_add(1, Ordering::SeqCst) == 0 && self.stands_still {
+                std::thread::sleep(lease);
+            }
+            Ok(Some(Grant::UNFENCED))
         }
 
-        fn renew<'a>(
-            &'a self,
-            _name: &'a LockName,
-            _token: &'a Token,
+        async fn renew(
+            &self,
+            _name: &LockName,
+            _token: &Token,
             _lease: Duration,
-        ) -> StoreFuture<'a, bool> {
-            Box::pin(async { Err(BackendError::new("not now")) })
+        ) -> StoreResult<bool> {
+            Err(BackendError::new("not now"))
         }
 
-        fn release<'a>(&'a self, _name: &'a LockName, _token: &'a Token) -> StoreFuture<'a, bool> {
-            Box::pin(async { Ok(true) })
+        async fn release(&self, _name: &LockName, _token: &Token) -> StoreResult<bool> {
+            Ok(true)
         }
     }
 

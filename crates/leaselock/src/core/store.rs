@@ -9,7 +9,8 @@
 //! use std::collections::HashMap;
 //! use std::sync::{Arc, Mutex as StdMutex};
 //! use std::time::Duration;
-//! use leaselock::store::{Grant, LeaseStore, StoreFuture, Token};
+//! use async_trait::async_trait;
+//! use leaselock::store::{Grant, LeaseStore, StoreResult, Token};
 //! use leaselock::{AcquireOptions, Capabilities, Fencing, LeasedMutex, LockName, Mutex, Wait, local};
 //! use tokio::time::Instant;
 //! use tokio_util::task::TaskTracker;
@@ -18,53 +19,43 @@
 //! #[derive(Default)]
 //! struct Table(StdMutex<HashMap<LockName, (String, Instant)>>);
 //!
+//! #[async_trait]
 //! impl LeaseStore for Table {
-//!     fn acquire<'a>(
-//!         &'a self,
-//!         name: &'a LockName,
-//!         token: &'a Token,
+//!     async fn acquire(
+//!         &self,
+//!         name: &LockName,
+//!         token: &Token,
 //!         lease: Duration,
-//!     ) -> StoreFuture<'a, Option<Grant>> {
-//!         Box::pin(async move {
-//!             let mut table = self.0.lock().unwrap();
-//!             let other = table.get(name).is_some_and(|(owner, until)| {
-//!                 owner != token.as_str() && *until > Instant::now()
-//!             });
-//!             if other {
-//!                 return Ok(None);
-//!             }
-//!             table.insert(name.clone(), (token.as_str().to_owned(), Instant::now() + lease));
-//!             Ok(Some(Grant::UNFENCED))
-//!         })
+//!     ) -> StoreResult<Option<Grant>> {
+//!         let mut table = self.0.lock().unwrap();
+//!         let other = table.get(name).is_some_and(|(owner, until)| {
+//!             owner != token.as_str() && *until > Instant::now()
+//!         });
+//!         if other {
+//!             return Ok(None);
+//!         }
+//!         table.insert(name.clone(), (token.as_str().to_owned(), Instant::now() + lease));
+//!         Ok(Some(Grant::UNFENCED))
 //!     }
 //!
-//!     fn renew<'a>(
-//!         &'a self,
-//!         name: &'a LockName,
-//!         token: &'a Token,
-//!         lease: Duration,
-//!     ) -> StoreFuture<'a, bool> {
-//!         Box::pin(async move {
-//!             let mut table = self.0.lock().unwrap();
-//!             match table.get_mut(name) {
-//!                 Some((owner, until)) if owner == token.as_str() && *until > Instant::now() => {
-//!                     *until = Instant::now() + lease;
-//!                     Ok(true)
-//!                 }
-//!                 _ => Ok(false),
+//!     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+//!         let mut table = self.0.lock().unwrap();
+//!         match table.get_mut(name) {
+//!             Some((owner, until)) if owner == token.as_str() && *until > Instant::now() => {
+//!                 *until = Instant::now() + lease;
+//!                 Ok(true)
 //!             }
-//!         })
+//!             _ => Ok(false),
+//!         }
 //!     }
 //!
-//!     fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-//!         Box::pin(async move {
-//!             let mut table = self.0.lock().unwrap();
-//!             let ours = table.get(name).is_some_and(|(owner, _)| owner == token.as_str());
-//!             if ours {
-//!                 table.remove(name);
-//!             }
-//!             Ok(ours)
-//!         })
+//!     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+//!         let mut table = self.0.lock().unwrap();
+//!         let ours = table.get(name).is_some_and(|(owner, _)| owner == token.as_str());
+//!         if ours {
+//!             table.remove(name);
+//!         }
+//!         Ok(ours)
 //!     }
 //! }
 //!
@@ -86,7 +77,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use tokio::time::{Instant, timeout};
 
 use crate::{Fence, LockName, WaitStrategy};
@@ -108,28 +99,24 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(10);
 /// Each operation is atomic at the backend, and harmless when it is sent again because its answer
 /// did not come. Answer [`BackendError`] when the command may or may not have run. Set no time-outs:
 /// the caller does, by dropping the future.
+#[async_trait]
 pub trait LeaseStore: Send + Sync + 'static {
     /// Grants the name to `token` for `lease`, with a new fence where the kind has fences. Answers
     /// `None` while another token holds the name. If `token` holds it already, the lease starts
     /// anew and the answer has the fence of the first grant.
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>>;
+    ) -> StoreResult<Option<Grant>>;
 
     /// Starts the lease anew if `token` holds the name; otherwise changes nothing and answers
     /// `false`.
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool>;
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool>;
 
     /// Frees the name if `token` holds it; otherwise changes nothing and answers `false`.
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool>;
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool>;
 
     /// Whether [`renew_together`](Self::renew_together) is supported.
     fn renews_together(&self) -> bool {
@@ -138,30 +125,26 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// Sends several renewals in one command, each as by [`renew`](Self::renew), and answers in
     /// their order. Called only where [`renews_together`](Self::renews_together) says so.
-    fn renew_together<'a>(&'a self, _renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        Box::pin(async { Err(BackendError::new("this kind renews one hold at a time")) })
+    async fn renew_together(&self, _renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+        Err(BackendError::new("this kind renews one hold at a time"))
     }
 
     /// Makes the next fence of `name` higher than `at_least`. A kind without fences answers an
     /// error.
-    fn raise_fence<'a>(&'a self, _name: &'a LockName, _at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async { Err(BackendError::new("this kind has no fences")) })
+    async fn raise_fence(&self, _name: &LockName, _at_least: Fence) -> StoreResult<()> {
+        Err(BackendError::new("this kind has no fences"))
     }
 
     /// Subscribes to changes of the name; no change after the answer is missed. `None` says that the
     /// kind cannot notify, so its contender asks again after growing pauses.
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        _token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        Box::pin(async { Ok(None) })
+    async fn watch(&self, _name: &LockName, _token: &Token) -> StoreResult<Option<Subscription>> {
+        Ok(None)
     }
 
     /// Subscribes like [`watch`](Self::watch), but only where that takes no question to the backend;
     /// otherwise `None`. An acquire calls this before its first attempt, and its hold keeps the
     /// subscription.
-    fn listen(&self, _name: &LockName, _token: &Token) -> Option<Box<dyn Notifications>> {
+    fn listen(&self, _name: &LockName, _token: &Token) -> Option<Subscription> {
         None
     }
 
@@ -195,11 +178,12 @@ pub struct Renewal {
 }
 
 /// A subscription that says when it is worth asking for a name again.
+#[async_trait]
 pub trait Notifications: Send {
     /// Waits for the next notification: `true` when the name may have become free since the
     /// subscription began or since the last call returned, `false` when the subscription is broken.
     /// Notifications between two calls are kept for the next one.
-    fn next(&mut self) -> BoxFuture<'_, bool>;
+    async fn next(&mut self) -> bool;
 
     /// The grant that came with the notification, when a release has granted the name to this
     /// contender. Only a grant for the attempt number `_attempt` counts: one for an earlier attempt
@@ -214,6 +198,9 @@ pub trait Notifications: Send {
         false
     }
 }
+
+/// Notifications of some backend, until they are dropped.
+pub type Subscription = Box<dyn Notifications>;
 
 /// What a granted acquire got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +234,7 @@ impl Grant {
 }
 
 /// The answer of a backend. After an error the command may or may not have run.
-pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
+pub type StoreResult<T> = Result<T, BackendError>;
 
 /// Why a backend gave no usable answer, as a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -349,8 +336,8 @@ pub(crate) fn local_deadline(sent_at: Instant, lease: Duration) -> Instant {
 /// Waits for a backend's answer, but not longer than a command for such a lease may take.
 pub(crate) async fn ask<T>(
     lease: Duration,
-    answer: impl Future<Output = Result<T, BackendError>>,
-) -> Result<T, BackendError> {
+    answer: impl Future<Output = StoreResult<T>>,
+) -> StoreResult<T> {
     let limit = COMMAND_TIMEOUT_MAX.min(lease / COMMAND_TIMEOUTS_PER_LEASE);
     match timeout(limit, answer).await {
         Ok(answer) => answer,

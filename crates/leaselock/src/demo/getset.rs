@@ -22,31 +22,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::{AsyncCommands, RedisResult, Script};
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::redis::{Connection, Keys, backend_error, run};
-use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "getset",
     backend: "redis",
     summary: "SETNX with a time as value, GETSET once it has passed",
     breaks_when: "Clocks disagree, a loser covers the winner's time, or the work takes longer than the lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
     renewed: false,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// The wall clock that expiries are computed with, in milliseconds since 1970.
@@ -106,41 +98,33 @@ impl<C: Connection> GetsetStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for GetsetStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let won = self.try_once(&self.keys.lock(name), lease).await.map_err(backend_error)?;
-            Ok(won.map(|value| {
-                self.written().insert(token.as_str().to_owned(), value);
-                Grant::UNFENCED
-            }))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let won = self.try_once(&self.keys.lock(name), lease).await.map_err(backend_error)?;
+        Ok(won.map(|value| {
+            self.written().insert(token.as_str().to_owned(), value);
+            Grant::UNFENCED
+        }))
     }
 
     /// There is no renewal: the hold ends with its lease, and `lost` tells it.
-    fn renew<'a>(
-        &'a self,
-        _name: &'a LockName,
-        _token: &'a Token,
-        _lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async { Err(BackendError("this kind is not renewed".to_owned())) })
+    async fn renew(&self, _name: &LockName, _token: &Token, _lease: Duration) -> StoreResult<bool> {
+        Err(BackendError("this kind is not renewed".to_owned()))
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let Some(value) = self.written().get(token.as_str()).copied() else {
-                return Ok(false);
-            };
-            let keys = [&*self.keys.lock(name)];
-            let freed = run(&self.connection, &self.release, &keys, &[&value.to_string()]).await?;
-            self.written().remove(token.as_str());
-            Ok(freed)
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let Some(value) = self.written().get(token.as_str()).copied() else {
+            return Ok(false);
+        };
+        let keys = [&*self.keys.lock(name)];
+        let freed = run(&self.connection, &self.release, &keys, &[&value.to_string()]).await?;
+        self.written().remove(token.as_str());
+        Ok(freed)
     }
 }

@@ -12,32 +12,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::AsyncCommands;
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
-use crate::store::{Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "setnx",
     backend: "redis",
     summary: "SETNX with an owner and without an expiry, compare-and-delete",
     breaks_when: "Its holder dies: nobody can ever hold the name again",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
     renewed: false,
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
     expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](crate::redis::token::mutex).
@@ -57,34 +51,28 @@ struct SetnxStore<C> {
     key: OwnedKey<C>,
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for SetnxStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         _lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let key = self.key.of(name);
-            let mut redis = self.key.connection.clone();
-            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
-            // Ours already, if the answer to an earlier try was lost.
-            let ours = set || self.key.is_ours(&key, token).await?;
-            Ok(ours.then_some(Grant::UNFENCED))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let key = self.key.of(name);
+        let mut redis = self.key.redis();
+        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
+        // Ours already, if the answer to an earlier try was lost.
+        let ours = set || self.key.is_ours(&key, token).await?;
+        Ok(ours.then_some(Grant::UNFENCED))
     }
 
     /// Prolongs nothing, as there is no lease; only finds out whether somebody deleted the key.
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        _lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move { self.key.is_ours(&self.key.of(name), token).await })
+    async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
+        self.key.is_ours(&self.key.of(name), token).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        self.key.release(name, token)
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        self.key.release(name, token).await
     }
 }

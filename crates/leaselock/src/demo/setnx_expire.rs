@@ -15,32 +15,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::AsyncCommands;
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use crate::LeasedMutex;
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
-use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "setnx-expire",
     backend: "redis",
     summary: "SETNX, then PEXPIRE as a second command, whose lack waiters repair",
     breaks_when: "A winner dies between its two commands: the name is blocked until a waiter repairs it; or Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Whether contenders set the expiry that a dead winner did not set.
@@ -75,14 +66,14 @@ struct SetnxExpireStore<C> {
 impl<C: Connection> SetnxExpireStore<C> {
     async fn expire(&self, key: &str, lease: Duration) -> ::redis::RedisResult<bool> {
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        self.key.connection.clone().pexpire(key, lease_ms).await
+        self.key.redis().pexpire(key, lease_ms).await
     }
 
     /// Handles a refusal: sets the expiry if the winner has not.
     async fn lose(&self, key: &str, lease: Duration) -> ::redis::RedisResult<()> {
         const NO_EXPIRY: i64 = -1;
         if self.repair == Repair::ByWaiters {
-            let left_ms: i64 = self.key.connection.clone().pttl(key).await?;
+            let left_ms: i64 = self.key.redis().pttl(key).await?;
             if left_ms == NO_EXPIRY {
                 self.expire(key, lease).await?;
             }
@@ -91,45 +82,39 @@ impl<C: Connection> SetnxExpireStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let key = self.key.of(name);
-            let mut redis = self.key.connection.clone();
-            let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
-            if !set && !self.key.is_ours(&key, token).await? {
-                self.lose(&key, lease).await.map_err(backend_error)?;
-                return Ok(None);
-            }
-            // A death here is the fault. If the key is gone by now, the hold has ended already.
-            let expires = self.expire(&key, lease).await.map_err(backend_error)?;
-            Ok(expires.then_some(Grant::UNFENCED))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let key = self.key.of(name);
+        let mut redis = self.key.redis();
+        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
+        if !set && !self.key.is_ours(&key, token).await? {
+            self.lose(&key, lease).await.map_err(backend_error)?;
+            return Ok(None);
+        }
+        // A death here is the fault. If the key is gone by now, the hold has ended already.
+        let expires = self.expire(&key, lease).await.map_err(backend_error)?;
+        Ok(expires.then_some(Grant::UNFENCED))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        self.key.renew(name, token, lease)
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        self.key.renew(name, token, lease).await
     }
 
     fn renews_together(&self) -> bool {
         true
     }
 
-    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        self.key.renew_together(renewals)
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+        self.key.renew_together(renewals).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        self.key.release(name, token)
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        self.key.release(name, token).await
     }
 }

@@ -19,27 +19,19 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "mutex",
     backend: "etcd",
     summary: "a queue by create revision with a lease per contender; each watches the one ahead",
     breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    reentrant: false,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. All keys begin with `key_prefix`; the tasks of the lock run on `tasks`.

@@ -1,7 +1,7 @@
 //! The queue under a name: its keys, and what the store shows of it.
 
 use super::api::TxnResponse;
-use crate::store::{BackendError, Token};
+use crate::store::{BackendError, StoreResult, Token};
 use crate::{InvalidName, LockName};
 
 /// A contender in the queue, waiting or holding.
@@ -30,7 +30,7 @@ pub(super) struct View {
 
 impl View {
     /// Reads the answer to a transaction whose last operations were those of `QueueStore::view`.
-    pub(super) fn read(answer: TxnResponse) -> Result<Self, BackendError> {
+    pub(super) fn read(answer: TxnResponse) -> StoreResult<Self> {
         let revision = answer.header.ok_or_else(malformed)?.revision;
         let mut ranges = answer.responses.into_iter().rev().map(|operation| operation.range);
         let mut next = || ranges.next().flatten().ok_or_else(malformed);

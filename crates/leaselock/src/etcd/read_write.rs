@@ -15,8 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys, Role};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, ReadWrite, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -25,17 +24,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "etcd",
     summary: "one queue by create revision; readers hold together, a writer alone",
     breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    reentrant: false,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes both sides; arguments as for [`mutex::mutex`](super::mutex::mutex).

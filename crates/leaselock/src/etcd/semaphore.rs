@@ -16,8 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -26,17 +25,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "etcd",
     summary: "the first contenders of a queue by create revision hold, as many as there are permits, each with a lease",
     breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    reentrant: false,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the semaphore: at most `permits_max` hold a name at the same time, at least one. The other

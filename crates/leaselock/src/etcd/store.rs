@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use tonic::{Code, Streaming};
 
 use super::api::{
@@ -14,10 +14,10 @@ use super::api::{
 };
 use super::client::{Client, Member, backend_error};
 use super::queue::{Contender, Keys, Role, View, malformed};
-use crate::store::{BackendError, Grant, LeaseStore, Notifications, StoreFuture, Token};
+use crate::store::{
+    BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
+};
 use crate::{Fence, LockName};
-
-type Asked<T> = Result<T, BackendError>;
 
 /// The shortest lease of a contender. A waiting one renews its own at each attempt, and a second may
 /// pass between two attempts.
@@ -71,7 +71,12 @@ impl<R: Rule> QueueStore<R> {
     }
 
     /// The fence of a contender: its revision above the floor. Makes the floor when there is none.
-    async fn fence(&self, member: &mut Member<'_>, view: &View, revision: i64) -> Asked<Grant> {
+    async fn fence(
+        &self,
+        member: &mut Member<'_>,
+        view: &View,
+        revision: i64,
+    ) -> StoreResult<Grant> {
         let floor = match view.floor {
             Some((floor, _)) => floor,
             None => {
@@ -93,7 +98,7 @@ impl<R: Rule> QueueStore<R> {
 
     /// Writes the floor if its last change is still that of revision `seen` (0: there was none).
     /// Answers whether it did.
-    async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> Asked<bool> {
+    async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> StoreResult<bool> {
         let (key, value) = (self.keys.floor.clone(), floor.to_string().into_bytes());
         let put = PutRequest { key: key.clone(), value, lease: 0 };
         let success = vec![RequestOp { put: Some(put), ..RequestOp::default() }];
@@ -103,148 +108,130 @@ impl<R: Rule> QueueStore<R> {
     }
 }
 
+#[async_trait]
 impl<R: Rule> LeaseStore for QueueStore<R> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let (id, key) = (lease_id(token), self.keys.contender(name, self.rule.role(), token));
-            let mut member = self.client.member();
-            let grant = LeaseRequest { first: whole_seconds(lease), second: id };
-            let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
-                Ok(_) => None,
-                // It exists: this is not the first attempt.
-                Err(status) if status.code() == Code::FailedPrecondition => {
-                    Some(member.keep_alive(id).await.map_err(backend_error)?)
-                }
-                Err(status) => return Err(backend_error(status)),
-            };
-            if renewed.as_ref().is_some_and(|renewed| renewed.ttl_seconds <= 0) {
-                return Err(BackendError("etcd: the queue position has just expired".into()));
+    ) -> StoreResult<Option<Grant>> {
+        let (id, key) = (lease_id(token), self.keys.contender(name, self.rule.role(), token));
+        let mut member = self.client.member();
+        let grant = LeaseRequest { first: whole_seconds(lease), second: id };
+        let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
+            Ok(_) => None,
+            // It exists: this is not the first attempt.
+            Err(status) if status.code() == Code::FailedPrecondition => {
+                Some(member.keep_alive(id).await.map_err(backend_error)?)
             }
-            let put = PutRequest { key: key.clone(), value: Vec::new(), lease: id };
-            let put = RequestOp { put: Some(put), ..RequestOp::default() };
-            let request = TxnRequest {
-                compare: vec![changed_at(key.clone(), 0)],
-                success: [vec![put], self.view(name)].concat(),
-                failure: self.view(name),
-            };
-            let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
-            if let Some(renewed) = renewed {
-                same_term(renewed.header.as_ref(), answer.header.as_ref())?;
+            Err(status) => return Err(backend_error(status)),
+        };
+        if renewed.as_ref().is_some_and(|renewed| renewed.ttl_seconds <= 0) {
+            return Err(BackendError("etcd: the queue position has just expired".into()));
+        }
+        let put = PutRequest { key: key.clone(), value: Vec::new(), lease: id };
+        let put = RequestOp { put: Some(put), ..RequestOp::default() };
+        let request = TxnRequest {
+            compare: vec![changed_at(key.clone(), 0)],
+            success: [vec![put], self.view(name)].concat(),
+            failure: self.view(name),
+        };
+        let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
+        if let Some(renewed) = renewed {
+            same_term(renewed.header.as_ref(), answer.header.as_ref())?;
+        }
+        let view = View::read(answer)?;
+        let index = view.index_of(&key).ok_or_else(malformed)?;
+        match self.rule.ahead(&view.queue, index) {
+            Some(_) => Ok(None),
+            None => {
+                let revision = view.queue[index].create_revision;
+                self.fence(&mut member, &view, revision).await.map(Some)
             }
-            let view = View::read(answer)?;
-            let index = view.index_of(&key).ok_or_else(malformed)?;
-            match self.rule.ahead(&view.queue, index) {
-                Some(_) => Ok(None),
-                None => {
-                    let revision = view.queue[index].create_revision;
-                    self.fence(&mut member, &view, revision).await.map(Some)
-                }
-            }
-        })
+        }
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        _lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let mut member = self.client.member();
-            let renewed = member.keep_alive(lease_id(token)).await.map_err(backend_error)?;
-            let key = self.keys.contender(name, self.rule.role(), token);
-            let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
-            let seen: RangeResponse = member.ask(RANGE, request).await.map_err(backend_error)?;
-            if seen.kvs.is_empty() {
-                return Ok(false);
-            }
-            same_term(renewed.header.as_ref(), seen.header.as_ref())?;
-            if renewed.ttl_seconds <= 0 {
-                return Err(BackendError("etcd: a key without its lease".into()));
-            }
-            Ok(true)
-        })
+    async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
+        let mut member = self.client.member();
+        let renewed = member.keep_alive(lease_id(token)).await.map_err(backend_error)?;
+        let key = self.keys.contender(name, self.rule.role(), token);
+        let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
+        let seen: RangeResponse = member.ask(RANGE, request).await.map_err(backend_error)?;
+        if seen.kvs.is_empty() {
+            return Ok(false);
+        }
+        same_term(renewed.header.as_ref(), seen.header.as_ref())?;
+        if renewed.ttl_seconds <= 0 {
+            return Err(BackendError("etcd: a key without its lease".into()));
+        }
+        Ok(true)
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let key = self.keys.contender(name, self.rule.role(), token);
-            let mut member = self.client.member();
-            let delete = DeleteRangeRequest { key: key.clone() };
-            let delete = RequestOp { delete: Some(delete), ..RequestOp::default() };
-            let request = TxnRequest {
-                compare: vec![changed_at(key, 0)],
-                success: vec![],
-                failure: vec![delete],
-            };
-            let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
-            let deleted = !answer.succeeded;
-            // Without its lease, an acquire that is still on its way cannot write the key any more.
-            let revoke = LeaseRequest { first: lease_id(token), second: 0 };
-            match member.ask::<_, LeaseResponse>(LEASE_REVOKE, revoke).await {
-                Err(status) if !deleted && status.code() != Code::NotFound => {
-                    Err(backend_error(status))
-                }
-                // A lease that holds nothing ends by itself.
-                _ => Ok(deleted),
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let key = self.keys.contender(name, self.rule.role(), token);
+        let mut member = self.client.member();
+        let delete = DeleteRangeRequest { key: key.clone() };
+        let delete = RequestOp { delete: Some(delete), ..RequestOp::default() };
+        let request = TxnRequest {
+            compare: vec![changed_at(key, 0)],
+            success: vec![],
+            failure: vec![delete],
+        };
+        let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
+        let deleted = !answer.succeeded;
+        // Without its lease, an acquire that is still on its way cannot write the key any more.
+        let revoke = LeaseRequest { first: lease_id(token), second: 0 };
+        match member.ask::<_, LeaseResponse>(LEASE_REVOKE, revoke).await {
+            Err(status) if !deleted && status.code() != Code::NotFound => {
+                Err(backend_error(status))
             }
-        })
+            // A lease that holds nothing ends by itself.
+            _ => Ok(deleted),
+        }
     }
 
     /// Raises the floor so far that contenders that wait already get a higher fence, too.
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let mut member = self.client.member();
-            for _ in 0..RAISES_MAX {
-                let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
-                let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
-                let view = View::read(answer)?;
-                let (floor, seen) = view.floor.unwrap_or((now_us(), 0));
-                // The floor's own change takes the next revision, and the next contender the one after.
-                let oldest = view.queue.first().map_or(view.revision + 2, |p| p.create_revision);
-                let wanted = (at_least.get() + 1).saturating_sub(unsigned(oldest));
-                if wanted <= floor && seen != 0 {
-                    return Ok(());
-                }
-                if self.put_floor(&mut member, seen, floor.max(wanted)).await? {
-                    return Ok(());
-                }
-            }
-            Err(BackendError("etcd: others raise the fences all the time".into()))
-        })
-    }
-
-    fn watch<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        Box::pin(async move {
-            let mut member = self.client.member();
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        let mut member = self.client.member();
+        for _ in 0..RAISES_MAX {
             let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
             let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
             let view = View::read(answer)?;
-            let own = self.keys.contender(name, self.rule.role(), token);
-            // A key that has expired waits for nobody; the next attempt writes a new one.
-            let ahead = view.index_of(&own).and_then(|at| self.rule.ahead(&view.queue, at));
-            let Some(ahead) = ahead else { return Ok(None) };
-            let (key, range_end) = match ahead.contenders {
-                [one] => (one.key.clone(), Vec::new()),
-                _ => self.keys.queue(name),
-            };
-            // From the revision on that was read, so nothing in between is missed.
-            let start_revision = view.revision + 1;
-            let create = WatchCreateRequest { key, range_end, start_revision, filters: vec![0] };
-            let answers = member.watch(create).await.map_err(backend_error)?;
-            let left = ahead.contenders.iter().map(|contender| contender.key.clone()).collect();
-            let watching = Watching { answers, left, until_left: ahead.until_left };
-            Ok(Some(Box::new(watching) as Box<dyn Notifications>))
-        })
+            let (floor, seen) = view.floor.unwrap_or((now_us(), 0));
+            // The floor's own change takes the next revision, and the next contender the one after.
+            let oldest = view.queue.first().map_or(view.revision + 2, |p| p.create_revision);
+            let wanted = (at_least.get() + 1).saturating_sub(unsigned(oldest));
+            if wanted <= floor && seen != 0 {
+                return Ok(());
+            }
+            if self.put_floor(&mut member, seen, floor.max(wanted)).await? {
+                return Ok(());
+            }
+        }
+        Err(BackendError("etcd: others raise the fences all the time".into()))
+    }
+
+    async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        let mut member = self.client.member();
+        let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
+        let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
+        let view = View::read(answer)?;
+        let own = self.keys.contender(name, self.rule.role(), token);
+        // A key that has expired waits for nobody; the next attempt writes a new one.
+        let ahead = view.index_of(&own).and_then(|at| self.rule.ahead(&view.queue, at));
+        let Some(ahead) = ahead else { return Ok(None) };
+        let (key, range_end) = match ahead.contenders {
+            [one] => (one.key.clone(), Vec::new()),
+            _ => self.keys.queue(name),
+        };
+        // From the revision on that was read, so nothing in between is missed.
+        let start_revision = view.revision + 1;
+        let create = WatchCreateRequest { key, range_end, start_revision, filters: vec![0] };
+        let answers = member.watch(create).await.map_err(backend_error)?;
+        let left = ahead.contenders.iter().map(|contender| contender.key.clone()).collect();
+        let watching = Watching { answers, left, until_left: ahead.until_left };
+        Ok(Some(Box::new(watching)))
     }
 
     fn shared(&self) -> bool {
@@ -263,22 +250,21 @@ struct Watching {
     until_left: usize,
 }
 
+#[async_trait]
 impl Notifications for Watching {
     /// Notifies once: after that the queue has to be read again.
-    fn next(&mut self) -> BoxFuture<'_, bool> {
-        Box::pin(async {
-            let waited = self.left.len() > self.until_left;
-            while self.left.len() > self.until_left {
-                let Ok(Some(answer)) = self.answers.message().await else { return false };
-                if answer.canceled {
-                    return false;
-                }
-                for gone in answer.events.into_iter().filter_map(|event| event.kv) {
-                    self.left.remove(&gone.key);
-                }
+    async fn next(&mut self) -> bool {
+        let waited = self.left.len() > self.until_left;
+        while self.left.len() > self.until_left {
+            let Ok(Some(answer)) = self.answers.message().await else { return false };
+            if answer.canceled {
+                return false;
             }
-            waited
-        })
+            for gone in answer.events.into_iter().filter_map(|event| event.kv) {
+                self.left.remove(&gone.key);
+            }
+        }
+        waited
     }
 }
 
@@ -288,7 +274,7 @@ fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
 
 /// Checks that both answers belong to one term: then the leader of the first answer was still the
 /// leader when a quorum confirmed the second.
-fn same_term(first: Option<&Header>, second: Option<&Header>) -> Asked<()> {
+fn same_term(first: Option<&Header>, second: Option<&Header>) -> StoreResult<()> {
     match (first, second) {
         (Some(first), Some(second)) if first.raft_term == second.raft_term => Ok(()),
         _ => Err(BackendError("etcd: the leader has changed".into())),

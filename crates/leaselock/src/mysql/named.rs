@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, MySqlConnection};
@@ -25,28 +26,20 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use super::backend_error;
-use crate::LeasedMutex;
-use crate::store::{Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, LockName, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::{Capabilities, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "named",
     backend: "mysql",
     summary: "GET_LOCK on one session of its own, names hashed",
     breaks_when: "The session breaks or is killed, or the server fails over; no fence tells",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
     expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// How long the server keeps a session, and so its holds, without a command, unless one of the holds
@@ -142,53 +135,43 @@ impl Session {
     }
 }
 
+#[async_trait]
 impl LeaseStore for NamedStore {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let mut session = self.session.lock().await;
-            self.prepare(&mut session, lease).await.map_err(backend_error)?;
-            if session.holds.contains_key(name) {
-                return Ok(session.has(name, token).then_some(Grant::UNFENCED));
-            }
-            let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0)", name);
-            if !asked.await.map_err(backend_error)? {
-                return Ok(None);
-            }
-            session.holds.insert(name.clone(), token.as_str().to_owned());
-            Ok(Some(Grant::UNFENCED))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let mut session = self.session.lock().await;
+        self.prepare(&mut session, lease).await.map_err(backend_error)?;
+        if session.holds.contains_key(name) {
+            return Ok(session.has(name, token).then_some(Grant::UNFENCED));
+        }
+        let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0)", name);
+        if !asked.await.map_err(backend_error)? {
+            return Ok(None);
+        }
+        session.holds.insert(name.clone(), token.as_str().to_owned());
+        Ok(Some(Grant::UNFENCED))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        _lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let mut session = self.session.lock().await;
-            if !session.has(name, token) {
-                return Ok(false);
-            }
-            let question = "SELECT IS_USED_LOCK(?) = CONNECTION_ID()";
-            self.ask(&mut session, question, name).await.map_err(backend_error)
-        })
+    async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
+        let mut session = self.session.lock().await;
+        if !session.has(name, token) {
+            return Ok(false);
+        }
+        let question = "SELECT IS_USED_LOCK(?) = CONNECTION_ID()";
+        self.ask(&mut session, question, name).await.map_err(backend_error)
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let mut session = self.session.lock().await;
-            if !session.has(name, token) {
-                return Ok(false);
-            }
-            let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
-            session.holds.remove(name);
-            freed.map_err(backend_error)
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let mut session = self.session.lock().await;
+        if !session.has(name, token) {
+            return Ok(false);
+        }
+        let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
+        session.holds.remove(name);
+        freed.map_err(backend_error)
     }
 }

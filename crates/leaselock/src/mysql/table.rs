@@ -15,32 +15,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
 use super::backend_error;
-use crate::LeasedMutex;
-use crate::store::{Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "table",
     backend: "mysql",
     summary: "a row per name with owner, fence and lease by the server's clock",
     breaks_when: "The server's clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock over the table `locks`, which [`SCHEMA`](super::SCHEMA) makes. Give it a pool of its
@@ -80,73 +71,59 @@ struct TableStore {
     releases: AtomicU32,
 }
 
+#[async_trait]
 impl LeaseStore for TableStore {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let tried = sqlx::query(ACQUIRE)
+    ) -> StoreResult<Option<Grant>> {
+        let tried = sqlx::query(ACQUIRE)
+            .bind(name.as_str())
+            .bind(token.as_str())
+            .bind(microseconds(lease))
+            .execute(&self.pool);
+        match tried.await {
+            Ok(_) => {}
+            Err(error) if lost_a_race(&error) => return Ok(None),
+            Err(error) => return Err(backend_error(error)),
+        }
+        let fence: Option<u64> =
+            sqlx::query_scalar("SELECT fence FROM locks WHERE name = ? AND owner = ?")
                 .bind(name.as_str())
                 .bind(token.as_str())
-                .bind(microseconds(lease))
-                .execute(&self.pool);
-            match tried.await {
-                Ok(_) => {}
-                Err(error) if lost_a_race(&error) => return Ok(None),
-                Err(error) => return Err(backend_error(error)),
-            }
-            let fence: Option<u64> =
-                sqlx::query_scalar("SELECT fence FROM locks WHERE name = ? AND owner = ?")
-                    .bind(name.as_str())
-                    .bind(token.as_str())
-                    .fetch_optional(&self.pool)
-                    .await
-                    .map_err(backend_error)?;
-            Ok(fence.map(Grant::fenced))
-        })
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(backend_error)?;
+        Ok(fence.map(Grant::fenced))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let renewed = sqlx::query(RENEW)
-                .bind(microseconds(lease))
-                .bind(name.as_str())
-                .bind(token.as_str())
-                .execute(&self.pool);
-            Ok(renewed.await.map_err(backend_error)?.rows_affected() == 1)
-        })
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let renewed = sqlx::query(RENEW)
+            .bind(microseconds(lease))
+            .bind(name.as_str())
+            .bind(token.as_str())
+            .execute(&self.pool);
+        Ok(renewed.await.map_err(backend_error)?.rows_affected() == 1)
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let released =
-                sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
-            let freed = released.await.map_err(backend_error)?.rows_affected() == 1;
-            let releases = self.releases.fetch_add(1, Ordering::Relaxed);
-            if releases.is_multiple_of(RELEASES_PER_SWEEP) {
-                // If this fails, a later release does it.
-                let _ = sqlx::query(SWEEP).execute(&self.pool).await;
-            }
-            Ok(freed)
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let released =
+            sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
+        let freed = released.await.map_err(backend_error)?.rows_affected() == 1;
+        let releases = self.releases.fetch_add(1, Ordering::Relaxed);
+        if releases.is_multiple_of(RELEASES_PER_SWEEP) {
+            // If this fails, a later release does it.
+            let _ = sqlx::query(SWEEP).execute(&self.pool).await;
+        }
+        Ok(freed)
     }
 
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            let raised = sqlx::query(RAISE_FENCE)
-                .bind(name.as_str())
-                .bind(at_least.get())
-                .execute(&self.pool);
-            raised.await.map(|_| ()).map_err(backend_error)
-        })
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        let raised =
+            sqlx::query(RAISE_FENCE).bind(name.as_str()).bind(at_least.get()).execute(&self.pool);
+        raised.await.map(|_| ()).map_err(backend_error)
     }
 }
 

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use ::redis::{AsyncCommands, FromRedisValue, Script};
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
 
 use super::server::Server;
@@ -34,17 +34,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "a number that is deleted when it is counted down to zero",
     breaks_when: "Redis fails over or loses its data: waiters go on too early",
-    reentrant: false,
-    fair_in_process: false,
-    fair_between_processes: false,
-    renewed: false,
-    lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Notified,
-    hands_over: false,
     expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::NUMBER
 };
 
 /// How long a number is kept without a change.
@@ -137,51 +130,39 @@ impl<C: Connection> RedisLatch<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> CountdownLatch for RedisLatch<C> {
     fn capabilities(&self) -> &'static Capabilities {
         &CAPABILITIES
     }
 
     /// Counts above [`COUNT_MAX`] are refused.
-    fn set<'a>(
-        &'a self,
-        name: &'a LockName,
-        count: u64,
-    ) -> BoxFuture<'a, Result<bool, CommandError>> {
-        Box::pin(async move {
-            if count > COUNT_MAX {
-                return Err(CommandError::Refused(format!("{count} is above {COUNT_MAX}")));
-            }
-            let arguments = [&*count.to_string(), &*KEPT.as_millis().to_string()];
-            self.command(&self.set, name, &arguments).await
-        })
+    async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError> {
+        if count > COUNT_MAX {
+            return Err(CommandError::Refused(format!("{count} is above {COUNT_MAX}")));
+        }
+        let arguments = [&*count.to_string(), &*KEPT.as_millis().to_string()];
+        self.command(&self.set, name, &arguments).await
     }
 
-    fn count_down<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<u64, CommandError>> {
-        Box::pin(async move {
-            self.command(&self.count_down, name, &[&*KEPT.as_millis().to_string()]).await
-        })
+    async fn count_down(&self, name: &LockName) -> Result<u64, CommandError> {
+        self.command(&self.count_down, name, &[&*KEPT.as_millis().to_string()]).await
     }
 
-    fn count<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<u64, CommandError>> {
-        Box::pin(bounded(async move {
+    async fn count(&self, name: &LockName) -> Result<u64, CommandError> {
+        bounded(async move {
             let [left, _] = self.keys(name);
             let left: Option<u64> =
                 self.server.connection.clone().get(left).await.map_err(command_error)?;
             Ok(left.unwrap_or(0))
-        }))
+        })
+        .await
     }
 
-    fn wait<'a>(
-        &'a self,
-        name: &'a LockName,
-        until: Instant,
-    ) -> BoxFuture<'a, Result<bool, CommandError>> {
-        Box::pin(async move {
-            match timeout_at(until, self.wait_for_zero(name)).await {
-                Ok(waited) => waited.map(|()| true),
-                Err(_) => Ok(false),
-            }
-        })
+    async fn wait(&self, name: &LockName, until: Instant) -> Result<bool, CommandError> {
+        match timeout_at(until, self.wait_for_zero(name)).await {
+            Ok(waited) => waited.map(|()| true),
+            Err(_) => Ok(false),
+        }
     }
 }

@@ -11,32 +11,21 @@
 //! **When to use it.** For numbers that may be a little wrong after a crash: statistics, hints.
 
 use ::redis::{AsyncCommands, Script};
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 
 use super::{Connection, Keys, command_error, run_command};
 use crate::core::command::bounded;
-use crate::{
-    Capabilities, CommandError, Fencing, InvalidName, LockName, Primitive, SharedCounter, Waiting,
-};
+use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::SharedCounter,
     kind: "counter",
     backend: "redis",
     summary: "INCRBY, GET and a compare-and-set script on one key",
     breaks_when: "Redis fails over or loses its data: the number goes back",
-    reentrant: false,
-    fair_in_process: false,
-    fair_between_processes: false,
-    renewed: false,
-    lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::NUMBER
 };
 
 /// The counters under one prefix.
@@ -64,40 +53,37 @@ impl<C: Connection> RedisCounter<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> SharedCounter for RedisCounter<C> {
     fn capabilities(&self) -> &'static Capabilities {
         &CAPABILITIES
     }
 
-    fn add<'a>(
-        &'a self,
-        name: &'a LockName,
-        delta: i64,
-    ) -> BoxFuture<'a, Result<i64, CommandError>> {
-        Box::pin(bounded(async move {
+    async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError> {
+        bounded(async move {
             let sum = self.connection.clone().incr(self.key(name), delta).await;
             sum.map_err(command_error)
-        }))
+        })
+        .await
     }
 
-    fn get<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<i64, CommandError>> {
-        Box::pin(bounded(async move {
+    async fn get(&self, name: &LockName) -> Result<i64, CommandError> {
+        bounded(async move {
             let number: Option<i64> =
                 self.connection.clone().get(self.key(name)).await.map_err(command_error)?;
             Ok(number.unwrap_or(0))
-        }))
+        })
+        .await
     }
 
-    fn compare_and_set<'a>(
-        &'a self,
-        name: &'a LockName,
+    async fn compare_and_set(
+        &self,
+        name: &LockName,
         expected: i64,
         new: i64,
-    ) -> BoxFuture<'a, Result<bool, CommandError>> {
-        Box::pin(bounded(async move {
-            let arguments = [&*expected.to_string(), &*new.to_string()];
-            let keys = [&*self.key(name)];
-            run_command(&self.connection, &self.compare_and_set, &keys, &arguments).await
-        }))
+    ) -> Result<bool, CommandError> {
+        let arguments = [&*expected.to_string(), &*new.to_string()];
+        let keys = [self.key(name)];
+        bounded(run_command(&self.connection, &self.compare_and_set, &keys, &arguments)).await
     }
 }

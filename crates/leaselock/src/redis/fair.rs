@@ -23,27 +23,19 @@ use super::server::Server;
 use super::subscriber::Subscriber;
 use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys, WAITER_ALIVE};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "fair",
     backend: "redis",
     summary: "a queue by the server's clock in front of an owner token, renewed, with a fence",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
     hands_over: true,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// How long a contender keeps its position after its last attempt: what a dead one costs the others.

@@ -41,7 +41,7 @@ use ::redis::aio::ConnectionLike;
 
 pub(crate) use keys::Keys;
 pub(crate) use script::{backend_error, run};
-use script::{command_error, raise_fence, renew_together, run_command, script};
+use script::{command_error, run_command, script};
 
 /// A connection that can be cloned and used by many tasks at once, such as
 /// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).

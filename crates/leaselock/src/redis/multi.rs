@@ -22,15 +22,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::Script;
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, script};
-use crate::LeasedMutex;
 use crate::core::backoff::WaitStrategy;
-use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, MultiMutex, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::{
+    Capabilities, Fence, Fencing, InvalidName, LeasedMutex, LockName, MultiMutex, Primitive,
+    Waiting,
+};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -39,17 +42,9 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "all names of a slot in one script, slots in a fixed order, on the keys of `token`",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::notified`](super::token::notified).
@@ -100,56 +95,42 @@ impl<C: Connection> GroupStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for GroupStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let (lease_ms, channel) =
-                (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
-            let attempt = token.attempt().to_string();
-            let arguments = [token.as_str(), &lease_ms, channel, &attempt];
-            let fence: Option<u64> =
-                self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
-            Ok(fence.map(Grant::fenced))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let (lease_ms, channel) =
+            (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
+        let attempt = token.attempt().to_string();
+        let arguments = [token.as_str(), &lease_ms, channel, &attempt];
+        let fence: Option<u64> =
+            self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
+        Ok(fence.map(Grant::fenced))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(
-            async move { self.server.renew(&self.renew, &self.keys(name), token, lease).await },
-        )
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        self.server.renew(&self.renew, &self.keys(name), token, lease).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            self.server.run(&self.release, &self.keys(name), &[token.as_str()]).await
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        self.server.run(&self.release, &self.keys(name), &[token.as_str()]).await
     }
 
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
         // All names of the group share one counter.
         let first = name.parts().next().expect("a group has a name");
-        Box::pin(async move { self.server.raise_fence(&first, at_least).await })
+        self.server.raise_fence(&first, at_least).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        self.server.watch(token)
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(token)
     }
 

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ::redis::Script;
+use async_trait::async_trait;
 
 use super::Connection;
 use super::server::Server;
 use crate::LockName;
-use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
+use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
 
 /// The holders of a name and its queue. The scripts of both kinds have the same keys and arguments.
 pub(super) struct PermitStore<C> {
@@ -24,52 +25,37 @@ impl<C: Connection> PermitStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for PermitStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
-            let (channel, attempt) =
-                (self.server.channel_if_waiting(token), token.attempt().to_string());
-            let arguments = [token.as_str(), &permits, &lease_ms, channel, &attempt];
-            let granted: bool =
-                self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
-            Ok(granted.then_some(Grant::UNFENCED))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
+        let (channel, attempt) =
+            (self.server.channel_if_waiting(token), token.attempt().to_string());
+        let arguments = [token.as_str(), &permits, &lease_ms, channel, &attempt];
+        let granted: bool = self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
+        Ok(granted.then_some(Grant::UNFENCED))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let [holders, _] = self.keys(name);
-            self.server.renew(&self.renew, &[holders], token, lease).await
-        })
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let [holders, _] = self.keys(name);
+        self.server.renew(&self.renew, &[holders], token, lease).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str(), &self.permits_max.to_string()];
-            self.server.run(&self.release, &self.keys(name), &arguments).await
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let arguments = [token.as_str(), &self.permits_max.to_string()];
+        self.server.run(&self.release, &self.keys(name), &arguments).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        self.server.watch(token)
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(token)
     }
 

@@ -15,32 +15,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{AsyncCommands, ExistenceCheck, SetExpiry, SetOptions};
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::owned_key::OwnedKey;
 use super::{Connection, backend_error};
-use crate::LeasedMutex;
-use crate::store::{Grant, LeaseStore, Renewal, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LockName, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "plain",
     backend: "redis",
     summary: "SET NX PX and compare-and-delete, renewed; no fence and no queue",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).
@@ -60,48 +51,41 @@ struct PlainStore<C> {
     key: OwnedKey<C>,
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for PlainStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-            let options = SetOptions::default()
-                .conditional_set(ExistenceCheck::NX)
-                .with_expiration(SetExpiry::PX(lease_ms));
-            let mut redis = self.key.connection.clone();
-            let set: Option<String> = redis
-                .set_options(self.key.of(name), token.as_str(), options)
-                .await
-                .map_err(backend_error)?;
-            // Ours already, if the answer to an earlier try was lost: with a lease from now on.
-            let ours =
-                set.is_some() || token.is_retry() && self.key.renew(name, token, lease).await?;
-            Ok(ours.then_some(Grant::UNFENCED))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let options = SetOptions::default()
+            .conditional_set(ExistenceCheck::NX)
+            .with_expiration(SetExpiry::PX(lease_ms));
+        let mut redis = self.key.redis();
+        let set: Option<String> = redis
+            .set_options(self.key.of(name), token.as_str(), options)
+            .await
+            .map_err(backend_error)?;
+        // Ours already, if the answer to an earlier try was lost: with a lease from now on.
+        let ours = set.is_some() || token.is_retry() && self.key.renew(name, token, lease).await?;
+        Ok(ours.then_some(Grant::UNFENCED))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        self.key.renew(name, token, lease)
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        self.key.renew(name, token, lease).await
     }
 
     fn renews_together(&self) -> bool {
         true
     }
 
-    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        self.key.renew_together(renewals)
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+        self.key.renew_together(renewals).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        self.key.release(name, token)
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        self.key.release(name, token).await
     }
 }

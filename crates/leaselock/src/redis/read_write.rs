@@ -22,15 +22,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::Script;
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::script::flag;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, WAITER_ALIVE, script};
-use crate::LeasedMutex;
-use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, InvalidName, LockName, Primitive, ReadWrite, Waiting};
+use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::{
+    Capabilities, Fence, Fencing, InvalidName, LeasedMutex, LockName, Primitive, ReadWrite, Waiting,
+};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -39,17 +41,9 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "an owner token for the writer, a sorted set of leases for the readers, taking turns, renewed, with a fence for the writer",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or a holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// How long a contender counts after its last attempt: what a dead one costs the other side.
@@ -126,59 +120,45 @@ impl<C: Connection> HalfStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for HalfStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let (lease_ms, channel) =
-                (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
-            let attempt = token.attempt().to_string();
-            let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &attempt];
-            let answer: Option<u64> =
-                self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
-            Ok(answer.map(|fence| match self.side {
-                Side::Read => Grant::UNFENCED,
-                Side::Write => Grant::fenced(fence),
-            }))
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let (lease_ms, channel) =
+            (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
+        let attempt = token.attempt().to_string();
+        let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &attempt];
+        let answer: Option<u64> =
+            self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
+        Ok(answer.map(|fence| match self.side {
+            Side::Read => Grant::UNFENCED,
+            Side::Write => Grant::fenced(fence),
+        }))
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let [writer, readers, ..] = self.keys(name);
-            let holds = if self.side == Side::Read { readers } else { writer };
-            self.server.renew(&self.scripts.renew, &[holds], token, lease).await
-        })
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let [writer, readers, ..] = self.keys(name);
+        let holds = if self.side == Side::Read { readers } else { writer };
+        self.server.renew(&self.scripts.renew, &[holds], token, lease).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
     }
 
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(self.server.raise_fence(name, at_least))
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        self.server.raise_fence(name, at_least).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        self.server.watch(token)
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(token)
     }
 

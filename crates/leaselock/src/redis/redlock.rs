@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::Script;
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
@@ -29,28 +30,19 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::{Connection, Keys, run};
-use crate::LeasedMutex;
-use crate::store::{BackendError, Grant, LeaseStore, StoreFuture, Token};
-use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LockName, Primitive, Waiting};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "redlock",
     backend: "redis",
     summary: "a random owner token on a majority of independent servers, renewed, without a fence",
     breaks_when: "A server restarts without its data or its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// The fewest servers that survive the death of one.
@@ -145,7 +137,7 @@ impl<C: Connection> RedlockStore<C> {
         name: &LockName,
         arguments: [String; N],
         lease: Duration,
-    ) -> FuturesUnordered<JoinHandle<Result<bool, BackendError>>> {
+    ) -> FuturesUnordered<JoinHandle<StoreResult<bool>>> {
         let limit = SERVER_TIMEOUT_MAX.min(lease / SERVER_TIMEOUTS_PER_LEASE);
         let (key, arguments) = (Arc::new(self.keys.lock(name)), Arc::new(arguments));
         let send = |connection: &C| {
@@ -161,10 +153,7 @@ impl<C: Connection> RedlockStore<C> {
     }
 
     /// Counts answers until the outcome is certain.
-    async fn count(
-        &self,
-        mut answers: FuturesUnordered<JoinHandle<Result<bool, BackendError>>>,
-    ) -> Votes {
+    async fn count(&self, mut answers: FuturesUnordered<JoinHandle<StoreResult<bool>>>) -> Votes {
         let mut votes = Votes::default();
         while let Some(answer) = answers.next().await {
             match answer {
@@ -186,7 +175,7 @@ impl<C: Connection> RedlockStore<C> {
     }
 
     /// Yes if a majority said yes, no if it no longer can; otherwise an error.
-    fn judge(&self, votes: Votes) -> Result<bool, BackendError> {
+    fn judge(&self, votes: Votes) -> StoreResult<bool> {
         if self.is_certain(&votes) {
             return Ok(votes.yes >= self.majority());
         }
@@ -196,50 +185,40 @@ impl<C: Connection> RedlockStore<C> {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for RedlockStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let number = self.tries.fetch_add(1, Ordering::Relaxed).to_string();
-            let value = format!("{}:{number}", token.as_str());
-            let arguments = [token.as_str().to_owned(), number, lease.as_millis().to_string()];
-            let sent = self.send_all(&self.scripts.acquire, name, arguments, lease);
-            let votes = self.count(sent).await;
-            if votes.yes >= self.majority() {
-                return Ok(Some(Grant::UNFENCED));
-            }
-            // Also on servers without an answer: they may have granted it.
-            drop(self.send_all(&self.scripts.undo, name, [value], lease));
-            // A majority answered, but its votes went to several contenders.
-            if votes.yes + votes.no >= self.majority() {
-                return Ok(None);
-            }
-            self.judge(votes).map(|_| None)
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let number = self.tries.fetch_add(1, Ordering::Relaxed).to_string();
+        let value = format!("{}:{number}", token.as_str());
+        let arguments = [token.as_str().to_owned(), number, lease.as_millis().to_string()];
+        let sent = self.send_all(&self.scripts.acquire, name, arguments, lease);
+        let votes = self.count(sent).await;
+        if votes.yes >= self.majority() {
+            return Ok(Some(Grant::UNFENCED));
+        }
+        // Also on servers without an answer: they may have granted it.
+        drop(self.send_all(&self.scripts.undo, name, [value], lease));
+        // A majority answered, but its votes went to several contenders.
+        if votes.yes + votes.no >= self.majority() {
+            return Ok(None);
+        }
+        self.judge(votes).map(|_| None)
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str().to_owned(), lease.as_millis().to_string()];
-            let sent = self.send_all(&self.scripts.renew, name, arguments, lease);
-            self.judge(self.count(sent).await)
-        })
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let arguments = [token.as_str().to_owned(), lease.as_millis().to_string()];
+        let sent = self.send_all(&self.scripts.renew, name, arguments, lease);
+        self.judge(self.count(sent).await)
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let arguments = [token.as_str().to_owned()];
-            let sent = self.send_all(&self.scripts.release, name, arguments, LEASE_MAX);
-            self.judge(self.count(sent).await)
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let arguments = [token.as_str().to_owned()];
+        let sent = self.send_all(&self.scripts.release, name, arguments, LEASE_MAX);
+        self.judge(self.count(sent).await)
     }
 }

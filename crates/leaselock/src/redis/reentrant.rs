@@ -22,27 +22,19 @@ use super::server::Server;
 use super::subscriber::Subscriber;
 use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "reentrant",
     backend: "redis",
     summary: "a hash of owner and entries, changed by scripts, renewed, with a fence",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
     reentrant: true,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
     hands_over: true,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::notified`](super::token::notified).

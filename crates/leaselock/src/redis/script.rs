@@ -1,18 +1,13 @@
 //! Running scripts.
 
-use std::sync::LazyLock;
-
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind};
 
-use super::keys::Keys;
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
-use crate::store::{BackendError, Grant, Renewal, Token};
-use crate::{CommandError, Fence};
+use crate::CommandError;
+use crate::store::{BackendError, Grant, StoreResult, Token};
 
 /// The size of most calls, for their buffer.
 const CALL_BYTES: usize = 512;
-
-static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
 
 /// Joins the parts of a script. Each part may use the parts before it, and the constants that are
 /// defined here.
@@ -28,7 +23,7 @@ pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     script: &Script,
     keys: &[impl AsRef<str>],
     arguments: &[&str],
-) -> Result<T, BackendError> {
+) -> StoreResult<T> {
     call(connection, script, keys, arguments).await.map_err(backend_error)
 }
 
@@ -38,24 +33,11 @@ pub(super) fn flag(set: bool) -> &'static str {
 }
 
 /// Reads a script's answer to an acquire: nothing, `fence`, or `fence others`.
-pub(super) fn grant(answer: Option<String>, token: &Token) -> Result<Option<Grant>, BackendError> {
+pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option<Grant>> {
     let Some(answer) = answer else { return Ok(None) };
     let (fence, others) = answer.split_once(' ').unwrap_or((&answer, "0"));
     let fence = fence.parse().map_err(|_| BackendError(format!("not a fence: {answer}")))?;
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
-}
-
-/// Raises a fence counter to `at_least`, unless it is higher already.
-pub(super) async fn raise_fence<C: Connection>(
-    connection: &C,
-    counter: String,
-    at_least: Fence,
-) -> Result<(), BackendError> {
-    let raised: u64 = run(connection, &RAISE_FENCE, &[counter], &[&at_least.to_string()]).await?;
-    if raised < at_least.get() {
-        return Err(BackendError(format!("the fence was raised to {raised}, below {at_least}")));
-    }
-    Ok(())
 }
 
 /// Runs a script like [`run`], for a primitive without a hold.
@@ -99,28 +81,6 @@ pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
     match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => CommandError::Refused(error.to_string()),
         _ => CommandError::NoAnswer(error.to_string()),
-    }
-}
-
-/// Renews several holds in one round trip, by a script that takes `KEYS[1]`, the token and the lease.
-pub(super) async fn renew_together<C: Connection>(
-    connection: &C,
-    script: &Script,
-    keys: &Keys,
-    renewals: &[Renewal],
-) -> Result<Vec<bool>, BackendError> {
-    let mut pipeline = ::redis::pipe();
-    for Renewal { name, token, lease } in renewals {
-        let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(keys.lock(name));
-        call.arg(token.as_str()).arg(lease.as_millis().to_string());
-    }
-    let mut redis = connection.clone();
-    match pipeline.query_async(&mut redis).await {
-        Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-            script.load_async(&mut redis).await.map_err(backend_error)?;
-            pipeline.query_async(&mut redis).await.map_err(backend_error)
-        }
-        answer => answer.map_err(backend_error),
     }
 }
 

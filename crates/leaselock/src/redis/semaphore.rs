@@ -22,8 +22,7 @@ use super::permit_store::PermitStore;
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, script};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -32,17 +31,12 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "redis",
     summary: "a set of holders of limited size, without an expiry",
     breaks_when: "A holder dies: its permit never comes back; or Redis fails over or loses its data",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
     renewed: false,
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Notified,
-    hands_over: false,
     expires: false,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the semaphore: at most `permits_max` hold a name at the same time. All processes have to use

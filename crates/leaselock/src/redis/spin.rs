@@ -16,28 +16,18 @@ use tokio_util::task::TaskTracker;
 use super::multi::GroupStore;
 use super::server::Server;
 use super::{Connection, Keys};
-use crate::LeasedMutex;
 use crate::core::backoff::WaitStrategy;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "spin",
     backend: "redis",
     summary: "an owner token, compare-and-delete, renewed, with a fence; waiters pause 1 ms to 128 ms",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).

@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::{Client, Msg, RedisResult};
+use async_trait::async_trait;
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -38,7 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::InvalidName;
 use crate::redis::Keys;
-use crate::store::{BackendError, Grant, Notifications, Token};
+use crate::store::{BackendError, Grant, Notifications, StoreResult, Subscription, Token};
 
 /// How long connecting and subscribing may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ impl Subscriber {
     }
 
     /// Subscribes `token`, if there is a connection now.
-    pub(super) fn listen(&self, token: &Token) -> Option<Box<dyn Notifications>> {
+    pub(super) fn listen(&self, token: &Token) -> Option<Subscription> {
         let mut state = self.shared.locked();
         if !state.connected {
             self.shared.wanted.notify_one();
@@ -122,10 +122,7 @@ impl Subscriber {
     }
 
     /// Subscribes `token` as soon as there is a connection.
-    pub(super) async fn watch(
-        &self,
-        token: &Token,
-    ) -> Result<Box<dyn Notifications>, BackendError> {
+    pub(super) async fn watch(&self, token: &Token) -> StoreResult<Subscription> {
         let mut connected = self.shared.connected.subscribe();
         loop {
             if let Some(listening) = self.listen(token) {
@@ -204,12 +201,11 @@ struct Listening {
     listener: Arc<Listener>,
 }
 
+#[async_trait]
 impl Notifications for Listening {
-    fn next(&mut self) -> BoxFuture<'_, bool> {
-        Box::pin(async {
-            self.listener.notified.notified().await;
-            !self.listener.cut_off.load(Ordering::Acquire)
-        })
+    async fn next(&mut self) -> bool {
+        self.listener.notified.notified().await;
+        !self.listener.cut_off.load(Ordering::Acquire)
     }
 
     fn granted(&mut self, attempt: u32) -> Option<Grant> {

@@ -32,28 +32,19 @@ use super::server::Server;
 use super::subscriber::Subscriber;
 use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, InvalidName, Primitive, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "token",
     backend: "redis",
     summary: "SET NX PX with a random owner token, compare-and-delete, renewed, with a fence",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is \
                   paused beyond its lease",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,
     hands_over: true,
-    expires: true,
-    between_processes: true,
-    survives_failover: false,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// The capabilities without a [`Subscriber`].

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ::redis::Script;
+use async_trait::async_trait;
 
 use super::script::{flag, grant};
 use super::server::Server;
-use super::{Connection, renew_together, script};
-use crate::store::{Grant, LeaseStore, Notifications, Renewal, StoreFuture, Token};
+use super::{Connection, script};
+use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
 /// A key with the hold, a counter of fences and a queue, all changed by scripts.
@@ -56,69 +57,54 @@ impl Scripts {
     }
 }
 
+#[async_trait]
 impl<C: Connection> LeaseStore for TokenStore<C> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let channel = self.server.channel_of(token);
-            let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
-            // A contender without a subscription enters the queue only where the queue is the order.
-            let queues = token.waits() && (self.fair || !channel.is_empty());
-            let may_overtake = !self.fair && !token.is_retry();
-            let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
-            let (me, owner, attempt) = (token.as_str(), token.owner(), token.attempt().to_string());
-            let arguments =
-                [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &attempt];
-            let keys = self.server.keys.all(name);
-            grant(self.server.run(&self.scripts.acquire, &keys, &arguments).await?, token)
-        })
+    ) -> StoreResult<Option<Grant>> {
+        let channel = self.server.channel_of(token);
+        let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
+        // A contender without a subscription enters the queue only where the queue is the order.
+        let queues = token.waits() && (self.fair || !channel.is_empty());
+        let may_overtake = !self.fair && !token.is_retry();
+        let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
+        let (me, owner, attempt) = (token.as_str(), token.owner(), token.attempt().to_string());
+        let arguments =
+            [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &attempt];
+        let keys = self.server.keys.all(name);
+        grant(self.server.run(&self.scripts.acquire, &keys, &arguments).await?, token)
     }
 
-    fn renew<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let keys = [self.server.keys.lock(name)];
-            self.server.renew(&self.scripts.renew, &keys, token, lease).await
-        })
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let keys = [self.server.keys.lock(name)];
+        self.server.renew(&self.scripts.renew, &keys, token, lease).await
     }
 
     fn renews_together(&self) -> bool {
         true
     }
 
-    fn renew_together<'a>(&'a self, renewals: &'a [Renewal]) -> StoreFuture<'a, Vec<bool>> {
-        let Server { connection, keys, .. } = &self.server;
-        Box::pin(renew_together(connection, &self.scripts.renew, keys, renewals))
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+        self.server.renew_together(&self.scripts.renew, renewals).await
     }
 
-    fn release<'a>(&'a self, name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let keys = self.server.keys.all(name);
-            self.server.run(&self.scripts.release, &keys, &[token.as_str()]).await
-        })
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let keys = self.server.keys.all(name);
+        self.server.run(&self.scripts.release, &keys, &[token.as_str()]).await
     }
 
-    fn raise_fence<'a>(&'a self, name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(self.server.raise_fence(name, at_least))
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        self.server.raise_fence(name, at_least).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        self.server.watch(token)
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Box<dyn Notifications>> {
+    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(token)
     }
 

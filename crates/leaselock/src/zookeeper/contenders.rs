@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -15,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error};
 
-use crate::store::{Notifications, StoreFuture, Token};
+use crate::store::{Notifications, StoreResult, Subscription, Token};
 
 /// How long a queue position is kept after its contender's last attempt. There is one every second.
 pub(super) const QUEUED_MAX: Duration = Duration::from_secs(5);
@@ -78,9 +79,10 @@ struct State {
 }
 
 /// Something that can delete what a token has.
+#[async_trait]
 pub(super) trait Leaves: Send + Sync + 'static {
     /// Deletes it; `false` when there was nothing of ours.
-    fn leave<'a>(&'a self, contender: &'a Contender, token: &'a str) -> StoreFuture<'a, bool>;
+    async fn leave(&self, contender: &Contender, token: &str) -> StoreResult<bool>;
 
     fn contenders(&self) -> &Arc<Contenders>;
 }
@@ -203,6 +205,14 @@ impl Drop for Contenders {
     }
 }
 
+/// Deletes what the token has; `false` when there was nothing of ours.
+pub(super) async fn give_up(store: &impl Leaves, token: &str) -> StoreResult<bool> {
+    let Some(contender) = store.contenders().get(token) else { return Ok(false) };
+    let left = store.leave(&contender, token).await?;
+    store.contenders().remove(token);
+    Ok(left)
+}
+
 /// Deletes what is over. Does not keep the store alive, and is ended with it.
 async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
     loop {
@@ -232,42 +242,41 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn to(contenders: &Arc<Contenders>, token: &Token) -> Box<dyn Notifications> {
+    pub(super) fn to(contenders: &Arc<Contenders>, token: &Token) -> Subscription {
         let (contenders, token) = (Arc::clone(contenders), token.as_str().to_owned());
         Box::new(Self { contenders, token, armed: None })
     }
 }
 
+#[async_trait]
 impl Notifications for Listening {
-    fn next(&mut self) -> BoxFuture<'_, bool> {
-        Box::pin(async {
-            let Some(contender) = self.contenders.get(&self.token) else { return false };
-            let Some(ahead) = contender.ahead else { return false };
-            if self.armed.as_ref().is_none_or(|(watched, _)| *watched != ahead) {
-                let watcher = match &ahead {
-                    Ahead::Node(path) => match contender.client.get_and_watch_data(path).await {
-                        Ok((_, _, watcher)) => watcher,
-                        Err(error) => return error == Error::NoNode,
-                    },
-                    Ahead::Children(path) => {
-                        match contender.client.list_and_watch_children(path).await {
-                            Ok((_, watcher)) => watcher,
-                            Err(_) => return false,
-                        }
+    async fn next(&mut self) -> bool {
+        let Some(contender) = self.contenders.get(&self.token) else { return false };
+        let Some(ahead) = contender.ahead else { return false };
+        if self.armed.as_ref().is_none_or(|(watched, _)| *watched != ahead) {
+            let watcher = match &ahead {
+                Ahead::Node(path) => match contender.client.get_and_watch_data(path).await {
+                    Ok((_, _, watcher)) => watcher,
+                    Err(error) => return error == Error::NoNode,
+                },
+                Ahead::Children(path) => {
+                    match contender.client.list_and_watch_children(path).await {
+                        Ok((_, watcher)) => watcher,
+                        Err(_) => return false,
                     }
-                };
-                let is_node = matches!(ahead, Ahead::Node(_));
-                self.armed = Some((ahead, Box::pin(async move { drop(watcher.changed().await) })));
-                // A directory may have changed between the look and the watch.
-                if !is_node {
-                    return true;
                 }
+            };
+            let is_node = matches!(ahead, Ahead::Node(_));
+            self.armed = Some((ahead, Box::pin(async move { drop(watcher.changed().await) })));
+            // A directory may have changed between the look and the watch.
+            if !is_node {
+                return true;
             }
-            if let Some((_, change)) = &mut self.armed {
-                change.await;
-            }
-            self.armed = None;
-            true
-        })
+        }
+        if let Some((_, change)) = &mut self.armed {
+            change.await;
+        }
+        self.armed = None;
+        true
     }
 }

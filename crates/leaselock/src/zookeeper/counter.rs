@@ -10,32 +10,24 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use tokio::time::sleep;
 use zookeeper_client::{Client, Error};
 
 use super::{Base, Ensemble, PERSISTENT};
 use crate::core::command::{CommandError, bounded};
-use crate::{Capabilities, Fencing, LockName, Primitive, SharedCounter, Waiting};
+use crate::{Capabilities, Fencing, LockName, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::SharedCounter,
     kind: "counter",
     backend: "zookeeper",
     summary: "a node with a number, written only at the version that was read",
     breaks_when: "Most of the ensemble loses its data",
-    reentrant: false,
-    fair_in_process: false,
-    fair_between_processes: false,
-    renewed: false,
-    lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
-    hands_over: false,
-    expires: false,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::NUMBER
 };
 
 /// How often a change is tried before contention refuses it.
@@ -127,28 +119,26 @@ impl Counter {
     }
 }
 
+#[async_trait]
 impl SharedCounter for Counter {
     fn capabilities(&self) -> &'static Capabilities {
         &CAPABILITIES
     }
 
-    fn add<'a>(
-        &'a self,
-        name: &'a LockName,
-        delta: i64,
-    ) -> BoxFuture<'a, Result<i64, CommandError>> {
-        Box::pin(bounded(async move {
+    async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError> {
+        bounded(async move {
             let sum = |number: i64| {
                 let overflow = || CommandError::Refused("the sum does not fit".to_owned());
                 number.checked_add(delta).map(Some).ok_or_else(overflow)
             };
             let written = self.change(name, sum).await?;
             Ok(written.expect("a sum is always written"))
-        }))
+        })
+        .await
     }
 
-    fn get<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<i64, CommandError>> {
-        Box::pin(bounded(async move {
+    async fn get(&self, name: &LockName) -> Result<i64, CommandError> {
+        bounded(async move {
             let client = self.client().await?;
             let path = self.base.of(name);
             // A server that lags behind would answer an old number.
@@ -157,18 +147,20 @@ impl SharedCounter for Counter {
             let (synced, read) = tokio::join!(syncing, reading);
             synced.map_err(|error| CommandError::NoAnswer(error.to_string()))?;
             Ok(read?.map_or(0, |(number, _)| number))
-        }))
+        })
+        .await
     }
 
-    fn compare_and_set<'a>(
-        &'a self,
-        name: &'a LockName,
+    async fn compare_and_set(
+        &self,
+        name: &LockName,
         expected: i64,
         new: i64,
-    ) -> BoxFuture<'a, Result<bool, CommandError>> {
-        Box::pin(bounded(async move {
+    ) -> Result<bool, CommandError> {
+        bounded(async move {
             let compared = |number: i64| Ok((number == expected).then_some(new));
             Ok(self.change(name, compared).await?.is_some())
-        }))
+        })
+        .await
     }
 }

@@ -4,7 +4,7 @@ use zookeeper_client::{Error, MultiReadResult};
 
 use super::{Base, backend_error};
 use crate::Fence;
-use crate::store::BackendError;
+use crate::store::{BackendError, StoreResult};
 
 /// How often raising starts again because somebody else was faster.
 const RAISES_MAX: u32 = 10;
@@ -13,7 +13,7 @@ const RAISES_MAX: u32 = 10;
 const ANY_LEASE: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// The fence of what the transaction `made_by` has made.
-pub(super) fn fence(made_by: i64, floor: u64) -> Result<u64, BackendError> {
+pub(super) fn fence(made_by: i64, floor: u64) -> StoreResult<u64> {
     let made_by = u64::try_from(made_by).unwrap_or(u64::MAX);
     match made_by.checked_add(floor).filter(|fence| *fence <= Fence::MAX.get()) {
         Some(fence) => Ok(fence),
@@ -23,7 +23,7 @@ pub(super) fn fence(made_by: i64, floor: u64) -> Result<u64, BackendError> {
 
 /// The floor, as the kind's node was read. It only ever rises, and is read together with what
 /// decides the grant: so a later holder sees what an earlier one has seen.
-pub(super) fn floor_of(read: &MultiReadResult) -> Result<u64, BackendError> {
+pub(super) fn floor_of(read: &MultiReadResult) -> StoreResult<u64> {
     match read {
         MultiReadResult::Data { data, .. } => floor(data),
         MultiReadResult::Error { err: Error::NoNode } => Ok(0),
@@ -32,13 +32,13 @@ pub(super) fn floor_of(read: &MultiReadResult) -> Result<u64, BackendError> {
     }
 }
 
-fn floor(data: &[u8]) -> Result<u64, BackendError> {
+fn floor(data: &[u8]) -> StoreResult<u64> {
     let text = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok());
     text.ok_or_else(|| BackendError("the fence floor is not a number".to_owned()))
 }
 
 /// Makes all fences to come higher than `at_least`.
-pub(super) async fn raise(base: &Base, at_least: Fence) -> Result<(), BackendError> {
+pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
     let client = base.ensemble.session(ANY_LEASE).await?;
     for _ in 0..RAISES_MAX {
         let (data, stat) = match client.get_data(&base.path).await {

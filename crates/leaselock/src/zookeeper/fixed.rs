@@ -8,14 +8,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
-use super::contenders::{Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX};
+use super::contenders::{
+    Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX, give_up,
+};
 use super::fence::{fence, floor_of, raise};
 use super::{Base, EPHEMERAL, backend_error, session_is_over};
-use crate::store::{BackendError, Grant, LeaseStore, Notifications, StoreFuture, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
 /// The store of these kinds.
@@ -50,7 +53,7 @@ impl Fixed {
         name: &LockName,
         token: &str,
         lease: Duration,
-    ) -> Result<Option<u64>, BackendError> {
+    ) -> StoreResult<Option<u64>> {
         let until = Instant::now() + lease;
         let client = self.base.ensemble.session(lease).await?;
         let own = format!("{}/.{token}-{:016x}", self.base.path, client.session_id().0);
@@ -89,7 +92,7 @@ impl Fixed {
 
     /// Tries to make all nodes and reads the outcome, in one round trip. Nodes that an earlier attempt
     /// made, whose answer was lost, count as made.
-    async fn make(&self, client: &Client, paths: &[String]) -> Result<Seen, BackendError> {
+    async fn make(&self, client: &Client, paths: &[String]) -> StoreResult<Seen> {
         loop {
             let mut writer = client.new_multi_writer();
             for path in paths {
@@ -112,7 +115,7 @@ impl Fixed {
         &self,
         client: &'c Client,
         paths: &[String],
-    ) -> impl Future<Output = Result<Seen, BackendError>> + Send + use<'c> {
+    ) -> impl Future<Output = StoreResult<Seen>> + Send + use<'c> {
         let mut reader = client.new_multi_reader();
         let added = reader
             .add_get_data(&self.base.path)
@@ -135,7 +138,7 @@ impl Fixed {
 
     /// Proves that all nodes exist and are ours: by a write of the ensemble that fails when one is
     /// gone, and then by reading their owners.
-    async fn prove(&self, token: &str, lease: Duration) -> Result<bool, BackendError> {
+    async fn prove(&self, token: &str, lease: Duration) -> StoreResult<bool> {
         let until = Instant::now() + lease;
         let Some(contender) = self.contenders.get(token) else { return Ok(false) };
         let Some(node) = contender.node else { return Ok(false) };
@@ -162,39 +165,38 @@ impl Fixed {
     }
 }
 
+#[async_trait]
 impl Leaves for Fixed {
     /// Reads first: a name that an operator freed may be somebody else's by now.
-    fn leave<'a>(&'a self, contender: &'a Contender, _token: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            if contender.node.is_none() && !contender.unsure {
-                return Ok(false);
+    async fn leave(&self, contender: &Contender, _token: &str) -> StoreResult<bool> {
+        if contender.node.is_none() && !contender.unsure {
+            return Ok(false);
+        }
+        let client = &contender.client;
+        let syncing = client.sync(&contender.paths[0]);
+        let looking = self.look(client, &contender.paths);
+        let (synced, seen) = tokio::join!(syncing, looking);
+        if client.state().is_terminated() {
+            return Ok(false);
+        }
+        let seen = synced.map_err(backend_error).and(seen)?;
+        if seen.own.is_none() {
+            return Ok(false);
+        }
+        let mut writer = client.new_multi_writer();
+        writer.add_delete(&contender.paths[0], None).map_err(backend_error)?;
+        for (path, made_by) in contender.paths[1..].iter().zip(&seen.at_names) {
+            if *made_by == seen.own {
+                writer.add_delete(path, None).map_err(backend_error)?;
             }
-            let client = &contender.client;
-            let syncing = client.sync(&contender.paths[0]);
-            let looking = self.look(client, &contender.paths);
-            let (synced, seen) = tokio::join!(syncing, looking);
-            if client.state().is_terminated() {
-                return Ok(false);
-            }
-            let seen = synced.map_err(backend_error).and(seen)?;
-            if seen.own.is_none() {
-                return Ok(false);
-            }
-            let mut writer = client.new_multi_writer();
-            writer.add_delete(&contender.paths[0], None).map_err(backend_error)?;
-            for (path, made_by) in contender.paths[1..].iter().zip(&seen.at_names) {
-                if *made_by == seen.own {
-                    writer.add_delete(path, None).map_err(backend_error)?;
-                }
-            }
-            match writer.commit().await.map_err(Error::from) {
-                Ok(_) => Ok(seen.made_by().is_some()),
-                // Another deletion of ours was faster.
-                Err(Error::NoNode) => Ok(false),
-                Err(error) if session_is_over(&error) => Ok(false),
-                Err(error) => Err(backend_error(error)),
-            }
-        })
+        }
+        match writer.commit().await.map_err(Error::from) {
+            Ok(_) => Ok(seen.made_by().is_some()),
+            // Another deletion of ours was faster.
+            Err(Error::NoNode) => Ok(false),
+            Err(error) if session_is_over(&error) => Ok(false),
+            Err(error) => Err(backend_error(error)),
+        }
     }
 
     fn contenders(&self) -> &Arc<Contenders> {
@@ -202,45 +204,30 @@ impl Leaves for Fixed {
     }
 }
 
+#[async_trait]
 impl LeaseStore for Fixed {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(
-            async move { Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced)) },
-        )
+    ) -> StoreResult<Option<Grant>> {
+        Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced))
     }
 
-    fn renew<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(self.prove(token.as_str(), lease))
+    async fn renew(&self, _name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        self.prove(token.as_str(), lease).await
     }
 
-    fn release<'a>(&'a self, _name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let Some(contender) = self.contenders.get(token.as_str()) else { return Ok(false) };
-            let left = self.leave(&contender, token.as_str()).await?;
-            self.contenders.remove(token.as_str());
-            Ok(left)
-        })
+    async fn release(&self, _name: &LockName, token: &Token) -> StoreResult<bool> {
+        give_up(self, token.as_str()).await
     }
 
-    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(raise(&self.base, at_least))
+    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
+        raise(&self.base, at_least).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        Box::pin(async move { Ok(Some(Listening::to(&self.contenders, token))) })
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        Ok(Some(Listening::to(&self.contenders, token)))
     }
 }

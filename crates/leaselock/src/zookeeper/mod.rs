@@ -38,7 +38,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 pub use session::Ensemble;
 
-use crate::store::BackendError;
+use crate::store::{BackendError, StoreResult};
 use crate::{InvalidName, LockName};
 
 /// Everybody who can reach the servers may change the nodes: protect the network.
@@ -67,18 +67,18 @@ impl Base {
     }
 
     /// Makes the kind's node, which stays for ever.
-    async fn make(&self, client: &Client) -> Result<(), BackendError> {
+    async fn make(&self, client: &Client) -> StoreResult<()> {
         made(client.create(&self.path, b"0", &PERSISTENT).await)
     }
 
     /// Makes the kind's node and the directory of a name.
-    async fn make_directory(&self, client: &Client, path: &str) -> Result<(), BackendError> {
+    async fn make_directory(&self, client: &Client, path: &str) -> StoreResult<()> {
         self.make(client).await?;
         made(client.create(path, b"", &CONTAINER).await)
     }
 }
 
-fn made<T>(answer: Result<T, Error>) -> Result<(), BackendError> {
+fn made<T>(answer: Result<T, Error>) -> StoreResult<()> {
     match answer {
         Ok(_) | Err(Error::NodeExists) => Ok(()),
         Err(error) => Err(backend_error(error)),

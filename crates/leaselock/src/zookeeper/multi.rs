@@ -16,8 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::fixed::Fixed;
 use super::{Base, Ensemble};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, MultiMutex, Primitive, Waiting};
+use crate::{Capabilities, Fencing, LeasedMutex, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -26,17 +25,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "zookeeper",
     summary: "an ephemeral node per name, all made in one transaction or none",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    reentrant: false,
     fair_in_process: false,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -9,14 +9,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
-use super::contenders::{Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX};
+use super::contenders::{
+    Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX, give_up,
+};
 use super::fence::{fence, floor_of, raise};
 use super::{Base, SEQUENTIAL, backend_error, session_is_over};
-use crate::store::{BackendError, Grant, LeaseStore, Notifications, StoreFuture, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
 /// How often a directory that the server has just removed is made again.
@@ -42,7 +45,7 @@ pub(super) enum Obstacle {
 
 /// The store of all kinds with a queue.
 pub(super) struct Queue<R> {
-    base: Base,
+    pub(super) base: Base,
     rule: R,
     /// Whether several can hold a name at the same time.
     shared: bool,
@@ -66,7 +69,7 @@ impl<R: Rule> Queue<R> {
         name: &LockName,
         token: &str,
         lease: Duration,
-    ) -> Result<Option<u64>, BackendError> {
+    ) -> StoreResult<Option<u64>> {
         let until = Instant::now() + lease;
         let client = self.base.ensemble.session(lease).await?;
         let directory = self.base.of(name);
@@ -130,7 +133,7 @@ impl<R: Rule> Queue<R> {
         client: &Client,
         directory: &str,
         stem: &str,
-    ) -> Result<(Node, Result<Seen, BackendError>), BackendError> {
+    ) -> StoreResult<(Node, StoreResult<Seen>)> {
         let prefix = format!("{directory}/{stem}");
         for _ in 0..MAKES_MAX {
             // Both are sent now, in this order.
@@ -156,7 +159,7 @@ impl<R: Rule> Queue<R> {
         &self,
         client: &'c Client,
         directory: &str,
-    ) -> impl Future<Output = Result<Seen, BackendError>> + Send + use<'c, R> {
+    ) -> impl Future<Output = StoreResult<Seen>> + Send + use<'c, R> {
         let mut reader = client.new_multi_reader();
         let added =
             reader.add_get_data(&self.base.path).and_then(|()| reader.add_get_children(directory));
@@ -173,7 +176,7 @@ impl<R: Rule> Queue<R> {
     }
 
     /// Proves by a write of the ensemble that the token's node is there.
-    pub(super) async fn prove(&self, token: &str, lease: Duration) -> Result<bool, BackendError> {
+    pub(super) async fn prove(&self, token: &str, lease: Duration) -> StoreResult<bool> {
         let until = Instant::now() + lease;
         let Some(contender) = self.contenders.get(token) else { return Ok(false) };
         let Some(node) = contender.node.filter(|node| node.fence.is_some()) else {
@@ -192,26 +195,10 @@ impl<R: Rule> Queue<R> {
             Err(error) => Err(backend_error(error)),
         }
     }
-
-    /// Deletes the node of the token.
-    pub(super) async fn give_up(&self, token: &str) -> Result<bool, BackendError> {
-        let Some(contender) = self.contenders.get(token) else { return Ok(false) };
-        let left = self.leave(&contender, token).await?;
-        self.contenders.remove(token);
-        Ok(left)
-    }
-
-    pub(super) fn contenders(&self) -> &Arc<Contenders> {
-        &self.contenders
-    }
-
-    pub(super) async fn raise_fence(&self, at_least: Fence) -> Result<(), BackendError> {
-        raise(&self.base, at_least).await
-    }
 }
 
 /// Finds a node whose creation was not answered.
-async fn find(client: &Client, directory: &str, stem: &str) -> Result<Option<Node>, BackendError> {
+async fn find(client: &Client, directory: &str, stem: &str) -> StoreResult<Option<Node>> {
     let Some(name) = names_with(client, directory, stem).await?.into_iter().next() else {
         return Ok(None);
     };
@@ -226,11 +213,7 @@ async fn find(client: &Client, directory: &str, stem: &str) -> Result<Option<Nod
 
 /// The names in a directory that begin with `stem`, the earliest first, from a server that has
 /// caught up with the leader.
-async fn names_with(
-    client: &Client,
-    directory: &str,
-    stem: &str,
-) -> Result<Vec<String>, BackendError> {
+async fn names_with(client: &Client, directory: &str, stem: &str) -> StoreResult<Vec<String>> {
     let syncing = client.sync(directory);
     let listing = client.list_children(directory);
     let (synced, listed) = tokio::join!(syncing, listing);
@@ -269,34 +252,31 @@ fn mark_of(name: &str) -> char {
     name.as_bytes().get(STEM_BYTES - 2).map_or('?', |byte| char::from(*byte))
 }
 
+#[async_trait]
 impl<R: Rule> Leaves for Queue<R> {
-    fn leave<'a>(&'a self, contender: &'a Contender, token: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let client = &contender.client;
-            let paths = match (&contender.node, &*contender.paths) {
-                (Some(node), _) => vec![node.path.clone()],
-                (None, [directory]) if contender.unsure => {
-                    match names_with(client, directory, &self.stem(token, client)).await {
-                        Ok(names) => {
-                            names.iter().map(|name| format!("{directory}/{name}")).collect()
-                        }
-                        Err(_) if client.state().is_terminated() => return Ok(false),
-                        Err(error) => return Err(error),
-                    }
-                }
-                _ => Vec::new(),
-            };
-            let mut left = false;
-            for path in paths {
-                match client.delete(&path, None).await {
-                    Ok(()) => left = true,
-                    Err(Error::NoNode) => {}
-                    Err(error) if session_is_over(&error) => return Ok(false),
-                    Err(error) => return Err(backend_error(error)),
+    async fn leave(&self, contender: &Contender, token: &str) -> StoreResult<bool> {
+        let client = &contender.client;
+        let paths = match (&contender.node, &*contender.paths) {
+            (Some(node), _) => vec![node.path.clone()],
+            (None, [directory]) if contender.unsure => {
+                match names_with(client, directory, &self.stem(token, client)).await {
+                    Ok(names) => names.iter().map(|name| format!("{directory}/{name}")).collect(),
+                    Err(_) if client.state().is_terminated() => return Ok(false),
+                    Err(error) => return Err(error),
                 }
             }
-            Ok(left)
-        })
+            _ => Vec::new(),
+        };
+        let mut left = false;
+        for path in paths {
+            match client.delete(&path, None).await {
+                Ok(()) => left = true,
+                Err(Error::NoNode) => {}
+                Err(error) if session_is_over(&error) => return Ok(false),
+                Err(error) => return Err(backend_error(error)),
+            }
+        }
+        Ok(left)
     }
 
     fn contenders(&self) -> &Arc<Contenders> {
@@ -304,41 +284,31 @@ impl<R: Rule> Leaves for Queue<R> {
     }
 }
 
+#[async_trait]
 impl<R: Rule> LeaseStore for Queue<R> {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(
-            async move { Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced)) },
-        )
+    ) -> StoreResult<Option<Grant>> {
+        Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced))
     }
 
-    fn renew<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(self.prove(token.as_str(), lease))
+    async fn renew(&self, _name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        self.prove(token.as_str(), lease).await
     }
 
-    fn release<'a>(&'a self, _name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(self.give_up(token.as_str()))
+    async fn release(&self, _name: &LockName, token: &Token) -> StoreResult<bool> {
+        give_up(self, token.as_str()).await
     }
 
-    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(self.raise_fence(at_least))
+    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
+        raise(&self.base, at_least).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        Box::pin(async move { Ok(Some(Listening::to(&self.contenders, token))) })
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        Ok(Some(Listening::to(&self.contenders, token)))
     }
 
     fn shared(&self) -> bool {

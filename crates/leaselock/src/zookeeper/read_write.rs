@@ -18,8 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::queue::{Obstacle, Queue, Rule};
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, Primitive, ReadWrite, Waiting};
+use crate::{Capabilities, Fencing, LeasedMutex, Primitive, ReadWrite, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -28,17 +27,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     backend: "zookeeper",
     summary: "one queue of readers and writers: a reader waits for writers, a writer for everybody",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    reentrant: false,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -13,33 +13,29 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
+use super::contenders::{Leaves, Listening, give_up};
+use super::fence::raise;
 use super::queue::Queue;
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::LeasedMutex;
-use crate::store::{Grant, LeaseStore, Notifications, StoreFuture, Token};
-use crate::{Capabilities, Fence, Fencing, LockName, Primitive, Waiting};
+use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "reentrant",
     backend: "zookeeper",
     summary: "an ephemeral sequential node per owner, with a count of its holds",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     reentrant: true,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.
@@ -91,70 +87,56 @@ impl Reentrant {
     }
 }
 
+#[async_trait]
 impl LeaseStore for Reentrant {
-    fn acquire<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
+    async fn acquire(
+        &self,
+        name: &LockName,
+        token: &Token,
         lease: Duration,
-    ) -> StoreFuture<'a, Option<Grant>> {
-        Box::pin(async move {
-            let owner = token.owner();
-            if owner == token.as_str() {
-                let fence = self.queue.enter(name, owner, lease).await?;
-                if fence.is_some() {
-                    self.add(token);
-                }
-                return Ok(fence.map(Grant::fenced));
+    ) -> StoreResult<Option<Grant>> {
+        let owner = token.owner();
+        if owner == token.as_str() {
+            let fence = self.queue.enter(name, owner, lease).await?;
+            if fence.is_some() {
+                self.add(token);
             }
-            // Counted first: the last other hold may be released meanwhile.
-            if !self.join(token) {
-                return Ok(None);
-            }
-            if !self.queue.prove(owner, lease).await? {
-                self.take(token);
-                return Ok(None);
-            }
-            let contender = self.queue.contenders().get(owner);
-            let fence = contender.and_then(|contender| contender.node?.fence);
-            Ok(fence.map(Grant::fenced))
-        })
+            return Ok(fence.map(Grant::fenced));
+        }
+        // Counted first: the last other hold may be released meanwhile.
+        if !self.join(token) {
+            return Ok(None);
+        }
+        if !self.queue.prove(owner, lease).await? {
+            self.take(token);
+            return Ok(None);
+        }
+        let contender = self.queue.contenders().get(owner);
+        let fence = contender.and_then(|contender| contender.node?.fence);
+        Ok(fence.map(Grant::fenced))
     }
 
-    fn renew<'a>(
-        &'a self,
-        _name: &'a LockName,
-        token: &'a Token,
-        lease: Duration,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(
-            async move { Ok(self.has(token) && self.queue.prove(token.owner(), lease).await?) },
-        )
+    async fn renew(&self, _name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        Ok(self.has(token) && self.queue.prove(token.owner(), lease).await?)
     }
 
-    fn release<'a>(&'a self, _name: &'a LockName, token: &'a Token) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let (had, others) = self.take(token);
-            if others {
-                return Ok(had);
-            }
-            // Also the node of a waiting contender, and after a release whose answer was lost.
-            let left = self.queue.give_up(token.owner()).await?;
-            self.locked().remove(token.owner());
-            Ok(left)
-        })
+    async fn release(&self, _name: &LockName, token: &Token) -> StoreResult<bool> {
+        let (had, others) = self.take(token);
+        if others {
+            return Ok(had);
+        }
+        // Also the node of a waiting contender, and after a release whose answer was lost.
+        let left = give_up(&*self.queue, token.owner()).await?;
+        self.locked().remove(token.owner());
+        Ok(left)
     }
 
-    fn raise_fence<'a>(&'a self, _name: &'a LockName, at_least: Fence) -> StoreFuture<'a, ()> {
-        Box::pin(self.queue.raise_fence(at_least))
+    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
+        raise(&self.queue.base, at_least).await
     }
 
-    fn watch<'a>(
-        &'a self,
-        name: &'a LockName,
-        token: &'a Token,
-    ) -> StoreFuture<'a, Option<Box<dyn Notifications>>> {
-        self.queue.watch(name, token)
+    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        Ok(Some(Listening::to(self.queue.contenders(), token)))
     }
 
     fn queues(&self) -> bool {

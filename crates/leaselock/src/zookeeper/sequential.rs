@@ -18,27 +18,19 @@ use tokio_util::task::TaskTracker;
 
 use super::queue::{Obstacle, Queue, Rule};
 use super::{Base, Ensemble};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, Primitive, Waiting};
+use crate::{Capabilities, Fencing, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "sequential",
     backend: "zookeeper",
     summary: "an ephemeral sequential node per contender, each watching the one before it",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    reentrant: false,
-    fair_in_process: true,
     fair_between_processes: true,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

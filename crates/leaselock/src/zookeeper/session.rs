@@ -11,7 +11,7 @@ use zookeeper_client::Client;
 
 use super::super::LEASE_MAX;
 use super::{InvalidName, LockName, backend_error};
-use crate::store::{BackendError, ask};
+use crate::store::{BackendError, StoreResult, ask};
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
 /// matters to others after this process has died.
@@ -62,7 +62,7 @@ impl Ensemble {
     }
 
     /// A live session that is long enough for holds of this lease, opened if there is none.
-    pub(super) async fn session(&self, lease: Duration) -> Result<Client, BackendError> {
+    pub(super) async fn session(&self, lease: Duration) -> StoreResult<Client> {
         let client = self.connecting(session_for(lease)).await.map_err(BackendError)?;
         let negotiated = client.session_timeout();
         if negotiated < shortest_for(lease) {

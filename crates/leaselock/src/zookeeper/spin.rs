@@ -16,27 +16,18 @@ use tokio_util::task::TaskTracker;
 
 use super::fixed::Fixed;
 use super::{Base, Ensemble};
-use crate::LeasedMutex;
-use crate::{Capabilities, Fencing, Primitive, Waiting};
+use crate::{Capabilities, Fencing, LeasedMutex, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
-    primitive: Primitive::Mutex,
     kind: "spin",
     backend: "zookeeper",
     summary: "one ephemeral node that all who wait watch",
     breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    reentrant: false,
-    fair_in_process: true,
-    fair_between_processes: false,
-    renewed: true,
-    lost_signal: true,
     fencing: Fencing::RisingWhileKept,
     waiting: Waiting::Notified,
-    hands_over: false,
-    expires: true,
-    between_processes: true,
     survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.
