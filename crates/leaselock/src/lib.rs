@@ -42,12 +42,12 @@
 //! Martin Kleppmann's ("How to do distributed locking", 2016).
 //!
 //! **Hand-over.** When many callers of one process want the same name, asking the backend for each
-//! of them would cost two round trips each time. Instead, a holder that releases gives its hold to
-//! the next waiter of its own process, with a guard and a higher fence of its own, and the backend is
-//! not asked. This is known as lock cohorting. It is bounded, so that another process gets the name
-//! as well: see [`HAND_OVERS_MAX`] and [`HAND_OVERS_CONTENDED_MAX`]. Only some kinds do it
-//! ([`Capabilities::hands_over`]): `redis::token` made with `notified`, `redis::reentrant`,
-//! `redis::fair`, and `local`.
+//! of them would cost two round trips each time. In some kinds ([`Capabilities::hands_over`]:
+//! `redis::token` made with `notified`, `redis::reentrant`, `redis::fair`, and `local`), a holder that
+//! releases gives its hold to the next waiter of its own process instead, with a guard and a higher
+//! fence of its own, and the backend is not asked. This is known as lock cohorting. It is bounded, so
+//! that another process gets the name as well: see [`HAND_OVERS_MAX`] and
+//! [`HAND_OVERS_CONTENDED_MAX`].
 //!
 //! # Promises of every kind
 //! * With [`Wait::Never`] and [`Wait::Until`], at most one caller of a process asks the backend for a
