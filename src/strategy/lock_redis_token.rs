@@ -1,4 +1,4 @@
-//! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete, polling; read, check, write.
+//! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete; read, check, write.
 //!
 //! # How it works
 //! The item's lock is one Redis key with a random owner and an expiry, set by one command; nobody but
