@@ -24,7 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
         store: "mysql",
         safe: false,
         breaks_with: Breaks::WithTwoInstances,
-        summary: "One lock per item in this process's memory; read, check, write.",
+        summary: "One lock per item in this process's memory; under the lock the stock is read, checked and written.",
         breaks_when: "A second instance has locks of its own.",
         needs: &[],
         durable_before_reply: true,

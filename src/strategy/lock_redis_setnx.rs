@@ -24,7 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
         store: "mysql",
         safe: true,
         breaks_with: Breaks::Never,
-        summary: "One lock per item: SETNX without an expiry; read, check, write.",
+        summary: "One lock per item: SETNX without an expiry; under the lock the stock is read, checked and written.",
         breaks_when: "The holder dies: the item is never sold again until an operator deletes the key.",
         needs: &[Dependency::Redis],
         durable_before_reply: true,

@@ -1,4 +1,4 @@
-//! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete, polling; read, check, write.
+//! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete; read, check, write.
 //!
 //! # How it works
 //! The item's lock is one Redis key with a random owner and an expiry, set by one command; nobody but
@@ -26,8 +26,8 @@ pub(super) const ENTRY: Entry = Entry {
         store: "mysql",
         safe: true,
         breaks_with: Breaks::Never,
-        summary: "One lock per item: SET NX PX with a random owner, compare-and-delete, polling; read, check, write.",
-        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the fence saves it.",
+        summary: "One lock per item: SET NX PX with a random owner and compare-and-delete; the release notifies the next waiting process; under the lock the stock is read, checked and written.",
+        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock; the arbiter then refuses its late write by the fence.",
         needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S1, S2, S4",

@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "One conditional UPDATE takes the stock if enough is left.",
-        breaks_when: "Never oversells; one hot row sells one commit after the other.",
+        breaks_when: "Never oversells; all purchases of a popular item update the same row, so their commits run one after the other.",
         needs: &[],
         durable_before_reply: true,
         source: "S4",

@@ -34,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: false,
         breaks_with: Breaks::Alone,
         summary: "An in-process mutex around SELECT, check and UPDATE, freed before COMMIT.",
-        breaks_when: "The next buyer reads before the COMMIT of the one before.",
+        breaks_when: "The next buyer reads the stock before the COMMIT of the buyer before.",
         needs: &[],
         durable_before_reply: true,
         source: "S4",

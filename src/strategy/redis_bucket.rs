@@ -38,7 +38,7 @@ pub(super) const ENTRY: Entry = Entry {
         store: "redis",
         safe: true,
         breaks_with: Breaks::Never,
-        summary: "The counter split over eight keys; the buyer's id picks the first, the others follow.",
+        summary: "The counter is split over eight keys; the buyer's id chooses the key that is tried first, and the others follow.",
         breaks_when: "Redis loses a bucket while purchases are in flight.",
         needs: &[Dependency::Redis],
         durable_before_reply: true,

@@ -50,7 +50,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "One script takes the units and queues the order, which a consumer makes durable.",
-        breaks_when: "Redis loses the queue: every order in it without a log, seconds with everysec.",
+        breaks_when: "Redis loses the queue: without an append-only file all queued orders are lost; with appendfsync everysec, about two seconds of them.",
         needs: &[Dependency::Redis],
         durable_before_reply: false,
         source: "ours",

@@ -1,4 +1,4 @@
-//! Distributed locks with leases, fences and hand-over on Redis, MySQL, etcd and ZooKeeper.
+//! Distributed locks with leases on Redis, MySQL, etcd and ZooKeeper; many kinds also have fences.
 //!
 //! A lock has a *name*. At any time at most one caller, of all processes that use the same backend,
 //! holds a name.
@@ -26,36 +26,42 @@
 //!
 //! # Lease, fence, hand-over
 //! **Lease.** A process can die while it holds a lock, so the backend grants a name only for a time:
-//! the lease. The [`Guard`] renews it in the background at a third of its length, so the lease does
-//! not limit the work; it is how long the others wait after a holder has died. When a renewal fails
-//! for too long, the guard's [`lost`](Guard::lost) signal fires at its
+//! the lease. The [`Guard`] renews it in the background at a third of its length. So your work may
+//! take longer than the lease. The lease only limits how long others must wait after a holder has
+//! died. When renewals fail for too long, the guard's [`lost`](Guard::lost) signal fires at its
 //! [`deadline`](Guard::deadline). The deadline is counted from the moment *before* the command was
-//! sent, so it always comes before the backend can grant the name to somebody else.
+//! sent. So in kinds with a lost signal ([`Capabilities::lost_signal`]) it comes before the backend
+//! can grant the name to another caller, unless the process is paused or the server loses its data.
 //!
 //! **Fence.** A process that stands still (a paused virtual machine, a swapping host) does not see
 //! its lease end, and may write when the next holder works already. No lock can prevent that; only
-//! the store that is written to can. So each acquire of a name gets a number that is higher than all
-//! earlier ones: the [`Fence`]. Store it with the data, and refuse a write whose fence is lower:
+//! the store that is written to can. So in kinds with fences ([`Capabilities::fencing`]) each
+//! acquire of a name gets a number higher than all earlier ones: the [`Fence`]. Store it with the
+//! data, and refuse a write whose fence is lower:
 //! `UPDATE report SET body = ?, fence = ? WHERE id = ? AND fence <= ?`. The idea and the name are
 //! Martin Kleppmann's ("How to do distributed locking", 2016).
 //!
 //! **Hand-over.** When many callers of one process want the same name, asking the backend for each
-//! of them would cost two round trips each time. Instead, a holder that releases gives its hold to
-//! the next waiter of its own process, with a guard and a higher fence of its own, and the backend is
-//! not asked. This is known as lock cohorting. It is bounded, so that another process gets the name
-//! as well: see [`HAND_OVERS_MAX`] and [`HAND_OVERS_CONTENDED_MAX`].
+//! of them would cost two round trips each time. In some kinds ([`Capabilities::hands_over`]:
+//! `redis::token` made with `notified`, `redis::reentrant`, `redis::fair`, and `local`), a holder that
+//! releases gives its hold to the next waiter of its own process instead, with a guard and a higher
+//! fence of its own, and the backend is not asked. This is known as lock cohorting. It is bounded, so
+//! that another process gets the name as well: see [`HAND_OVERS_MAX`] and
+//! [`HAND_OVERS_CONTENDED_MAX`].
 //!
 //! # Promises of every kind
-//! * For each name at most one caller of a process asks the backend. Ten thousand waiters cost the
-//!   backend no more than one.
+//! * With [`Wait::Never`] and [`Wait::Until`], at most one caller of a process asks the backend for a
+//!   name at a time. Ten thousand waiters cost the backend no more than one. ([`Wait::Contend`] has
+//!   no queue. A semaphore allows several holders.)
 //! * Each acquire has a random token of its own. Nobody renews, releases or takes over a hold with
 //!   another token.
 //! * A renewal never creates a hold, and a failed renewal never ends one.
 //! * Dropping a future or a guard leaks nothing: what the backend granted is given back in the
 //!   background.
-//! * `lost` fires before anyone else can hold the name, as long as the clocks of both machines run
-//!   at the same rate and the process is not paused. For a pause, a server that lost its data, and a
-//!   failover there is the fence.
+//! * In kinds with a lost signal, `lost` fires before anyone else can hold the name, if the clocks of
+//!   both machines run at the same rate. In three cases `lost` may come too late: the process is
+//!   paused, the server loses its data, or it fails over. In these cases only the fence protects
+//!   your data.
 //!
 //! What a kind promises beyond that stands in its [`Capabilities`]; [`KINDS`] lists all of them.
 //!
@@ -63,7 +69,7 @@
 //! | feature | backend | module |
 //! |---|---|---|
 //! | (always) | this process only | [`local`] |
-//! | `redis` (default) | Redis or Valkey, also a cluster | `redis`, and `demo` for textbook locks with their faults |
+//! | `redis` (default) | Redis or Valkey, not a cluster | `redis`, and `demo` for textbook locks with their faults |
 //! | `mysql` | MySQL or MariaDB | `mysql` |
 //! | `etcd` | etcd 3 | `etcd` |
 //! | `zookeeper` | ZooKeeper 3.5 or newer | `zookeeper` |

@@ -1,6 +1,6 @@
-//! What a backend must be able to do: four operations on a name. Implement [`LeaseStore`] to add a
-//! backend of your own, and make a lock of it with
-//! [`LeasedMutex::start`](crate::LeasedMutex::start).
+//! The operations of a backend. To add a backend of your own, implement the three required operations
+//! of [`LeaseStore`] (`acquire`, `renew`, `release`), and `raise_fence` if the kind has fences. Then
+//! make a lock of it with [`LeasedMutex::start`](crate::LeasedMutex::start).
 //!
 //! The library does the rest: the queue of waiters in the process, time-outs, repeated commands,
 //! renewal, the lost signal, giving back what was dropped, and hand-over.

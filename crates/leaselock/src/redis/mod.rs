@@ -1,4 +1,4 @@
-//! Locks on one Redis server (or one hash slot of a cluster): the connection, the keys, the scripts.
+//! Locks on one Redis server: the connection, the keys, the scripts.
 //!
 //! Keys of a name `N` with hash tag `T`, under the caller's prefix `P`:
 //!

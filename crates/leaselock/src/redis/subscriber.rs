@@ -19,9 +19,9 @@
 //! Then every subscription ends and its contender polls; a contender with a subscription also asks
 //! again once in a while. A dead link is noticed by a ping.
 //!
-//! In a cluster `PUBLISH` reaches every node, but answers only how many subscribers its own node has:
-//! a contender that is subscribed elsewhere counts as gone, is skipped, and gets the lock by its next
-//! attempt.
+//! A Redis Cluster is not supported. There `PUBLISH` reaches every node, but answers only how many
+//! subscribers its own node has. A contender that is subscribed at another node would count as gone,
+//! and the release would grant the lock to the next one, although the first one receives its grant.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

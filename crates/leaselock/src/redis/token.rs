@@ -1,15 +1,18 @@
 //! `token` on `redis`: one key per name, whose value is a random owner token.
 //!
-//! **How it works.** Acquire is one script. If the key is absent, it mints a fence and sets the key
-//! to `token:fence` with `NX PX`. If the key holds the caller's own token, an earlier answer was
-//! lost, and the script repeats it. Release and renewal compare the token first, so nobody can free
-//! or prolong another one's hold. Without contention, acquire and release take one round trip each.
+//! **How it works.** Acquire is one script. If the key is absent, the script creates a fence and
+//! sets the key, with an expiry, to `token:fence` (plus the holder's channel if it is to be told
+//! about waiters). If the key already holds the caller's token, because a release granted it or an
+//! earlier answer was lost, the script answers with that grant again and restarts its lease. Release
+//! and renewal compare the token first, so nobody can free or prolong another one's hold. Without
+//! contention, acquire and release take one round trip each.
 //!
-//! **How it waits.** With a [`Subscriber`], a refused contender enters a queue by arrival. The
-//! release hands the lock on: the same script grants it to the first contender in the queue and
-//! notifies its process. A contender that has gone away is not subscribed, so it is skipped; one
-//! that hangs costs its lease, like a holder that hangs. A contender that comes while the lock is
-//! free need not queue. Without a subscriber each process polls.
+//! **How it waits.** With a [`Subscriber`] (a Redis connection that receives notifications), a
+//! refused contender enters a queue in Redis, in order of arrival. The release script gives the lock
+//! directly to the first waiting *process* (this is not the hand-over inside one process) and
+//! notifies it. A process that has ended receives nothing, so the script skips it. If a process
+//! hangs, the others wait until its lease ends. A new contender that finds the lock free takes it,
+//! even if others are queued. Without a subscriber each process polls.
 //!
 //! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A counter alone
 //! would start again from 1 after the server lost its data, and every store that checks fences
@@ -22,7 +25,8 @@
 //! beyond its lease. The fence protects the data in these cases. A command that a broken link
 //! delivers late can leave a hold without an owner: it blocks the name for one lease at most.
 //!
-//! **When to use it.** When Redis is there anyway and the guarded store checks the fence.
+//! **When to use it.** When you have a Redis anyway, and the store that the lock protects checks the
+//! fence.
 
 use std::sync::Arc;
 
@@ -51,7 +55,8 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 static POLLING: Capabilities =
     Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
 
-/// Makes a lock that polls, without a subscriber: see [`notified`].
+/// Makes a lock without a subscriber: its waiters poll, and there is no hand-over inside the process.
+/// For both, use [`notified`].
 ///
 /// All its keys begin with `key_prefix`: visible ASCII without braces, or empty. Its background tasks
 /// run on `tasks` and end when the lock and its last guard are gone. Needs a tokio runtime. Nothing
