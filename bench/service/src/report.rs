@@ -133,7 +133,7 @@ fn busy_cores(report: &Report, measure: Measure) -> String {
     busy.collect::<Vec<_>>().join(", ")
 }
 
-/// Writes report.md, report.json and the charts of what was measured into `folder`.
+/// Writes `report.md`, `report.json` and the charts of the measurements into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     let failed = |reason: String| CannotJudge(format!("{}: {reason}", folder.display()));
     fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;

@@ -33,7 +33,7 @@ pub const CLIENTS_MANY: u32 = 4_096;
 pub const OVERLOAD: f64 = 5.0;
 /// The part of its peak that it is offered for P8.
 pub const COMFORT: f64 = 0.7;
-/// Buyers who ask for what is sold out.
+/// Buyers who ask for a sold-out item.
 const REFUSED_BUYERS: u32 = 1_000;
 /// Purchases of the one client of the lone ones.
 const LONE_REQUESTS: u32 = 1_000;

@@ -1,4 +1,4 @@
-//! What the comparison found, and what is concluded from it.
+//! The result of the comparison: its figures, and the conclusions from them.
 
 use serde::Serialize;
 

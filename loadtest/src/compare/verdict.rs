@@ -12,7 +12,7 @@ use super::cell::{Arbiter, Round};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaks {
-    /// It never does.
+    /// No run oversold.
     Never,
     /// With one instance.
     Alone,

@@ -214,7 +214,7 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
     Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
 }
 
-/// Waits until the only counter of a Redis has so many units left: what is missing was taken.
+/// Waits until the only counter of a Redis is down to `left` units.
 async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
     let failed = |error| CannotJudge(format!("Redis: {error}"));
     let mut connection = redis.connect().await?;
