@@ -12,8 +12,8 @@
 //! 5. [`compare`]: all strategies side by side. [`articles`]: the experiments of the five articles.
 //!    [`failures`]: known failures, made to happen. They start instances of their own
 //!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`].
-//! 6. [`document`]: the one model of reports. [`circumstances`] and [`spread`] stand in all of them;
-//!    the benches (`bench/`) use them too.
+//! 6. [`document`]: the one model of reports, and [`files`], which writes them. [`circumstances`]
+//!    and [`spread`] stand in all of them; the benches (`bench/`) use them too.
 //!
 //! Exit code: 0 nothing is broken, 1 an invariant is broken, 2 nothing could be judged.
 
@@ -27,6 +27,7 @@ pub mod drive;
 pub mod environment;
 pub mod failure;
 pub mod failures;
+pub mod files;
 pub mod launcher;
 pub mod options;
 pub mod plan;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use redis::Script;
 
+use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
+use loadtest::testbed;
 
 const KEY: &str = "{bench}:raw-lock";
 const LEASE_MS: u64 = 10_000;
@@ -14,11 +16,9 @@ const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 /// Locks and unlocks per second.
-pub async fn per_second(redis_url: &str, span: Duration) -> Result<f64, CannotJudge> {
-    // The address holds a password, so it is not printed.
+pub async fn per_second(environment: &Environment, span: Duration) -> Result<f64, CannotJudge> {
     let failed = |error: redis::RedisError| CannotJudge(format!("Redis for baseline K: {error}"));
-    let client = redis::Client::open(redis_url).map_err(failed)?;
-    let mut connection = client.get_multiplexed_async_connection().await.map_err(failed)?;
+    let mut connection = testbed::redis(environment).await?;
     let release = Script::new(COMPARE_AND_DELETE);
     let began = Instant::now();
     let mut cycles = 0_u32;
