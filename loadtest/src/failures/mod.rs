@@ -5,7 +5,7 @@
 //! own, and counts the units sold.
 //! [`load`]: gates that break under load. [`late`]: purchases that write after their lock or
 //! counter is gone, stopped at a [`turnstile`]. [`plain`]: mistakes that no strategy of the service
-//! makes, done with plain Redis commands. Servers that must die are our own ([`redis_server`]).
+//! makes, done with plain Redis commands. Servers that must die are private ones ([`redis_server`]).
 
 mod late;
 mod list;
@@ -167,7 +167,7 @@ async fn once(
         Kind::QueueLost => late::queue_lost(stage, attempt).await,
         Kind::WrongOwner => plain::wrong_owner(stage, attempt).await,
         Kind::LockOrder => plain::lock_order(stage, attempt).await,
-        Kind::StaleReplica => plain::stale_replica(stage, attempt).await,
+        Kind::StaleReplica => plain::stale_replica(attempt).await,
     }
 }
 

@@ -191,12 +191,11 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
 }
 
 /// The stock is looked up on a replica that lags, and taken on the master.
-pub async fn stale_replica(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
     const STOCK: i64 = 5;
     const BUYERS: usize = 12;
-    let folder = stage.testbed.out.join("logs");
-    let master = RedisServer::start(&folder, Persistence::Never).await?;
-    let replica = RedisServer::start(&folder, Persistence::Never).await?;
+    let master = RedisServer::start(Persistence::Never).await?;
+    let replica = RedisServer::start(Persistence::Never).await?;
     let stock = key("stock");
     let mut at_master = master.connect().await?;
     set(&mut at_master, &stock, STOCK).await?;
