@@ -36,7 +36,7 @@ impl RedisServer {
             Persistence::Never => options.extra_lines.push("appendonly no".to_owned()),
             Persistence::BeforeEveryAnswer => options.append_fsync = AppendFsync::Always,
         }
-        Server::start(options).await.map(Self).map_err(not_started)
+        Server::start(options).await.map(Self).map_err(|error| not_started(&error))
     }
 
     /// Its address, with the password.
@@ -57,7 +57,7 @@ impl RedisServer {
     /// Kills it and starts it again on the same port, with what it had written.
     pub async fn restart(&mut self) -> Result<(), CannotJudge> {
         self.kill().await;
-        self.0.restart().await.map_err(not_started)
+        self.0.restart().await.map_err(|error| not_started(&error))
     }
 
     /// Follows another server and waits until it has everything.
@@ -104,6 +104,6 @@ impl RedisServer {
     }
 }
 
-fn not_started(error: StartError) -> CannotJudge {
+fn not_started(error: &StartError) -> CannotJudge {
     CannotJudge(format!("a Redis of our own: {error}"))
 }
