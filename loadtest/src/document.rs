@@ -10,7 +10,7 @@ mod text;
 
 use crate::canvas::Chart;
 
-pub use text::{Color, grouped};
+pub use text::{Color, capitalised, grouped};
 
 /// A report.
 #[derive(Default)]

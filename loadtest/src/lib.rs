@@ -11,9 +11,10 @@
 //! 4. [`run`]: one load from the first token to the verdict. [`report`]: its report.
 //! 5. [`compare`]: all strategies side by side. [`articles`]: the experiments of the five articles.
 //!    [`failures`]: known failures, made to happen. They start instances of their own
-//!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`].
-//! 6. [`document`]: the one model of reports. [`circumstances`] and [`spread`] stand in all of them;
-//!    the benches (`bench/`) use them too.
+//!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`]. A few do without
+//!    the service, with a [`plain_lock`].
+//! 6. [`document`]: the one model of reports, and [`files`], which writes them. [`circumstances`]
+//!    and [`spread`] stand in all of them; the benches (`bench/`) use them too.
 //!
 //! Exit code: 0 nothing is broken, 1 an invariant is broken, 2 nothing could be judged.
 
@@ -27,8 +28,10 @@ pub mod drive;
 pub mod environment;
 pub mod failure;
 pub mod failures;
+pub mod files;
 pub mod launcher;
 pub mod options;
+pub mod plain_lock;
 pub mod plan;
 pub mod process;
 pub mod program;

@@ -1,13 +1,11 @@
 //! The command line of the load test.
 
-use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use loadtest::document::Color;
 use loadtest::environment::Environment;
-use loadtest::failure::CannotJudge;
 use loadtest::options::{Cli, Command};
 use loadtest::program::{self, CommandResult};
 use loadtest::{articles, compare, failures, run};
@@ -32,7 +30,6 @@ fn main() -> ExitCode {
         }
         Command::Articles(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
         Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
-        Command::Bench { arguments } => return service_bench(arguments),
     };
     program::run(connections, threads, Box::pin(execute(command)))
 }
@@ -46,15 +43,5 @@ async fn execute(command: Command) -> CommandResult {
         Command::Compare(options) => Box::pin(compare::run(&options)).await,
         Command::Articles(options) => Box::pin(articles::run(&options)).await,
         Command::Break(options) => Box::pin(failures::run(&options)).await,
-        Command::Bench { .. } => Err(CannotJudge("the bench is a program of its own".to_owned())),
     }
-}
-
-/// Becomes `service-bench`, which is built beside this program.
-fn service_bench(arguments: &[String]) -> ExitCode {
-    let program = std::env::current_exe().map(|own| own.with_file_name("service-bench"));
-    let program = program.unwrap_or_else(|_| "service-bench".into());
-    // Returns only when the program could not be started.
-    let error = std::process::Command::new(&program).args(arguments).exec();
-    program::could_not_judge(&CannotJudge(format!("{}: {error}", program.display())))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::failure::CannotJudge;
 
@@ -35,13 +36,6 @@ pub enum Command {
     Articles(ArticlesOptions),
     /// Make known failures happen, without their remedy and with it.
     Break(BreakOptions),
-    /// Runs `service-bench`, the program beside this one.
-    #[command(hide = true, disable_help_flag = true)]
-    Bench {
-        /// Passed on as they are.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
 }
 
 /// The options of `run`: one load on one item.
@@ -135,7 +129,8 @@ pub struct RunOptions {
 }
 
 /// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
 pub enum Switch {
     /// Enabled.
     On,
@@ -185,11 +180,7 @@ impl RunOptions {
             ("--settle-seconds", self.settle_seconds, 0.0),
         ];
         for (name, seconds, seconds_min) in spans {
-            if !(seconds >= seconds_min && seconds <= 86_400.0) {
-                return Err(CannotJudge(format!(
-                    "{name} must lie between {seconds_min} and 86400"
-                )));
-            }
+            within(name, seconds, seconds_min, 86_400.0)?;
         }
         if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
             return Err(CannotJudge("--strategy has an empty name".to_owned()));
@@ -249,13 +240,7 @@ pub struct CompareOptions {
     /// Compare only these strategies, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
-    /// The folder of the report: report.md, report.json, report.html and charts as SVG.
-    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
-    pub out: PathBuf,
-    /// Repeats the order of loads of an earlier run [default: random, printed].
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// The program under test, and the threads of this one.
+    /// What all experiments have.
     #[command(flatten)]
     pub testbed: TestbedOptions,
 }
@@ -272,13 +257,7 @@ pub struct ArticlesOptions {
     /// S2 and S4: the share of the article's requests that is sent, from 0.01 to 1.
     #[arg(long, default_value_t = 1.0)]
     pub share: f64,
-    /// The folder of the report: articles.md and articles.json.
-    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
-    pub out: PathBuf,
-    /// Repeats the order of buyers of an earlier run [default: random, printed].
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// The program under test, and the threads of this one.
+    /// What all experiments have.
     #[command(flatten)]
     pub testbed: TestbedOptions,
 }
@@ -292,20 +271,20 @@ pub struct BreakOptions {
     /// Tries of each experiment without its remedy, and as many with it.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub times: u32,
-    /// The folder of the report: failures.md and failures.json.
-    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
-    pub out: PathBuf,
-    /// Repeats the order of buyers of an earlier run [default: random, printed].
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// The program under test, and the threads of this one.
+    /// What all experiments have.
     #[command(flatten)]
     pub testbed: TestbedOptions,
 }
 
-/// The program under test, and the threads of this one.
+/// What `compare`, `articles` and `break` have in common.
 #[derive(Debug, Clone, Args)]
 pub struct TestbedOptions {
+    /// The folder of the report, as Markdown and JSON; `compare` adds HTML and charts.
+    #[arg(long, default_value = "target/compare", value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Repeats the order of loads and buyers of an earlier run [default: random, printed].
+    #[arg(long)]
+    pub seed: Option<u64>,
     /// The `seckill` program [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! What the operating system tells about this process: cores, processor time, open files.
 
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
@@ -91,13 +92,19 @@ fn open_files_max() -> Option<u64> {
 }
 
 fn own_seconds() -> f64 {
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold spaces: count the fields after it.
-    let after_name = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let fields: Vec<&str> = after_name.split(' ').collect();
-    let ticks =
-        |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+    name_and_seconds(Path::new("/proc/self")).map_or(0.0, |(_, seconds)| seconds)
+}
+
+/// The name of a process and its processor seconds so far, from its folder in `/proc`; `None` when
+/// it has ended.
+pub fn name_and_seconds(process: &Path) -> Option<(String, f64)> {
+    let text = fs::read_to_string(process.join("stat")).ok()?;
+    // The name stands in parentheses and may hold spaces: count the fields after it.
+    let (head, rest) = text.rsplit_once(") ")?;
+    let name = head.split_once('(').map_or("", |(_, name)| name);
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+    Some((name.to_owned(), (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND))
 }
 
 fn machine_ticks() -> Option<(f64, f64)> {

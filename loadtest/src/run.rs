@@ -13,10 +13,11 @@ use ledger_audit::{Database, Evidence, Judgement, Ledger, Reader, judge, write_h
 use crate::drive::{self, Drive, Instance, Policy, Traffic};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
+use crate::files;
 use crate::options::{Keys, RunOptions, Switch};
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
-use crate::report::{self, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
+use crate::report::{Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 
@@ -94,7 +95,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         service_says: aftermath.service_says,
     };
     if let Some(path) = &options.json {
-        report::json::write(path, &report)?;
+        files::write_json(path, &report)?;
     }
     Ok(Run { report, traffic: aftermath.traffic })
 }

@@ -1,7 +1,7 @@
 //! What a comparison or an experiment runs on: the `seckill` program and the shop's servers.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -31,17 +31,21 @@ pub struct Testbed {
     pub program: PathBuf,
     /// The folder of the report.
     pub out: PathBuf,
+    /// Decides every order that is drawn.
+    pub seed: u64,
 }
 
 impl Testbed {
     /// Finds the program and the servers, and makes the folder of the report.
-    pub fn find(options: &TestbedOptions, out: &Path) -> Result<Self, CannotJudge> {
+    pub fn find(options: &TestbedOptions) -> Result<Self, CannotJudge> {
+        let out = options.out.clone();
         let environment = Environment::load();
         let program = Mint::new(options.seckill.clone(), &environment).into_program();
-        fs::create_dir_all(out)
+        fs::create_dir_all(&out)
             .map_err(|error| CannotJudge(format!("cannot make {}: {error}", out.display())))?;
         let launcher = Launcher::new(program.clone(), &environment, &out.join("logs"))?;
-        Ok(Self { environment, launcher, program, out: out.to_owned() })
+        let seed = options.seed.unwrap_or_else(rand::random);
+        Ok(Self { environment, launcher, program, out, seed })
     }
 
     /// A connection to the ledger's database.
@@ -55,8 +59,8 @@ impl Testbed {
     }
 
     /// Machine, versions and settings, for the report.
-    pub async fn circumstances(&self, seed: u64) -> Result<Circumstances, CannotJudge> {
-        Circumstances::gather(&self.environment, &self.program, &self.out, Some(seed)).await
+    pub async fn circumstances(&self) -> Result<Circumstances, CannotJudge> {
+        Circumstances::gather(&self.environment, &self.program, &self.out, Some(self.seed)).await
     }
 }
 

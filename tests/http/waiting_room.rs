@@ -180,7 +180,7 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
 }
 
 #[tokio::test]
-async fn work_is_asked_of_those_who_join_a_line() {
+async fn work_is_asked_of_buyers_who_join_a_line() {
     let shop = Shop::with(|config| {
         (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 3);
     })

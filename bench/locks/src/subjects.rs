@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use leaselock::combine::{CombineOptions, Combiner, each};
 use leaselock::redis::{subscriber::Subscriber, token};
 use leaselock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
+use loadtest::plain_lock;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use rslock::LockManager;
 use tokio::time::{Instant, sleep};
@@ -79,22 +80,16 @@ pub(crate) async fn main(url: &str) -> Subject {
 /// K: what every lock on Redis has to do at least.
 pub(crate) async fn baseline(url: &str) -> Cycle {
     let connection = connect(url).await;
-    let release = Arc::new(redis::Script::new(
-        "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
-    ));
     let number = Arc::new(AtomicU64::new(0));
     Arc::new(move |section| {
-        let (mut redis, release) = (connection.clone(), Arc::clone(&release));
+        let mut redis = connection.clone();
         let owner = format!("{:032x}", number.fetch_add(1, Ordering::Relaxed));
         Box::pin(async move {
-            let mut set = redis::cmd("SET");
-            set.arg("bench:k").arg(&owner).arg("NX").arg("PX").arg(10_000);
-            let set: Option<String> = set.query_async(&mut redis).await.expect("SET");
-            assert!(set.is_some(), "nobody else wants it");
+            let taken = plain_lock::acquire(&mut redis, "bench:k", &owner, 10_000).await;
+            assert!(taken.expect("SET"), "nobody else wants it");
             pass(section).await;
-            let freed: u64 =
-                release.key("bench:k").arg(&owner).invoke_async(&mut redis).await.expect("DEL");
-            assert_eq!(freed, 1, "it was ours");
+            let freed = plain_lock::release(&mut redis, "bench:k", &owner).await;
+            assert!(freed.expect("DEL"), "it was ours");
         })
     })
 }

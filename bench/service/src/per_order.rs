@@ -1,5 +1,5 @@
 //! Baseline T: one durable transaction per order on one hot row, without HTTP: BEGIN, INSERT,
-//! UPDATE, COMMIT, over so many connections at once. The best number of connections counts.
+//! UPDATE, COMMIT, over several numbers of connections. The number with the highest rate counts.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-/// The kernel counts processor time for programs in 1/100 s (USER_HZ) on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
+use loadtest::process::name_and_seconds;
 
 /// What a program is called in the report, by the start of its process's name.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -59,20 +58,14 @@ fn seconds_by_program() -> BTreeMap<&'static str, f64> {
         if !is_process {
             continue;
         }
-        let Some(stat) = fs::read_to_string(entry.path().join("stat")).ok() else { continue };
-        // The name stands in parentheses and may hold spaces: count the fields after it.
-        let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
-        let name = head.split_once('(').map_or("", |(_, name)| name);
+        let Some((name, seconds)) = name_and_seconds(&entry.path()) else { continue };
         let program = PROGRAMS.iter().find(|(start, _)| name.starts_with(start));
         let Some(&(_, mut program)) = program else { continue };
         // The bare handler is this program once more.
         if program == GENERATOR && entry.file_name().to_str() != Some(&*own) {
             program = "bare handler";
         }
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
-        *sums.entry(program).or_insert(0.0) +=
-            (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / TICKS_PER_SECOND;
+        *sums.entry(program).or_insert(0.0) += seconds;
     }
     sums
 }

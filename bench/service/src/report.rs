@@ -13,6 +13,7 @@ use crate::growth;
 use crate::round::Measure;
 use loadtest::document::{Cell, Document, Table, Tone};
 use loadtest::failure::CannotJudge;
+use loadtest::files;
 use loadtest::spread::Spread;
 
 /// What each measure is, and its unit.
@@ -133,20 +134,17 @@ fn busy_cores(report: &Report, measure: Measure) -> String {
     busy.collect::<Vec<_>>().join(", ")
 }
 
-/// Writes report.md, report.json and the charts of what was measured into `folder`.
+/// Writes `report.md`, `report.json` and the charts of the measurements into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
-    let failed = |reason: String| CannotJudge(format!("{}: {reason}", folder.display()));
-    fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
-    let json = serde_json::to_string_pretty(report).map_err(|error| failed(error.to_string()))?;
-    let mut files = vec![("report.md", document(report).markdown()), ("report.json", json)];
+    fs::create_dir_all(folder)
+        .map_err(|error| CannotJudge(format!("cannot make {}: {error}", folder.display())))?;
+    files::write_json(&folder.join("report.json"), report)?;
+    files::write(&folder.join("report.md"), &document(report).markdown())?;
     if !report.rounds.is_empty() {
-        files.push(("report.svg", chart(&report.figures.ratios)));
+        files::write(&folder.join("report.svg"), &chart(&report.figures.ratios))?;
     }
     if let Some(growth) = &report.growth {
-        files.push(("growth.svg", growth::chart::render(&growth.figures)?));
-    }
-    for (name, text) in files {
-        fs::write(folder.join(name), text).map_err(|error| failed(error.to_string()))?;
+        files::write(&folder.join("growth.svg"), &growth::chart::render(&growth.figures)?)?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::Parser;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use serde::Serialize;
@@ -18,7 +17,7 @@ use crate::work::Counters;
 use loadtest::drive::{self, Drive, Instance, Policy};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
-use loadtest::options::{Cli, Command, RunOptions};
+use loadtest::options::{Keys, RunOptions};
 use loadtest::plan::{Pace, Plan};
 use loadtest::report::TrafficSummary;
 use loadtest::run;
@@ -33,7 +32,7 @@ pub const CLIENTS_MANY: u32 = 4_096;
 pub const OVERLOAD: f64 = 5.0;
 /// The part of its peak that it is offered for P8.
 pub const COMFORT: f64 = 0.7;
-/// Buyers who ask for what is sold out.
+/// Buyers who ask for a sold-out item.
 const REFUSED_BUYERS: u32 = 1_000;
 /// Purchases of the one client of the lone ones.
 const LONE_REQUESTS: u32 = 1_000;
@@ -114,8 +113,6 @@ pub struct Bench {
     bare: BareHttp,
     bare_tokens: Vec<HeaderValue>,
     per_order: PerOrder,
-    redis_url: String,
-    database_url: String,
     /// What each load reached last time, so that the next one lasts as long as it should.
     reached: Mutex<BTreeMap<Measure, f64>>,
 }
@@ -127,12 +124,6 @@ impl Bench {
         span: Duration,
         environment: &Environment,
     ) -> Result<Self, CannotJudge> {
-        let known = |name: &str| {
-            environment.get(name).ok_or_else(|| {
-                CannotJudge(format!("{name} is not known: start a service with `make run`"))
-            })
-        };
-        let (redis_url, database_url) = (known("REDIS_URL")?, known("DATABASE_URL")?);
         let mint = Mint::new(None, environment);
         Ok(Self {
             environment: environment.clone(),
@@ -140,9 +131,7 @@ impl Bench {
             span,
             bare: BareHttp::start().await?,
             bare_tokens: mint.buyers(1_000_000_001, REFUSED_BUYERS).await?,
-            per_order: PerOrder::prepare(&database_url).await?,
-            redis_url,
-            database_url,
+            per_order: PerOrder::prepare(&environment.database_url()?).await?,
             reached: Mutex::new(BTreeMap::from([
                 (Measure::BareHttp, 30_000.0),
                 (Measure::Refusals, 20_000.0),
@@ -190,12 +179,12 @@ impl Bench {
 
     /// Measures one, and what it took.
     async fn take(&self, measure: Measure, round: &mut Round) -> Result<f64, CannotJudge> {
-        let before = Counters::read(&self.database_url, &self.redis_url).await?;
+        let before = Counters::read(&self.environment).await?;
         let meter = Meter::start();
         let (figure, orders) = self.measure(measure, round).await?;
         round.cores.insert(measure, meter.stop());
         if orders > 0 {
-            let after = Counters::read(&self.database_url, &self.redis_url).await?;
+            let after = Counters::read(&self.environment).await?;
             round.work.insert(measure, after.since(&before, orders));
         }
         eprintln!("  {measure:?}: {figure:.0}");
@@ -230,35 +219,35 @@ impl Bench {
                 Ok((best, 0))
             }
             Measure::RawLock => {
-                Ok((raw_lock::per_second(&self.redis_url, self.span / 2).await?, 0))
+                Ok((raw_lock::per_second(&self.environment, self.span / 2).await?, 0))
             }
             Measure::Refusals => {
-                let requests = self.requests(measure);
-                let load = ["--strategy=mysql-batch", "--keys=never"].map(str::to_owned);
-                let sizes = sizes(1, REFUSED_BUYERS, requests, CLIENTS);
-                let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
+                let load = RunOptions {
+                    stock: Some(1),
+                    buyers: REFUSED_BUYERS,
+                    keys: Keys::Never,
+                    ..closed("mysql-batch", self.requests(measure), CLIENTS)
+                };
+                let traffic = self.load(measure, load, round).await?;
                 let rate = traffic.refused_per_second_once_sold_out.unwrap_or(0.0);
                 Ok((rate, 0))
             }
             Measure::Batch | Measure::BatchFew | Measure::BatchMany | Measure::LockRedis => {
-                let requests = self.requests(measure);
                 let (strategy, clients) = match measure {
                     Measure::BatchFew => ("mysql-batch", CLIENTS_FEW),
                     Measure::BatchMany => ("mysql-batch", CLIENTS_MANY),
                     Measure::LockRedis => ("lock-redis", CLIENTS),
                     _ => ("mysql-batch", CLIENTS),
                 };
-                let load = [format!("--strategy={strategy}")];
-                let sizes = sizes(requests, requests, requests, clients);
-                let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
+                let load = closed(strategy, self.requests(measure), clients);
+                let traffic = self.load(measure, load, round).await?;
                 Ok((traffic.accepted.per_second, traffic.accepted.purchases))
             }
             Measure::LoneBatch | Measure::LoneDirect => {
                 let direct = measure == Measure::LoneDirect;
                 let strategy = if direct { "mysql-atomic" } else { "mysql-batch" };
-                let load = [format!("--strategy={strategy}")];
-                let sizes = sizes(LONE_REQUESTS, LONE_REQUESTS, LONE_REQUESTS, 1);
-                let traffic = self.load(measure, load.into_iter().chain(sizes), round).await?;
+                let load = closed(strategy, LONE_REQUESTS, 1);
+                let traffic = self.load(measure, load, round).await?;
                 Ok((traffic.accepted.from_plan.p50_us as f64, traffic.accepted.purchases))
             }
             Measure::Overload => {
@@ -281,26 +270,23 @@ impl Bench {
         rate: f64,
         round: &mut Round,
     ) -> Result<TrafficSummary, CannotJudge> {
-        let arrivals = bounded(rate * self.span.as_secs_f64() * 1.1);
-        let load = [
-            "--strategy=mysql-batch".to_owned(),
-            format!("--rate={rate:.1}"),
-            format!("--seconds={:.2}", self.span.as_secs_f64()),
-        ];
-        let sizes = sizes(arrivals, arrivals, 1, CLIENTS_MANY);
-        self.load(measure, load.into_iter().chain(sizes), round).await
+        let seconds = self.span.as_secs_f64();
+        let load = RunOptions {
+            rate: Some(rate),
+            seconds: Some(seconds),
+            ..closed("mysql-batch", bounded(rate * seconds * 1.1), CLIENTS_MANY)
+        };
+        self.load(measure, load, round).await
     }
 
     /// One load on the service, with its audit.
     async fn load(
         &self,
         measure: Measure,
-        arguments: impl Iterator<Item = String>,
+        load: RunOptions,
         round: &mut Round,
     ) -> Result<TrafficSummary, CannotJudge> {
-        let words = ["loadtest".to_owned(), "run".to_owned()].into_iter().chain(arguments);
-        let options = options(words)?;
-        let options = RunOptions { url: self.url.clone(), ..options };
+        let options = RunOptions { url: self.url.clone(), ..load };
         let report = run::execute(&options, &self.environment).await?.report;
         let faults = &report.audit;
         // Whether stock was left is no question here: an overloaded service may leave some.
@@ -354,25 +340,21 @@ impl Bench {
     }
 }
 
-fn sizes(stock: u32, buyers: u32, requests: u32, clients: u32) -> [String; 4] {
-    [
-        format!("--stock={stock}"),
-        format!("--buyers={buyers}"),
-        format!("--requests={requests}"),
-        format!("--concurrency={clients}"),
-    ]
+/// A load of `requests` purchases over `clients` connections, each by a buyer of its own, and stock
+/// for all of them.
+fn closed(strategy: &str, requests: u32, clients: u32) -> RunOptions {
+    RunOptions {
+        strategy: vec![strategy.to_owned()],
+        stock: Some(i64::from(requests)),
+        buyers: requests,
+        requests,
+        concurrency: clients,
+        ..RunOptions::default()
+    }
 }
 
 /// A number of requests that neither says nothing nor takes for ever.
 fn bounded(requests: f64) -> u32 {
     // In the range by construction.
     requests.clamp(REQUESTS.0, REQUESTS.1) as u32
-}
-
-fn options(words: impl Iterator<Item = String>) -> Result<RunOptions, CannotJudge> {
-    let cli = Cli::try_parse_from(words).map_err(|error| CannotJudge(error.to_string()))?;
-    match cli.command {
-        Some(Command::Run(options)) => Ok(options),
-        _ => Err(CannotJudge("a load of the bench is not a run".to_owned())),
-    }
 }

@@ -1,12 +1,11 @@
 //! What the databases have done so far, by their own counters.
 
-use std::str::FromStr;
-
 use serde::Serialize;
-use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{ConnectOptions, Connection, Row};
+use sqlx::{Connection, Row};
 
+use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
+use loadtest::testbed;
 
 /// Counters; after [`since`](Self::since), per order.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -23,24 +22,19 @@ pub struct Counters {
 
 impl Counters {
     /// Reads them from both servers.
-    pub async fn read(database_url: &str, redis_url: &str) -> Result<Self, CannotJudge> {
-        let options = MySqlConnectOptions::from_str(database_url)
-            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?;
-        let unreadable =
-            |error: sqlx::Error| CannotJudge(format!("the database's status: {error}"));
-        let mut connection =
-            options.disable_statement_logging().connect().await.map_err(unreadable)?;
+    pub async fn read(environment: &Environment) -> Result<Self, CannotJudge> {
+        let mut connection = testbed::database(environment).await?;
         let rows = sqlx::query(
             "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Com_select', \
              'Innodb_data_fsyncs')",
         )
         .fetch_all(&mut connection)
         .await
-        .map_err(unreadable)?;
+        .map_err(|error| CannotJudge(format!("the database's status: {error}")))?;
         // Only closing is left; what was read is read.
         let _ = connection.close().await;
         let mut counters =
-            Self { redis_commands: redis_commands(redis_url).await?, ..Self::default() };
+            Self { redis_commands: redis_commands(environment).await?, ..Self::default() };
         for row in rows {
             let (name, value): (String, String) = (row.get(0), row.get(1));
             let value = value.parse().unwrap_or(0.0);
@@ -65,12 +59,13 @@ impl Counters {
     }
 }
 
-async fn redis_commands(redis_url: &str) -> Result<f64, CannotJudge> {
-    let unreadable = |error: redis::RedisError| CannotJudge(format!("Redis's status: {error}"));
-    let client = redis::Client::open(redis_url).map_err(unreadable)?;
-    let mut connection = client.get_multiplexed_async_connection().await.map_err(unreadable)?;
-    let text: String =
-        redis::cmd("INFO").arg("stats").query_async(&mut connection).await.map_err(unreadable)?;
+async fn redis_commands(environment: &Environment) -> Result<f64, CannotJudge> {
+    let mut connection = testbed::redis(environment).await?;
+    let text: String = redis::cmd("INFO")
+        .arg("stats")
+        .query_async(&mut connection)
+        .await
+        .map_err(|error| CannotJudge(format!("Redis's status: {error}")))?;
     let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
     Ok(line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0))
 }

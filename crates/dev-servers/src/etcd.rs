@@ -141,7 +141,7 @@ impl Etcd {
 }
 
 impl Recipe for Etcd {
-    /// It elects a leader first.
+    /// etcd elects a leader before it serves.
     const START_MAX: Duration = Duration::from_secs(60);
 
     fn name(&self) -> &'static str {

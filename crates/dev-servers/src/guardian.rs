@@ -93,7 +93,7 @@ impl Guardian {
     pub(super) fn exit_status(&self) -> Option<ExitStatus> {
         let mut slot = lock(&self.child);
         let child = slot.as_mut()?;
-        // An error means that somebody else reaped our child; then it has certainly ended.
+        // An error means that other code has reaped our child; then the child has certainly ended.
         child.try_wait().unwrap_or(Some(ExitStatus::default()))
     }
 

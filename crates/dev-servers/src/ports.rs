@@ -61,10 +61,10 @@ fn is_free(port: u16) -> bool {
     port != 0 && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// So many different free ports.
+/// `count` different free ports.
 ///
 /// # Errors
-/// Not so many are free.
+/// Fewer ports are free.
 pub(super) fn several_free(count: usize) -> std::io::Result<Vec<u16>> {
     (0..count).map(|_| free()).collect()
 }

@@ -44,9 +44,9 @@ pub trait Recipe: Debug + Send + Sync {
 
 /// Why a server does not serve.
 pub enum NotReady {
-    /// It may do so later: what it answered.
+    /// Not yet, but perhaps later: the server's answer.
     Yet(String),
-    /// It never will: what it answered.
+    /// Never: the server's answer.
     Ever(String),
 }
 

@@ -181,7 +181,7 @@ async fn prepare(
 }
 
 impl Recipe for Zookeeper {
-    /// It loads its data, and an ensemble elects its leader.
+    /// A server loads its data and an ensemble elects its leader before it serves.
     const START_MAX: Duration = Duration::from_secs(60);
 
     fn name(&self) -> &'static str {

@@ -27,7 +27,7 @@ enum End {
     Held(u64, Vec<u8>),
 }
 
-/// A connection's part of what is to come.
+/// One connection through the link.
 struct Connection<'a> {
     shared: &'a Shared,
     /// The next answer is not for the client; the link has this fault then.

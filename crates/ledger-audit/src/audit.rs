@@ -1,13 +1,13 @@
-//! The judgement: a pure function of what was read and what was recorded, so that planted faults can
-//! test it without a database.
+//! The judgement: a pure function of the ledger's rows and the record of answers, so that planted
+//! faults can test it without a database.
 
 use crate::rules::{ledger as ledger_rules, record as record_rules};
 use crate::{Answer, CannotJudge, Judgement, Ledger, Stock};
 
 /// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
 pub struct Evidence<'a> {
-    /// Units that were put on sale. The caller knows them; computing them from what is left would
-    /// hide every lost update.
+    /// Units that were put on sale. The caller knows them; computing them from the units that
+    /// are left would hide every lost update.
     pub stock: i64,
     /// Units one buyer may have.
     pub per_buyer_limit: i64,

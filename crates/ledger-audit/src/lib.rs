@@ -31,8 +31,8 @@
 //!
 //! Three decisions carry the proof:
 //!
-//! * **The stock is an input** ([`Evidence::stock`]), never computed from what is left: a lost
-//!   update makes a computed stock agree with itself.
+//! * **The stock is an input** ([`Evidence::stock`]), never computed from the units that are left:
+//!   a lost update makes a computed stock agree with itself.
 //! * **An unknown outcome is not a failure.** A time-out or a broken connection may have bought
 //!   something or not ([`Outcome::Unknown`]). The ledger tells which, and one unknown purchase
 //!   explains at most one order.

@@ -52,7 +52,7 @@ pub enum Outcome {
     Refused,
     /// Definitely nothing changed; try again.
     Unavailable,
-    /// It may have changed something: the ledger tells.
+    /// Something may have changed: the ledger tells.
     #[default]
     Unknown,
 }

@@ -113,7 +113,7 @@ pub struct Judgement {
     pub undersold: Faults,
     /// Orders that were promised and are not in the ledger.
     pub lost: Faults,
-    /// Orders in the ledger that nobody asked for.
+    /// Orders in the ledger without a recorded request.
     pub phantom: Faults,
     /// More than one order by one key, or one order for several purchases.
     pub duplicates: Faults,

@@ -158,7 +158,7 @@ pub fn of_waits(all: &[Waited]) -> Vec<String> {
             theirs: "of the two, sleeping at once is better for the first 90 %",
             ours: format!("p90 {} ms instead of {} ms", ms(short.p90_us), ms(mixed.p90_us)),
             found: short.p90_us < mixed.p90_us,
-            reason: "The figure is of those who were served, so a way of waiting that serves fewer requests has fewer late ones. Besides, a waiter that yields finds a free lock at once, one that sleeps only after up to 200 ms; where Redis is quick enough for all who ask, that decides.",
+            reason: "The figure counts served requests only, so a way of waiting that serves fewer requests has fewer late ones. Besides, a waiter that yields finds a free lock at once, one that sleeps only after up to 200 ms; where Redis is quick enough for all who ask, that decides.",
         },
         Claim {
             theirs: "to sleep 2 s is too long",
@@ -274,7 +274,7 @@ mod tests {
         assert!(
             unlike[0].contains("**Not here**") && unlike[0].ends_with("that the holder needs.")
         );
-        assert!(of_waits(&all[1..]).is_empty(), "nothing is said of what was not run");
+        assert!(of_waits(&all[1..]).is_empty(), "no claim of a run that did not take place");
     }
 
     #[test]

@@ -70,8 +70,8 @@ impl Place<'_> {
             strategy: vec![strategy.to_owned()],
             arbiter: Switch::Off,
             url: self.instances[..instances].iter().map(|at| at.url.clone()).collect(),
-            seckill: self.options.testbed.seckill.clone(),
-            seed: Some(self.seed),
+            seckill: Some(self.testbed.program.clone()),
+            seed: Some(self.testbed.seed),
             hold_seconds: 80_000,
             ..RunOptions::default()
         };

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use crate::failure::CannotJudge;
+use crate::plain_lock;
 use crate::testbed::Testbed;
 
 /// How sellers and buyers keep out of each other's way.
@@ -52,9 +53,6 @@ const WINDOW: isize = 20;
 const KEYS_SECONDS_MAX: i64 = 900;
 /// Work begun at the end of the time is finished, at most for so long.
 const OVERTIME: Duration = Duration::from_secs(15);
-
-const COMPARE_AND_DELETE: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 /// What sellers and buyers share.
 struct Market {
@@ -204,7 +202,7 @@ impl Market {
             return Ok(false);
         };
         let done = exec(redis, &exchange).await;
-        unlock(redis, &lock).await?;
+        plain_lock::release(redis, &lock.0, &lock.1).await?;
         done
     }
 
@@ -244,8 +242,8 @@ impl Market {
             }
             Some(false)
         };
-        if let Some(lock) = lock {
-            unlock(redis, &lock).await?;
+        if let Some((name, owner)) = lock {
+            plain_lock::release(redis, &name, &owner).await?;
         }
         Ok(done)
     }
@@ -268,15 +266,7 @@ impl Market {
         let owner = Uuid::now_v7().simple().to_string();
         let until = (Instant::now() + LOCK_WAIT_MAX).min(self.until + OVERTIME / 2);
         loop {
-            let taken: Option<String> = redis::cmd("SET")
-                .arg(&name)
-                .arg(&owner)
-                .arg("NX")
-                .arg("PX")
-                .arg(LEASE_MS)
-                .query_async(redis)
-                .await?;
-            if taken.is_some() {
+            if plain_lock::acquire(redis, &name, &owner, LEASE_MS).await? {
                 return Ok(Some((name, owner)));
             }
             if Instant::now() >= until {
@@ -345,12 +335,4 @@ async fn exec(
 ) -> redis::RedisResult<bool> {
     let done: Option<()> = exchange.query_async(redis).await?;
     Ok(done.is_some())
-}
-
-async fn unlock(
-    redis: &mut MultiplexedConnection,
-    (name, owner): &(String, String),
-) -> redis::RedisResult<()> {
-    let script = redis::Script::new(COMPARE_AND_DELETE);
-    script.key(name).arg(owner).invoke_async::<i64>(redis).await.map(|_| ())
 }

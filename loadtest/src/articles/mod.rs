@@ -17,10 +17,10 @@ use crate::circumstances::Circumstances;
 use crate::document::{Color, Document, Table};
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use crate::files;
 use crate::launcher::Overrides;
 use crate::options::ArticlesOptions;
 use crate::program::CommandResult;
-use crate::report::json;
 use crate::testbed::Testbed;
 
 /// The experiment of one article, as a table with remarks.
@@ -43,7 +43,6 @@ struct Place<'a> {
     pub options: &'a ArticlesOptions,
     pub testbed: &'a Testbed,
     pub instances: Vec<Instance>,
-    pub seed: u64,
 }
 
 /// In the order of the articles.
@@ -61,15 +60,14 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
     if let Some(unknown) = options.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
         return Err(CannotJudge(format!("--only {unknown}: there are {}", NAMES.join(", "))));
     }
-    let seed = options.seed.unwrap_or_else(rand::random);
-    let testbed = Testbed::find(&options.testbed, &options.out)?;
-    let circumstances = testbed.circumstances(seed).await?;
+    let testbed = Testbed::find(&options.testbed)?;
+    let circumstances = testbed.circumstances().await?;
     let services = [
         testbed.launcher.start("articles-1", &Overrides::default()).await?,
         testbed.launcher.start("articles-2", &Overrides::default()).await?,
     ];
     let instances = services.iter().map(|service| service.instance.clone()).collect();
-    let place = Place { options, testbed: &testbed, instances, seed };
+    let place = Place { options, testbed: &testbed, instances };
     let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
     for name in NAMES {
         if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
@@ -91,7 +89,7 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
             }
         }
         // Some of them take minutes; those that are done stay if a later one cannot be judged.
-        report = write(&options.out, &circumstances, &tables)?;
+        report = write(&testbed.out, &circumstances, &tables)?;
     }
     for service in services {
         service.stop().await;
@@ -110,10 +108,8 @@ fn write(
     tables: &[ArticleTable],
 ) -> Result<String, CannotJudge> {
     let document = document(tables, circumstances);
-    json::write(&out.join("articles.json"), &Report { circumstances, tables })?;
-    let path = out.join("articles.md");
-    std::fs::write(&path, document.markdown())
-        .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    files::write_json(&out.join("articles.json"), &Report { circumstances, tables })?;
+    files::write(&out.join("articles.md"), &document.markdown())?;
     Ok(document.text(Color::of_terminal()))
 }
 

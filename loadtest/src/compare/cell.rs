@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use crate::counters::Counters;
 use crate::drive::Instance;
-use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::options::{CompareOptions, RunOptions, Switch};
 use crate::run::{self, Run};
+use crate::testbed::Testbed;
 use ledger_audit::Judgement;
 use ledger_audit::Outcome;
 
@@ -23,16 +23,8 @@ const TIMEOUT_SECONDS: f64 = 15.0;
 pub struct Cell {
     /// Index of the strategy.
     pub strategy: usize,
-    pub arbiter: Arbiter,
+    pub arbiter: Switch,
     pub instances: usize,
-}
-
-/// The second line of defence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Arbiter {
-    On,
-    Off,
 }
 
 /// One load, in figures.
@@ -76,7 +68,7 @@ pub struct Round {
 /// Where and with what the loads run.
 pub struct Range<'a> {
     pub options: &'a CompareOptions,
-    pub environment: &'a Environment,
+    pub testbed: &'a Testbed,
     pub instances: &'a [Instance],
     pub seed: u64,
     pub concurrency: u32,
@@ -86,7 +78,7 @@ pub struct Range<'a> {
 pub async fn run(cell: Cell, strategy: &str, range: &Range<'_>) -> Round {
     let options = range.run_options(cell, strategy);
     let before = Counters::read(range.instances).await;
-    let run = run::execute(&options, range.environment).await;
+    let run = run::execute(&options, &range.testbed.environment).await;
     let after = Counters::read(range.instances).await;
     let mut round = match run {
         Ok(run) => read(&run, range.options.stock),
@@ -105,16 +97,13 @@ impl Range<'_> {
             buyers: self.options.requests.max(self.concurrency),
             requests: self.options.requests.max(self.concurrency),
             concurrency: self.concurrency,
-            arbiter: match cell.arbiter {
-                Arbiter::On => Switch::On,
-                Arbiter::Off => Switch::Off,
-            },
+            arbiter: cell.arbiter,
             retry: RETRIES_MAX,
             hold_seconds: HOLD_SECONDS,
             seconds_max: Some(self.options.seconds_max),
             timeout_seconds: TIMEOUT_SECONDS,
             url: self.instances.iter().map(|instance| instance.url.clone()).collect(),
-            seckill: self.options.testbed.seckill.clone(),
+            seckill: Some(self.testbed.program.clone()),
             seed: Some(self.seed),
             ..RunOptions::default()
         }

@@ -3,7 +3,6 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::cell::Arbiter;
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::{Expectation, Verdict};
@@ -12,6 +11,7 @@ use crate::canvas::{
     said, step, text, to_i32,
 };
 use crate::failure::CannotJudge;
+use crate::options::Switch;
 
 /// Height of a line of a bar chart.
 const LINE: u32 = 26;
@@ -38,11 +38,11 @@ fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
     let is_safe = |name: &str| {
         comparison.strategies.iter().any(|judged| judged.card.name == name && judged.card.safe)
     };
-    let mut one = select(rows, Arbiter::On, 1);
+    let mut one = select(rows, Switch::On, 1);
     one.sort_by(|left, right| {
         right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
     });
-    let two = select(rows, Arbiter::On, 2);
+    let two = select(rows, Switch::On, 2);
     let bars: Vec<Bars> = one
         .iter()
         .map(|row| Bars {
@@ -66,8 +66,8 @@ fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
 /// Oversold units with the arbiter off.
 fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
     let mut worst: Vec<(&str, i64, i64)> = Vec::new();
-    for row in select(rows, Arbiter::Off, 1) {
-        let two = select(rows, Arbiter::Off, 2)
+    for row in select(rows, Switch::Off, 1) {
+        let two = select(rows, Switch::Off, 2)
             .into_iter()
             .find(|other| other.strategy == row.strategy)
             .map_or(0, |other| other.oversold);
@@ -157,7 +157,7 @@ fn bar_chart(
 
 /// Latency of accepted purchases on a logarithmic scale: a bar from p50 to p99 and a dot at the end.
 fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
-    let mut rows = select(rows, Arbiter::On, 1);
+    let mut rows = select(rows, Switch::On, 1);
     rows.retain(|row| row.latencies_counted > 0);
     rows.sort_by_key(|row| row.latency.p50_us);
     let (Some(low), Some(high)) = (
@@ -210,7 +210,7 @@ fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
 
 /// What was left of the stock over time, a panel a strategy, arbiter off, two instances.
 fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
-    let rows = select(&comparison.rows, Arbiter::Off, 2);
+    let rows = select(&comparison.rows, Switch::Off, 2);
     // The round that tells most: the one that oversold most, else the first.
     let panels: Vec<(&Row, &[(u64, i64)])> = rows
         .iter()
@@ -270,7 +270,7 @@ fn panel(part: &Drawing<'_>, row: &Row, sales: &[(u64, i64)], stock: i64) -> Res
     text(part, &end, (left, bottom + 5), tone, 11, HPos::Left)
 }
 
-fn select(rows: &[Row], arbiter: Arbiter, instances: usize) -> Vec<&Row> {
+fn select(rows: &[Row], arbiter: Switch, instances: usize) -> Vec<&Row> {
     rows.iter().filter(|row| (row.arbiter, row.instances) == (arbiter, instances)).collect()
 }
 

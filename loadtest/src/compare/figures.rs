@@ -2,14 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Arbiter, Round};
+use super::cell::Round;
 use super::verdict::{Breaks, Expectation, Verdict};
 use crate::counters::Counters;
+use crate::options::Switch;
 use crate::report::summary::Latency;
 use crate::spread::Spread;
 
 /// What the service says about a strategy.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Card {
     pub name: String,
     pub family: String,
@@ -26,7 +27,7 @@ pub struct Card {
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     pub strategy: String,
-    pub arbiter: Arbiter,
+    pub arbiter: Switch,
     pub instances: usize,
     pub expectation: Expectation,
     pub verdict: Verdict,
@@ -53,7 +54,7 @@ pub struct Row {
 
 impl Row {
     /// Sums the rounds up; ranks are set by [`set_ranks`].
-    pub fn of(card: &Card, arbiter: Arbiter, instances: usize, rounds: Vec<Round>) -> Self {
+    pub fn of(card: &Card, arbiter: Switch, instances: usize, rounds: Vec<Round>) -> Self {
         let expectation = card.breaks_with.expectation(arbiter, instances);
         // Rounds with more buyers, made to catch it, are not compared by speed.
         let usual = rounds.iter().map(|round| round.concurrency).min().unwrap_or(0);
@@ -94,7 +95,7 @@ impl Row {
 
 /// Sets the ranks of all rows, each among those of its arbiter and number of instances.
 pub fn set_ranks(rows: &mut [Row]) {
-    let all: Vec<(Arbiter, usize, Spread)> =
+    let all: Vec<(Switch, usize, Spread)> =
         rows.iter().map(|row| (row.arbiter, row.instances, row.accepted_per_second)).collect();
     for row in rows {
         let own = row.accepted_per_second;
@@ -146,19 +147,9 @@ mod tests {
     use super::*;
 
     fn row(name: &str, rates: &[f64]) -> Row {
-        let card = Card {
-            name: name.to_owned(),
-            family: String::new(),
-            store: String::new(),
-            summary: String::new(),
-            safe: true,
-            breaks_with: Breaks::Never,
-            breaks_when: String::new(),
-            durable_before_reply: true,
-            available: true,
-        };
+        let card = Card { name: name.to_owned(), ..Card::default() };
         let round = |rate: &f64| Round { accepted_per_second: *rate, ..Round::default() };
-        Row::of(&card, Arbiter::On, 1, rates.iter().map(round).collect())
+        Row::of(&card, Switch::On, 1, rates.iter().map(round).collect())
     }
 
     #[test]

@@ -29,15 +29,15 @@ use crate::circumstances::Circumstances;
 use crate::document::{Color, Document};
 use crate::drive::Instance;
 use crate::failure::CannotJudge;
+use crate::files;
 use crate::launcher::{Overrides, Service, faketime};
-use crate::options::CompareOptions;
+use crate::options::{CompareOptions, Switch};
 use crate::program::CommandResult;
-use crate::report::json;
 use crate::service::Admin;
 use crate::spread::Spread;
 use crate::testbed::Testbed;
 use crate::tokens::Mint;
-use cell::{Arbiter, Cell, Range, Round};
+use cell::{Cell, Range, Round};
 use figures::{Card, Row};
 use result::{Comparison, Judged, LoadSettings, conclusion, judged};
 use verdict::Expectation;
@@ -55,9 +55,8 @@ type Rounds = BTreeMap<Cell, Vec<Round>>;
 /// Compares and writes the report.
 pub async fn run(options: &CompareOptions) -> CommandResult {
     options.check()?;
-    let seed = options.seed.unwrap_or_else(rand::random);
-    let testbed = Testbed::find(&options.testbed, &options.out)?;
-    let circumstances = testbed.circumstances(seed).await?;
+    let testbed = Testbed::find(&options.testbed)?;
+    let circumstances = testbed.circumstances().await?;
     let services = [
         testbed.launcher.start("compare-1", &Overrides::default()).await?,
         testbed.launcher.start("compare-2", &Overrides::default()).await?,
@@ -65,16 +64,15 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     let instances: Vec<Instance> =
         services.iter().map(|service| service.instance.clone()).collect();
     let cards = cards(options, &testbed, &instances).await?;
-    let mut grid =
-        Grid { options, testbed: &testbed, instances, cards, seed, rounds: Rounds::new() };
+    let mut grid = Grid { options, testbed: &testbed, instances, cards, rounds: Rounds::new() };
     grid.walk().await;
     grid.catch().await;
     let comparison = grid.sum_up(circumstances);
     for service in services {
         service.stop().await;
     }
-    let document = write(&options.out, &comparison)?;
-    let out = options.out.display();
+    let document = write(&testbed.out, &comparison)?;
+    let out = testbed.out.display();
     let files = format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
     Ok((document.text(Color::of_terminal()) + &files, comparison.exit_code))
 }
@@ -84,7 +82,7 @@ async fn cards(
     testbed: &Testbed,
     instances: &[Instance],
 ) -> Result<Vec<Card>, CannotJudge> {
-    let mint = Mint::new(options.testbed.seckill.clone(), &testbed.environment);
+    let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
     let admin = Admin::new(instances.to_vec(), mint.admin().await?);
     let list = admin.strategies().await?;
     let mut cards: Vec<Card> = serde_json::from_value(list).map_err(|error| {
@@ -107,14 +105,13 @@ struct Grid<'a> {
     testbed: &'a Testbed,
     instances: Vec<Instance>,
     cards: Vec<Card>,
-    seed: u64,
     rounds: Rounds,
 }
 
 impl Grid<'_> {
     /// All rounds through all cells of the grid.
     async fn walk(&mut self) {
-        let mut random = StdRng::seed_from_u64(self.seed);
+        let mut random = StdRng::seed_from_u64(self.testbed.seed);
         let mut cells = self.cells();
         for round in 0..self.options.rounds {
             if round.is_multiple_of(2) {
@@ -134,7 +131,7 @@ impl Grid<'_> {
         let available = self.cards.iter().enumerate().filter(|(_, card)| card.available);
         available
             .flat_map(|(strategy, _)| {
-                [Arbiter::On, Arbiter::Off].into_iter().flat_map(move |arbiter| {
+                [Switch::On, Switch::Off].into_iter().flat_map(move |arbiter| {
                     (1..=INSTANCES_MAX).map(move |instances| Cell { strategy, arbiter, instances })
                 })
             })
@@ -146,9 +143,9 @@ impl Grid<'_> {
         let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
         let range = Range {
             options: self.options,
-            environment: &self.testbed.environment,
+            testbed: self.testbed,
             instances,
-            seed: self.seed.wrapping_add(count),
+            seed: self.testbed.seed.wrapping_add(count),
             concurrency,
         };
         let round = Box::pin(cell::run(cell, &name, &range)).await;
@@ -191,7 +188,7 @@ impl Grid<'_> {
 
     /// The cells with the most instances of unsafe strategies that were never caught.
     fn uncaught(&self) -> Vec<Cell> {
-        let arbiter = Arbiter::Off;
+        let arbiter = Switch::Off;
         let cells = self.cells().into_iter().filter(|cell| {
             let card = &self.cards[cell.strategy];
             (cell.arbiter, cell.instances) == (arbiter, INSTANCES_MAX) && !card.safe
@@ -238,8 +235,10 @@ impl Grid<'_> {
 fn progress(name: &str, cell: Cell, round: &Round, counted: &str) {
     let verdict = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
     let line = format!(
-        "{counted}: {name}, arbiter {:?}, {} inst., {:.0}/s, {verdict}",
-        cell.arbiter, cell.instances, round.accepted_per_second
+        "{counted}: {name}, arbiter {}, {} inst., {:.0}/s, {verdict}",
+        cell.arbiter.as_str(),
+        cell.instances,
+        round.accepted_per_second
     );
     if std::io::stderr().is_terminal() {
         eprint!("\r\u{1b}[2K{line:.110}");
@@ -252,7 +251,7 @@ fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
     if std::io::stderr().is_terminal() {
         eprintln!();
     }
-    json::write(&out.join("report.json"), comparison)?;
+    files::write_json(&out.join("report.json"), comparison)?;
     let charts = charts::draw(comparison)?;
     let mut files: Vec<(String, String)> =
         charts.iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())).collect();
@@ -260,9 +259,7 @@ fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
     files.push(("report.md".to_owned(), document.markdown()));
     files.push(("report.html".to_owned(), document.html()));
     for (name, text) in files {
-        let path = out.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+        files::write(&out.join(name), &text)?;
     }
     Ok(document)
 }

@@ -1,11 +1,11 @@
 //! The comparison as a report.
 
-use super::cell::Arbiter;
 use super::figures::{Row, noise};
 use super::result::{Comparison, setup};
 use super::verdict::Verdict;
 use crate::canvas::Chart;
-use crate::document::{Cell, Document, Table, Tone};
+use crate::document::{Cell, Document, Table, Tone, capitalised};
+use crate::options::Switch;
 
 const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
@@ -83,7 +83,7 @@ fn in_short(comparison: &Comparison) -> Table {
         let find = |instances| {
             comparison.rows.iter().find(|row| {
                 row.strategy == judged.card.name
-                    && (row.arbiter, row.instances) == (Arbiter::On, instances)
+                    && (row.arbiter, row.instances) == (Switch::On, instances)
             })
         };
         let Some(one) = find(1) else { continue };
@@ -168,9 +168,4 @@ fn found(verdict: Verdict) -> Cell {
 fn rank(row: &Row) -> String {
     let (best, worst) = row.rank;
     if best == worst { best.to_string() } else { format!("{best}-{worst}") }
-}
-
-fn capitalised(words: &str) -> String {
-    let (first, rest) = words.split_at(1);
-    format!("{}{rest}", first.to_uppercase())
 }

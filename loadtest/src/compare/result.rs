@@ -1,12 +1,12 @@
-//! What the comparison found, and what is concluded from it.
+//! The result of the comparison: its figures, and the conclusions from them.
 
 use serde::Serialize;
 
-use super::cell::Arbiter;
 use super::figures::{Card, Row};
 use super::verdict::{self, Verdict};
 use crate::circumstances::Circumstances;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
+use crate::options::Switch;
 
 /// What the comparison found.
 #[derive(Debug, Serialize)]
@@ -45,7 +45,7 @@ impl Comparison {
     /// The rows of each setup (arbiter and number of instances), the fastest first. Setups without a
     /// row are left out.
     pub fn setups(&self) -> Vec<Vec<&Row>> {
-        let setups = [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)];
+        let setups = [(Switch::On, 1), (Switch::On, 2), (Switch::Off, 1), (Switch::Off, 2)];
         let tables = setups.map(|setup| {
             let mut rows: Vec<&Row> =
                 self.rows.iter().filter(|row| (row.arbiter, row.instances) == setup).collect();
@@ -108,14 +108,10 @@ pub fn judged(card: Card, rows: &[Row]) -> Judged {
     Judged { card, verdict, remark }
 }
 
-/// Arbiter and number of instances in words.
+/// Switch and number of instances in words.
 pub fn setup(row: &Row) -> String {
-    let arbiter = match row.arbiter {
-        Arbiter::On => "on",
-        Arbiter::Off => "off",
-    };
     let plural = if row.instances == 1 { "" } else { "s" };
-    format!("arbiter {arbiter}, {} instance{plural}", row.instances)
+    format!("arbiter {}, {} instance{plural}", row.arbiter.as_str(), row.instances)
 }
 
 /// The exit code and the sentence that says it all.
@@ -152,20 +148,9 @@ pub fn conclusion(strategies: &[Judged]) -> (u8, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::verdict::Breaks;
 
     fn judged(name: &str, available: bool, verdict: Verdict) -> Judged {
-        let card = Card {
-            name: name.to_owned(),
-            family: String::new(),
-            store: String::new(),
-            summary: String::new(),
-            safe: true,
-            breaks_with: Breaks::Never,
-            breaks_when: String::new(),
-            durable_before_reply: true,
-            available,
-        };
+        let card = Card { name: name.to_owned(), available, ..Card::default() };
         Judged { card, verdict, remark: String::new() }
     }
 

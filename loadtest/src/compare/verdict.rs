@@ -6,13 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Arbiter, Round};
+use super::cell::Round;
+use crate::options::Switch;
 
 /// When the gate without the arbiter oversells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaks {
-    /// It never does.
+    /// Never: the gate is safe.
+    #[default]
     Never,
     /// With one instance.
     Alone,
@@ -48,11 +50,11 @@ pub enum Verdict {
 
 impl Breaks {
     /// What is expected with this arbiter on this number of instances.
-    pub fn expectation(self, arbiter: Arbiter, instances: usize) -> Expectation {
+    pub fn expectation(self, arbiter: Switch, instances: usize) -> Expectation {
         match (arbiter, self) {
-            (Arbiter::On, _) | (_, Self::Never) => Expectation::Clean,
-            (Arbiter::Off, Self::WithTwoInstances) if instances < 2 => Expectation::Clean,
-            (Arbiter::Off, _) => Expectation::Caught,
+            (Switch::On, _) | (_, Self::Never) => Expectation::Clean,
+            (Switch::Off, Self::WithTwoInstances) if instances < 2 => Expectation::Clean,
+            (Switch::Off, _) => Expectation::Caught,
         }
     }
 
@@ -129,7 +131,7 @@ mod tests {
     fn what_is_expected_follows_from_the_card() {
         use Expectation::{Caught, Clean};
         let expected = |breaks: Breaks| {
-            [(Arbiter::On, 1), (Arbiter::On, 2), (Arbiter::Off, 1), (Arbiter::Off, 2)]
+            [(Switch::On, 1), (Switch::On, 2), (Switch::Off, 1), (Switch::Off, 2)]
                 .map(|(arbiter, instances)| breaks.expectation(arbiter, instances))
         };
         assert_eq!(expected(Breaks::Never), [Clean, Clean, Clean, Clean]);

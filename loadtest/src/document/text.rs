@@ -66,6 +66,12 @@ fn line(text: &mut String, content: &str) {
     writeln!(text, "{}", content.trim_end()).expect("writing to a string does not fail");
 }
 
+/// `words` with a capital letter at the beginning.
+pub fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Whether text has colours.
 #[derive(Clone, Copy)]
 pub struct Color {

@@ -19,8 +19,8 @@ use ledger_audit::Answer;
 /// Between the last preparation and the first arrival.
 const RUN_UP: Duration = Duration::from_millis(50);
 
-/// Callers without work. The one who has waited longest is next, so that all connections (and
-/// instances) are used alike.
+/// Callers without work, longest wait first, so that all connections (and instances) are used
+/// alike.
 type Idle = Arc<Mutex<VecDeque<usize>>>;
 
 /// Sends the plan at its instants.

@@ -108,9 +108,8 @@ impl Pair {
 /// A lock that was not yet replicated when its Redis died; the promoted replica grants it again.
 pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let turnstile = turnstile(stage).await?;
-    let folder = stage.testbed.out.join("logs");
-    let mut master = RedisServer::start(&folder, Persistence::Never).await?;
-    let replica = RedisServer::start(&folder, Persistence::Never).await?;
+    let master = RedisServer::start(Persistence::Never).await?;
+    let replica = RedisServer::start(Persistence::Never).await?;
     replica.follow(&master).await?;
     let (old, new) = (master.url(), replica.url());
     let mut settings = LEASE.to_vec();
@@ -176,7 +175,7 @@ async fn fenced(instance: &Instance) -> f64 {
 /// A Redis without persistence dies while purchases are between its counter and the ledger.
 pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let turnstile = turnstile(stage).await?;
-    let mut redis = RedisServer::start(&stage.testbed.out.join("logs"), Persistence::Never).await?;
+    let mut redis = RedisServer::start(Persistence::Never).await?;
     let url = redis.url();
     let slow = stage
         .service("break-counter-slow", &[("DATABASE_URL", &turnstile.url), ("REDIS_URL", &url)])
@@ -214,7 +213,7 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
     Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
 }
 
-/// Waits until the only counter of a Redis has so many units left: what is missing was taken.
+/// Waits until the only counter of a Redis is down to `left` units.
 async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
     let failed = |error| CannotJudge(format!("Redis: {error}"));
     let mut connection = redis.connect().await?;
@@ -245,7 +244,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     // What saves it is no arbiter: nothing reached it. It is a queue that is on the disk.
     let persistence =
         if attempt.cured { Persistence::BeforeEveryAnswer } else { Persistence::Never };
-    let mut redis = RedisServer::start(&stage.testbed.out.join("logs"), persistence).await?;
+    let mut redis = RedisServer::start(persistence).await?;
     let url = redis.url();
     let settings = [("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;

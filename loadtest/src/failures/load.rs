@@ -65,7 +65,7 @@ async fn one(
         hold_seconds: HOLD_SECONDS,
         seconds_max: Some(SECONDS_MAX),
         url: instances.iter().map(|instance| instance.url.clone()).collect(),
-        seckill: stage.seckill.clone(),
+        seckill: Some(stage.testbed.program.clone()),
         seed: Some(attempt.seed),
         ..RunOptions::default()
     };

@@ -5,7 +5,7 @@
 //! own, and counts the units sold.
 //! [`load`]: gates that break under load. [`late`]: purchases that write after their lock or
 //! counter is gone, stopped at a [`turnstile`]. [`plain`]: mistakes that no strategy of the service
-//! makes, done with plain Redis commands. Servers that must die are our own ([`redis_server`]).
+//! makes, done with plain Redis commands. Servers that must die are private ones ([`redis_server`]).
 
 mod late;
 mod list;
@@ -21,10 +21,10 @@ use serde::Serialize;
 use crate::document::Color;
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
+use crate::files;
 use crate::launcher::Service;
 use crate::options::BreakOptions;
 use crate::program::CommandResult;
-use crate::report::json;
 use crate::testbed::Testbed;
 use late::Pair;
 use list::{Experiment, Kind, LIST};
@@ -68,31 +68,27 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     {
         return Err(CannotJudge(format!("--only {unknown}: there are {}", names())));
     }
-    let seed = options.seed.unwrap_or_else(rand::random);
-    let testbed = Testbed::find(&options.testbed, &options.out)?;
-    let circumstances = testbed.circumstances(seed).await?;
-    let stage = Stage::set(&testbed, options.testbed.seckill.clone()).await?;
+    let testbed = Testbed::find(&options.testbed)?;
+    let circumstances = testbed.circumstances().await?;
+    let stage = Stage::set(&testbed).await?;
     let mut running = Running::default();
     let mut outcomes = Vec::new();
     for experiment in LIST.iter().filter(|experiment| {
         options.only.is_empty() || options.only.iter().any(|name| name == experiment.name)
     }) {
-        outcomes.push(tries(experiment, options.times, seed, &stage, &mut running).await);
+        outcomes.push(tries(experiment, options.times, &stage, &mut running).await);
     }
     running.stop().await;
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
-    json::write(&options.out.join("failures.json"), &report)?;
-    let path = options.out.join("failures.md");
-    std::fs::write(&path, document.markdown())
-        .map_err(|error| CannotJudge(format!("{} not written: {error}", path.display())))?;
+    files::write_json(&testbed.out.join("failures.json"), &report)?;
+    files::write(&testbed.out.join("failures.md"), &document.markdown())?;
     Ok((document.text(Color::of_terminal()), report.exit_code()))
 }
 
 async fn tries(
     experiment: &Experiment,
     times: u32,
-    seed: u64,
     stage: &Stage<'_>,
     running: &mut Running,
 ) -> Outcome {
@@ -116,7 +112,7 @@ async fn tries(
     }
     for number in 0..times {
         for cured in [false, true] {
-            let attempt = Try { cured, seed: seed.wrapping_add(u64::from(number)) };
+            let attempt = Try { cured, seed: stage.testbed.seed.wrapping_add(u64::from(number)) };
             let word = if cured { "with its remedy" } else { "without" };
             match Box::pin(once(experiment.kind, stage, running, &attempt)).await {
                 Ok(trial) => {
@@ -171,7 +167,7 @@ async fn once(
         Kind::QueueLost => late::queue_lost(stage, attempt).await,
         Kind::WrongOwner => plain::wrong_owner(stage, attempt).await,
         Kind::LockOrder => plain::lock_order(stage, attempt).await,
-        Kind::StaleReplica => plain::stale_replica(stage, attempt).await,
+        Kind::StaleReplica => plain::stale_replica(attempt).await,
     }
 }
 

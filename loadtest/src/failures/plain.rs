@@ -13,6 +13,7 @@ use super::redis_server::{Persistence, RedisServer};
 use super::stage::Stage;
 use super::{Trial, Try};
 use crate::failure::CannotJudge;
+use crate::plain_lock;
 
 /// A lease that runs out while its holder dawdles, and one that does not.
 const LEASE_SHORT_MS: u64 = 60;
@@ -23,8 +24,6 @@ const SECOND_LOCK_MAX: Duration = Duration::from_millis(400);
 /// What must happen soon, even on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-const COMPARE_AND_DELETE: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 const TAKE: &str = "local left = tonumber(redis.call('GET', KEYS[1])) \
      if left < 1 then return 0 end redis.call('DECR', KEYS[1]) return 1";
 
@@ -37,23 +36,13 @@ fn failed(error: &redis::RedisError) -> CannotJudge {
     CannotJudge(format!("Redis: {error}"))
 }
 
-/// `SET key owner NX PX lease`.
 async fn acquire(
     redis: &mut MultiplexedConnection,
     lock: &str,
     owner: &str,
     lease_ms: u64,
 ) -> Result<bool, CannotJudge> {
-    let answer: Option<String> = redis::cmd("SET")
-        .arg(lock)
-        .arg(owner)
-        .arg("NX")
-        .arg("PX")
-        .arg(lease_ms)
-        .query_async(redis)
-        .await
-        .map_err(|error| failed(&error))?;
-    Ok(answer.is_some())
+    plain_lock::acquire(redis, lock, owner, lease_ms).await.map_err(|error| failed(&error))
 }
 
 async fn acquire_soon(
@@ -82,9 +71,9 @@ async fn release(
     compare: bool,
 ) -> Result<(), CannotJudge> {
     let ended = if compare {
-        redis::Script::new(COMPARE_AND_DELETE).key(lock).arg(owner).invoke_async::<i64>(redis).await
+        plain_lock::release(redis, lock, owner).await
     } else {
-        redis::cmd("DEL").arg(lock).query_async::<i64>(redis).await
+        redis::cmd("DEL").arg(lock).query_async(redis).await
     };
     ended.map(|_| ()).map_err(|error| failed(&error))
 }
@@ -191,12 +180,11 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
 }
 
 /// The stock is looked up on a replica that lags, and taken on the master.
-pub async fn stale_replica(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
     const STOCK: i64 = 5;
     const BUYERS: usize = 12;
-    let folder = stage.testbed.out.join("logs");
-    let master = RedisServer::start(&folder, Persistence::Never).await?;
-    let replica = RedisServer::start(&folder, Persistence::Never).await?;
+    let master = RedisServer::start(Persistence::Never).await?;
+    let replica = RedisServer::start(Persistence::Never).await?;
     let stock = key("stock");
     let mut at_master = master.connect().await?;
     set(&mut at_master, &stock, STOCK).await?;

@@ -35,7 +35,6 @@ const HOLD_SECONDS: i64 = 80_000;
 /// Where experiments run.
 pub struct Stage<'a> {
     pub testbed: &'a Testbed,
-    pub seckill: Option<std::path::PathBuf>,
     tokens: Vec<HeaderValue>,
     admin: HeaderValue,
 }
@@ -59,14 +58,11 @@ pub struct Press {
 
 impl<'a> Stage<'a> {
     /// Mints everybody's token.
-    pub async fn set(
-        testbed: &'a Testbed,
-        seckill: Option<std::path::PathBuf>,
-    ) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(seckill.clone(), &testbed.environment);
+    pub async fn set(testbed: &'a Testbed) -> Result<Self, CannotJudge> {
+        let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
         let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
         let admin = mint.admin().await?;
-        Ok(Self { testbed, seckill, tokens, admin })
+        Ok(Self { testbed, tokens, admin })
     }
 
     /// Creates an item with `stock` units.

@@ -62,7 +62,7 @@ fn place(url: &str) -> Result<Server, CannotJudge> {
     })
 }
 
-/// The same account and database at another address, without a socket.
+/// `url` with loopback and `port` as its address: account and database stay, a socket is dropped.
 fn through(url: &str, port: u16) -> Result<String, CannotJudge> {
     let (account, rest) = url.rsplit_once('@').ok_or_else(not_mysql)?;
     let path = rest.split_once('/').map_or("", |(_, path)| path);

@@ -1,7 +1,6 @@
-//! The result of one run as data. [`Report::document`] renders it for people, [`json`] for programs.
+//! The result of one run as data. [`Report::document`] renders it for people.
 
 mod document;
-pub mod json;
 pub mod summary;
 
 use serde::Serialize;

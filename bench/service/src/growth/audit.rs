@@ -7,7 +7,7 @@ use ledger_audit::{Answer, Evidence, Ledger, Outcome, judge};
 use super::load::QUANTITY;
 use loadtest::failure::CannotJudge;
 
-/// An invariant that a service which sheds load may leave open: stock that nobody got.
+/// The invariant that a service which sheds load may break: some stock is left unsold.
 const SOLD_OUT: &str = "I12";
 
 /// Judges each item by the answers that were about it: those whose number of a strategy is the
@@ -35,7 +35,7 @@ pub fn audit(
             // Nobody was answered anything about it, so there may be what unknown answers did.
             let open = answers.iter().filter(|one| one.outcome == Outcome::Unknown).count();
             if after.orders.len() > before.orders.len() + open {
-                broken.push(format!("item {item}: orders that nobody asked for"));
+                broken.push(format!("item {item}: orders without a request"));
             }
             continue;
         }
@@ -122,7 +122,7 @@ mod tests {
         // The sums over all items are right, and yet an order is at another item.
         let swapped = judged(&[ledger(&["a"]), ledger(&[]), ledger(&["b"])]);
         assert!(swapped.contains("item 8: 1 lost"), "{swapped}");
-        assert!(swapped.contains("item 9: orders that nobody asked for"), "{swapped}");
+        assert!(swapped.contains("item 9: orders without a request"), "{swapped}");
         let twice = judged(&[ledger(&["a"]), ledger(&["b", "c"]), ledger(&[])]);
         assert!(twice.contains("item 8: 1 phantom"), "{twice}");
         let mut taken = ledger(&["a"]);

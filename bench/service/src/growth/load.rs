@@ -84,13 +84,13 @@ impl LoadGenerator {
         let drive = self.aim(target).await?;
         let before = self.reader.ledgers(target.items).await?;
         let batches = counters::batches(target.instances).await;
-        let work = self.work().await?;
+        let work = Counters::read(&self.environment).await?;
         let (began, meter, machine) = (Instant::now(), Meter::start(), ProcessorMeter::start());
         let traffic = drive::fire(Arc::clone(&drive)).await;
         let (seconds, machine) = (meter.seconds(), machine.stop().machine_share.unwrap_or(0.0));
         let own = seconds.values().sum::<f64>()
             / (began.elapsed().as_secs_f64() * process::cores() as f64);
-        let work_after = self.work().await?;
+        let work_after = Counters::read(&self.environment).await?;
         let batches_after = counters::batches(target.instances).await;
         if traffic.answers.iter().any(|answer| answer.outcome == Outcome::Unknown) {
             tokio::time::sleep(QUIET_AFTER_UNKNOWN).await;
@@ -143,11 +143,6 @@ impl LoadGenerator {
         let tokens = self.mint.buyers(target.first_buyer, target.requests).await?;
         let instances = target.instances.to_vec();
         Ok(Arc::new(Drive::new(plan, policy, instances, paths, tokens, target.first_buyer)))
-    }
-
-    async fn work(&self) -> Result<Counters, CannotJudge> {
-        let known = |name: &str| self.environment.get(name).unwrap_or_default();
-        Counters::read(&known("DATABASE_URL"), &known("REDIS_URL")).await
     }
 }
 

@@ -230,7 +230,7 @@ impl Course {
         Ok(load)
     }
 
-    /// Starts what is missing to so many instances.
+    /// Starts more instances until there are `instances` of them.
     async fn start_further(&self, instances: u32) -> Result<Vec<Service>, CannotJudge> {
         let Some(launcher) = &self.launcher else { return Ok(Vec::new()) };
         let mut further = Vec::new();

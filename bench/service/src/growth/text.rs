@@ -3,7 +3,7 @@
 use super::figures::Figure;
 use super::points::{Curve, Point, Workload};
 use super::{Growth, load, workload};
-use loadtest::document::{Document, Table, grouped};
+use loadtest::document::{Document, Table, capitalised, grouped};
 
 /// `connections 256`, `items 100, skewed`.
 pub fn name(point: &Point) -> String {
@@ -82,9 +82,4 @@ fn row(figure: &Figure) -> [String; 12] {
         format!("{:.0} %", figure.others.median * 100.0),
         format!("{:.1} %", figure.not_accepted.median * 100.0),
     ]
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

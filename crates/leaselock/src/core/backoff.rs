@@ -84,7 +84,7 @@ impl Backoff {
         let in_first_phase = self.since.elapsed() < FIRST_PHASE;
         match self.strategy {
             WaitStrategy::Notified | WaitStrategy::Backoff => {
-                sleep(self.steps.next(POLL_STEP_MAX)).await
+                sleep(self.steps.next(POLL_STEP_MAX)).await;
             }
             WaitStrategy::Spin => sleep(self.steps.next(SPIN_PAUSE_MAX)).await,
             WaitStrategy::SpinThenYield if in_first_phase => {}
@@ -92,7 +92,7 @@ impl Backoff {
             WaitStrategy::Sleep200 => sleep(SHORT_SLEEP).await,
             WaitStrategy::Sleep2000 => sleep(LONG_SLEEP).await,
             WaitStrategy::SpinThenYield | WaitStrategy::YieldThenSleep | WaitStrategy::Yield => {
-                yield_now().await
+                yield_now().await;
             }
         }
     }

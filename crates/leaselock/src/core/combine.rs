@@ -110,7 +110,7 @@ pub enum SubmitError {
     /// The lock was not granted; it was not run.
     #[error("no lock for the operation: {0}")]
     NotLocked(AcquireError),
-    /// It began, and may or may not have been done.
+    /// The operation began, and may or may not have been done.
     #[error("it is not known whether the operation was done")]
     Unknown,
 }

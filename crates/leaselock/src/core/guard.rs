@@ -51,7 +51,7 @@ impl Guard {
     }
 
     /// The signal that fires when the hold ends without a release: at the deadline if no renewal
-    /// came before it, or as soon as a renewal finds that somebody else holds the name. It does not
+    /// came before it, or as soon as a renewal finds that the name has another holder. It does not
     /// fire after a release.
     pub fn lost(&self) -> CancellationToken {
         self.lost.clone()

@@ -1,6 +1,6 @@
 //! Hand-over: a released hold goes to the next waiter of the same process, without asking the backend.
 //!
-//! A hand-over costs no round trip, so many callers of one process pass a lock on as fast as a local
+//! A hand-over costs no round trip, so the callers of one process pass a lock on as fast as a local
 //! mutex. Each holder has a guard of its own, with its own lost signal and its own fence out of the
 //! block that came with the grant. The hold itself, its token and its renewal go on. The technique
 //! is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012).

@@ -42,9 +42,9 @@ struct Waiter {
 
 /// Why a waiter is woken.
 pub(crate) enum Woken {
-    /// It is at the head now and may ask the backend.
+    /// The waiter is at the head now and may ask the backend.
     Head(QueueHead),
-    /// It has the lock: the holder before it handed it over.
+    /// The waiter has the lock: the holder before it handed the lock over.
     Guard(Guard),
     /// The backend does not answer.
     Unavailable(String),

@@ -30,7 +30,7 @@ const RAISES_MAX: u32 = 5;
 pub(super) struct Ahead<'a> {
     /// The contenders ahead of it.
     pub(super) contenders: &'a [Contender],
-    /// It asks again when only this many of them are left.
+    /// The waiter asks again when only this many of them are left.
     pub(super) until_left: usize,
 }
 

@@ -10,7 +10,7 @@ CREATE TABLE locks (
     -- By the server's clock, UTC.
     leased_until DATETIME(6) NOT NULL,
     PRIMARY KEY (name),
-    -- The sweep of names that nobody uses any more.
+    -- The sweep of names that are no longer used.
     KEY locks_leased_until (leased_until),
     -- Above it, programs that count in floating point would skip numbers.
     CONSTRAINT locks_fence_max CHECK (fence <= 9007199254740991)

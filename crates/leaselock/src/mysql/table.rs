@@ -63,7 +63,7 @@ const RAISE_FENCE: &str = "INSERT INTO locks (name, owner, fence, leased_until) 
 const SWEEP: &str = "DELETE FROM locks WHERE leased_until < UTC_TIMESTAMP(6) - INTERVAL 1 DAY \
      LIMIT 1000";
 
-/// One release in this number also deletes rows that nobody has used for a day.
+/// One release in this number also deletes rows that have not been used for a day.
 const RELEASES_PER_SWEEP: u32 = 1_024;
 
 struct TableStore {

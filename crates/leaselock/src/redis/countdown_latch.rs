@@ -6,7 +6,7 @@
 //!
 //! **What can go wrong.** Lost data or a failover look like zero, so waiters go on too early. A
 //! process that counts down and loses the answer does not know whether it counted; counting again
-//! may count twice. A number that nobody brings to zero is forgotten a day after its last change.
+//! may count twice. A number that never reaches zero is forgotten a day after its last change.
 //!
 //! **When to use it.** To wait for the workers of one job, where going on too early is noticed.
 

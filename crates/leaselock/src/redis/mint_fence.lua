@@ -1,6 +1,6 @@
 -- The head of scripts that grant a lock with fences: they are above the last one of their counter
 -- and not below the server's clock, so they rise even after the counter was lost. Answers the first
--- of so many; of those that would be above 2^53 - 1, none may be used. After clock.lua.
+-- of `fences` numbers; a number above 2^53 - 1 must not be used. After clock.lua.
 local function mint_fence(counter, fences)
   local fence = now_us
   local last = tonumber(redis.call('GET', counter) or '0')
@@ -15,7 +15,7 @@ local function mint_fence(counter, fences)
   if more > 0 then
     new_last = text(math.min(fence + more, 9007199254740991))
   end
-  -- It is seeded from the clock, so one that is gone loses nothing, and names that nobody uses
+  -- The counter is seeded from the clock, so an expired counter loses nothing, and unused names
   -- leave no key.
   redis.call('SET', counter, new_last, 'PX', FENCE_KEPT_MS)
   return first

@@ -6,7 +6,7 @@
 //! fences are those of [`token`](super::token), so a holder of one of the names alone excludes a
 //! contender for several, and their fences can be compared.
 //!
-//! **How it waits.** In the queue of the first name that somebody else holds. The release of that
+//! **How it waits.** In the queue of the first name that has another holder. The release of that
 //! name notifies the contender, which asks again; if another name is taken by then, it leaves the
 //! free ones to others and waits there. One name alone is handed on as by `token`.
 //!

@@ -26,8 +26,8 @@ local function join(queue, token, new, lease_ms, fences, channel, look)
   return not before
 end
 
--- Tells the holder of such a value that somebody waits, if it listens for that: it should not go on
--- handing over inside its process.
+-- Tells the holder of such a value about a waiter, if the holder listens for that: the holder should
+-- not go on handing over inside its process.
 local function tell_holder(value)
   local holder, channel = string.match(value, '^(%x+):%d+:(.+)$')
   if holder then

@@ -61,7 +61,7 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
     RecordJudgement { findings, units_accepted, undersold, lost, phantom, duplicates, unknown }
 }
 
-/// I8: what was lost, and what is there but different from what was answered.
+/// I8: accepted orders that the ledger lacks, or has with other values than the answer.
 fn accepted_in_ledger(
     evidence: &Evidence<'_>,
     purchases: &[Purchase<'_>],

@@ -1,0 +1,36 @@
+//! The plainest lock on Redis that frees only its own: `SET NX PX`, and a script that compares and
+//! deletes. Baseline K of both benches, and the lock of experiments without the service.
+
+use std::sync::LazyLock;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Script};
+
+static COMPARE_AND_DELETE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
+    )
+});
+
+/// Takes the lock for `lease_ms`; `false` when it is held.
+pub async fn acquire(
+    redis: &mut MultiplexedConnection,
+    key: &str,
+    owner: &str,
+    lease_ms: u64,
+) -> RedisResult<bool> {
+    let mut set = redis::cmd("SET");
+    set.arg(key).arg(owner).arg("NX").arg("PX").arg(lease_ms);
+    let answer: Option<String> = set.query_async(redis).await?;
+    Ok(answer.is_some())
+}
+
+/// Frees the lock; `false` when it was not, or no longer, the owner's.
+pub async fn release(
+    redis: &mut MultiplexedConnection,
+    key: &str,
+    owner: &str,
+) -> RedisResult<bool> {
+    let freed: u64 = COMPARE_AND_DELETE.key(key).arg(owner).invoke_async(redis).await?;
+    Ok(freed == 1)
+}
