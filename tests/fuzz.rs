@@ -1,8 +1,8 @@
-//! Inputs that nobody thought of: seeds that are cut, doubled, flipped and mixed, against everything
-//! that understands what comes from outside. Nothing panics, nothing forged is taken.
+//! Fuzzing: random mutations of valid inputs against every parser of outside input. Nothing panics,
+//! and no forged token is accepted.
 //!
-//! A second each by default; `SECKILL_TEST_FUZZ_SECONDS=600` for longer. A failure names the dice's
-//! seed; `SECKILL_TEST_FUZZ_SEED` throws the same again.
+//! Each test runs for a second; `SECKILL_TEST_FUZZ_SECONDS=600` for longer. A failure prints its
+//! seed; `SECKILL_TEST_SEED` repeats it.
 
 mod dice;
 mod redis;

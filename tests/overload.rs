@@ -2,7 +2,7 @@
 //! not grow.
 //!
 //! The figures of docs/security.md come from `SECKILL_TEST_DRIBBLERS=2000` and
-//! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the crowd more.
+//! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the buyers more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::crowd::memory_kb;
+use crate::many_pages::memory_kb;
 use crate::process::{free_addr, serve};
 use crate::support::{Client, Shop, eventually, item_body};
 
@@ -29,17 +29,17 @@ const SPAN: Duration = Duration::from_millis(700);
 const BUYERS: i64 = 32;
 /// How many times the peak is offered.
 const OVERLOAD: u64 = 5;
-/// The most purchases that the crowd of a normal run has under way at once, each a connection:
-/// beyond that it waits, as a crowd's own machines would make it.
+/// The most purchases that the buyers of a normal run have under way at once, each a connection:
+/// beyond that the buyers wait, as their own machines would make them.
 const UNDER_WAY_MAX: usize = 2_000;
-/// Of so many purchases that are under way the service lets one in at once.
+/// One purchase in this many that are under way is let in by the service at once.
 const UNDER_WAY_PER_PLACE: usize = 4;
 /// From one byte to the next of a socket that dribbles.
 const DRIBBLE_PAUSE: Duration = Duration::from_millis(500);
 /// What the second wave may leave behind, in kilobytes, above what the first one has.
 const GROWTH_KB_MAX: u64 = 50_000;
 
-/// What a crowd of buyers got.
+/// The answers to many buyers.
 #[derive(Default)]
 struct Tally {
     sold: AtomicU64,
@@ -133,8 +133,9 @@ impl Ground {
         tally
     }
 
-    /// So many purchases a second, whether or not the earlier ones have been answered, as long as
-    /// no more than `under_way_max` wait; and how many a second were sold while they were offered.
+    /// Sends `per_second` purchases a second for `span`, whether or not earlier ones have been
+    /// answered; pauses while [`under_way_max`](UNDER_WAY_MAX) are under way. Returns the tally and
+    /// the sales a second during `span`.
     async fn offered(&self, per_second: u64, span: Duration) -> (Arc<Tally>, u64) {
         let tally = Arc::new(Tally::default());
         let buyers: Vec<Client> = (1..=BUYERS).map(|id| self.buyer(id)).collect();

@@ -1,15 +1,14 @@
 //! `seckill parked`: what an operator does with queued orders that could not be decided.
 
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::domain::{ItemId, OrderId, Purchase, UserId};
 use seckill::metrics::Metrics;
-use seckill::store::mysql::items;
 use seckill::store::redis::queue::{Push, Reader};
 use seckill::store::redis::{Counters, Queue, RedisClient};
+use seckill::strategy::redis_stream;
 use serde_json::json;
-use time::OffsetDateTime;
 
 use crate::process::program;
-use crate::support::Shop;
+use crate::support::{self, Shop};
 
 /// An item of ten units with one queued order of two, which was put aside; no service runs.
 struct Desk {
@@ -27,7 +26,7 @@ impl Desk {
         instance.stop().await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         let counters = Counters::new(redis.clone(), shop.pool.clone(), Metrics::new());
-        let name = seckill::strategy::redis_stream::NAME;
+        let name = redis_stream::NAME;
         let (queue, _) = Queue::new(redis, shop.pool.clone(), counters.clone(), name, 10);
         let purchase = purchase(&shop, item).await;
         let order = purchase.order_id;
@@ -76,19 +75,8 @@ impl Desk {
 }
 
 async fn purchase(shop: &Shop, item: ItemId) -> Purchase {
-    let found = items::find(&shop.pool, item).await.expect("read").expect("an item");
-    let (quantity, now) = (Quantity::new(2).expect("positive"), OffsetDateTime::now_utc());
-    Purchase {
-        order_id: OrderId::generate(),
-        amount: found.item.price.times(quantity).expect("small"),
-        item: found.item,
-        buyer: UserId::new(3).expect("positive"),
-        quantity,
-        key: RequestKey::parse("k").expect("a key"),
-        strategy: seckill::strategy::redis_stream::NAME,
-        created_at: now,
-        expires_at: now + time::Duration::HOUR,
-    }
+    let purchase = support::purchase(shop, item, 2, (redis_stream::NAME, "k")).await;
+    Purchase { buyer: UserId::new(3).expect("positive"), ..purchase }
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ async fn place() -> (Shop, Instance, FaultyLink, FaultyLink) {
     (shop, instance, mysql, redis)
 }
 
-/// Strands `link` while a crowd buys by `strategies`, and waits until each of them sells again.
+/// Strands `link` while many buyers buy by `strategies`, and waits until each of them sells again.
 async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &FaultyLink) {
     let item = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
     let mut items = Vec::new();
@@ -43,11 +43,11 @@ async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Fa
         assert!([201, 202].contains(&first.status), "{strategy}: {}", first.text);
         items.push((strategy, item));
     }
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut buyers = tokio::task::JoinSet::new();
     for &(strategy, item) in &items {
         for id in 2..2 + CROWD {
             let buyer = instance.buyer(id);
-            crowd.spawn(async move {
+            buyers.spawn(async move {
                 loop {
                     let answer = buyer.buy(strategy, item).await;
                     if ![201, 202].contains(&answer.status) {
@@ -74,7 +74,7 @@ async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Fa
             }
         }
     }
-    crowd.abort_all();
+    buyers.abort_all();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,7 +84,7 @@ async fn a_silent_link_to_redis_is_left() {
     sells_again(&strategies, &instance, &redis).await;
 }
 
-/// A crowd fills the link, which the kernel notices after a while. A few commands do not.
+/// Many buyers fill the link, which the kernel notices after a while. A few commands do not.
 #[tokio::test]
 async fn a_few_commands_in_vain_are_enough_to_leave_a_link() {
     const IN_VAIN_MAX: u32 = 20;

@@ -110,7 +110,7 @@ impl Page {
         self.until("the scripts", "document.getElementById('account').childElementCount > 0").await;
     }
 
-    /// The same, signed in without the form: a token in the cookie, and what the pages remember.
+    /// Opens a page signed in without the form: sets the token cookie and the pages' own storage.
     pub async fn visit_as(&self, instance: &Instance, user: i64, role: Role, path: &str) {
         self.driver.goto(format!("{}/404.html", self.base)).await.expect("an address of ours");
         let session = json!({
@@ -194,7 +194,7 @@ impl Page {
         element.click().await.unwrap_or_else(|error| panic!("{css}: {error}"));
     }
 
-    /// Types into a field, in place of what was there.
+    /// Replaces a field's text by typing.
     pub async fn fill(&self, css: &str, text: &str) {
         let field = self.find(css).await;
         field.clear().await.expect("emptied");
@@ -266,7 +266,7 @@ impl Page {
         self.close_but_for(&[]).await;
     }
 
-    /// The same, where some errors are what the test is about.
+    /// Like [`Page::close`], for a test that causes the `expected` errors on purpose.
     pub async fn close_but_for(self, expected: &[&str]) {
         let log = self.driver.browser_log().await.expect("the console's log");
         let errors: Vec<String> = log

@@ -13,7 +13,7 @@ use crate::support::{Answer, Client, Instance, Shop, item_body};
 enum Who {
     Anyone,
     Buyer,
-    /// A buyer, for what is theirs.
+    /// The buyer to whom the order or session belongs.
     Owner,
     Admin,
 }
@@ -25,7 +25,7 @@ struct Operation {
     path: &'static str,
     who: Who,
     body: Option<Value>,
-    /// The answer to who may.
+    /// The status for a permitted caller.
     status: u16,
 }
 
