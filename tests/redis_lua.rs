@@ -32,7 +32,7 @@ async fn cancel(instance: &Instance, buyer: i64, order: &Answer) {
     assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
 }
 
-/// Nothing but the gate stands there, and two instances ask it at once.
+/// The arbiter is off, so that only the gate decides, and two instances ask it at once.
 #[tokio::test]
 async fn the_limit_holds_at_the_gate() {
     let shop = Shop::new().await;

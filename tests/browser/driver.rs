@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(45);
 /// The pause between two looks at a page.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// Browsers that run at once.
-static PLACES: Semaphore = Semaphore::const_new(2);
+static BROWSERS: Semaphore = Semaphore::const_new(2);
 
 /// Runs the driver in a session of its own, which ends with us, in whatever way we end: then our
 /// end of the pipe closes.
@@ -86,13 +86,13 @@ pub const PHONE: Look = Look { width: 390, height: 844, phone: true, ..DESKTOP }
 pub struct Page {
     driver: WebDriver,
     base: String,
-    _place: SemaphorePermit<'static>,
+    _permit: SemaphorePermit<'static>,
 }
 
 impl Page {
     /// Starts a browser, without a page yet.
     pub async fn open(addr: SocketAddr, look: Look) -> Self {
-        let place = PLACES.acquire().await.expect("never closed");
+        let permit = BROWSERS.acquire().await.expect("never closed");
         let address =
             tokio::task::spawn_blocking(|| DRIVER.address.clone()).await.expect("a driver");
         let driver = WebDriver::new(address, capabilities(look)).await.expect("a browser");
@@ -101,7 +101,7 @@ impl Page {
             driver.cdp().send_raw("Emulation.setEmulatedMedia", dark).await.expect("dark");
         }
         driver.set_script_timeout(PATIENCE).await.expect("a timeout");
-        Self { driver, base: format!("http://{addr}"), _place: place }
+        Self { driver, base: format!("http://{addr}"), _permit: permit }
     }
 
     /// Goes to a path of the shop and waits until its scripts have run.

@@ -10,7 +10,7 @@ async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
 }
 
-/// Waits until the order stands there.
+/// Waits until the order is in the ledger.
 async fn wait_for(client: &Client, order: &str, status: &str) -> Value {
     let path = format!("/api/orders/{order}");
     eventually(BOUND, || async {

@@ -1,4 +1,4 @@
-//! Accounts: signing up, signing in, and what guards the door.
+//! Accounts: signing up, signing in, and the limits on attempts.
 
 use seckill::account::{Role, password};
 use seckill::domain::Username;

@@ -1,4 +1,4 @@
-//! Dead letters: an entry that cannot be decided is tried again, then put aside.
+//! Dead letters: an entry of the queue that cannot be decided is tried again, then put aside.
 
 use seckill::domain::ItemId;
 use seckill::store::redis::queue::Reader;
@@ -9,7 +9,7 @@ use crate::http::assert_clean;
 use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_decided_is_put_aside_and_holds_nobody_up() {
+async fn an_undecidable_entry_becomes_a_dead_letter_and_delays_nobody() {
     let mut shop = shop().await;
     shop.config.queue.deliveries_max = 2;
     shop.config.queue.claim_idle_ms = 200;
@@ -44,7 +44,7 @@ async fn what_cannot_be_decided_is_put_aside_and_holds_nobody_up() {
 /// Trouble may pass: an order becomes a dead letter after `queue.deliveries_max` deliveries, not
 /// after the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_cannot_be_decided_is_tried_again_before_it_is_put_aside() {
+async fn an_undecidable_entry_is_tried_again_before_it_becomes_a_dead_letter() {
     let mut shop = shop().await;
     shop.config.queue.deliveries_max = 1_000_000;
     shop.config.queue.claim_idle_ms = 200;

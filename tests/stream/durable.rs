@@ -127,7 +127,7 @@ async fn the_card_says_what_202_promises_here() {
 /// Kills of a consumer in the normal run, unless `SECKILL_TEST_ROUNDS` says otherwise.
 const KILLS: usize = 4;
 /// Buyers who press while one kill is on its way.
-const CROWD: i64 = 50;
+const BUYERS: i64 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
@@ -140,7 +140,7 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     aside.config.queue.claim_idle_ms = 7_200_000;
     aside.config.queue.poll_ms = 3_600_000;
     let maker = aside.start().await;
-    let buyers = CROWD * i64::try_from(kills).expect("a few");
+    let buyers = BUYERS * i64::try_from(kills).expect("a few");
     let stock = buyers * 3 / 4;
     let item = maker.make_item(json!({ "stock": stock })).await;
     let addrs = [free_addr(), free_addr()];
@@ -148,7 +148,7 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let path = purchase_path(STREAM, item);
     let mut presses = Vec::new();
     for kill in 0..kills {
-        for id in (1..=CROWD).map(|id| id + CROWD * i64::try_from(kill).expect("a few")) {
+        for id in (1..=BUYERS).map(|id| id + BUYERS * i64::try_from(kill).expect("a few")) {
             let which = usize::try_from(id).expect("positive") % 2;
             let token = maker.token(id, Role::Buyer);
             let client = Client::new(addrs[which].parse().expect("an address"), Some(token));

@@ -1,6 +1,9 @@
 //! Conformance: what every kind on the list has to do, on every backend. A kind that cannot do
 //! something says so in its capabilities, and only then it is left out.
 
+mod order;
+mod reentry;
+
 use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +12,18 @@ use std::time::Duration;
 use futures::poll;
 use leaselock::{
     AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, LeasedMutex, LockName,
-    Mutex, Primitive, RaiseFenceError, ReleaseOutcome, Wait,
+    Mutex, RaiseFenceError, ReleaseOutcome, Wait,
 };
 use rand::RngExt;
 use tokio::time::{Instant, sleep, timeout};
+
+use order::{
+    a_process_serves_its_waiters_in_the_order_in_which_they_came,
+    processes_are_served_in_the_order_in_which_they_came,
+};
+use reentry::{
+    a_hold_that_was_entered_again_is_not_handed_over, only_a_reentrant_kind_lets_its_owner_in_again,
+};
 
 use super::conformance::{assert_all_are_tested, conformance};
 use super::support::random;
@@ -298,105 +309,6 @@ async fn c1_a_dropped_acquire_or_guard_leaks_nothing(kind: &'static Capabilities
     hold_and_release(label, &other).await;
     let waiting_now = || process.stats().snapshot().waiting_now;
     until("the line is empty", || waiting_now() == 0).await;
-}
-
-async fn a_process_serves_its_waiters_in_the_order_in_which_they_came(kind: &'static Capabilities) {
-    const WAITERS: u64 = 20;
-    let testbed = Testbed::new();
-    // Where several can hold, nobody of a process waits behind one that holds.
-    let in_line =
-        |kind: &Capabilities| kind.fair_in_process && kind.primitive != Primitive::Semaphore;
-    if !in_line(kind) {
-        return;
-    }
-    let (label, process, _) = testbed.pair(kind).await;
-    let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    let served = Arc::new(StdMutex::new(Vec::new()));
-    let mut waiters = tokio::task::JoinSet::new();
-    for number in 0..WAITERS {
-        let (waiter, served) = (process.clone(), served.clone());
-        waiters.spawn(async move {
-            let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-            served.lock().expect("served").push(number);
-            guard.release().await
-        });
-        let in_line = || process.stats().snapshot().waiting_now;
-        until("the waiter stands in line", || in_line() == number + 1).await;
-    }
-    assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
-    waiters.join_all().await;
-    let in_order: Vec<u64> = (0..WAITERS).collect();
-    assert_eq!(*served.lock().expect("served"), in_order, "{label}");
-}
-
-async fn processes_are_served_in_the_order_in_which_they_came(kind: &'static Capabilities) {
-    const PROCESSES: usize = 6;
-    let testbed = Testbed::new();
-    if !kind.fair_between_processes {
-        return;
-    }
-    let (label, first, _) = testbed.pair(kind).await;
-    let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    let served = Arc::new(StdMutex::new(Vec::new()));
-    let mut waiters = tokio::task::JoinSet::new();
-    for number in 0..PROCESSES {
-        let (process, served) = (testbed.process(kind).await, served.clone());
-        let waiter = process.clone();
-        waiters.spawn(async move {
-            let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-            served.lock().expect("served").push(number);
-            guard.release().await
-        });
-        // It has been refused once, so it has its place.
-        until("it waits", || process.stats().snapshot().contended == 1).await;
-    }
-    assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    waiters.join_all().await;
-    let in_order: Vec<usize> = (0..PROCESSES).collect();
-    assert_eq!(*served.lock().expect("served"), in_order, "{label}");
-}
-
-/// The owner comes in again, and the name is free with the last one out.
-async fn only_a_reentrant_kind_lets_its_owner_in_again(kind: &'static Capabilities) {
-    let testbed = Testbed::new();
-    let (label, process, other) = testbed.pair(kind).await;
-    let outer = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    let inner = outer.enter_again().await;
-    if !process.capabilities().reentrant {
-        let refused = matches!(inner, Err(AcquireError::InvalidOptions(_)));
-        assert!(refused, "{label}: {inner:?}");
-        return;
-    }
-    let inner = inner.expect("the owner may enter again");
-    assert_eq!(inner.fence(), outer.fence(), "{label}");
-    for last in [outer, inner] {
-        let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
-        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
-        assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
-    }
-    hold_and_release(label, &other).await;
-}
-
-/// A hold that its owner has twice goes to the next in line when both are given back, not before.
-async fn a_hold_that_was_entered_again_is_not_handed_over(kind: &'static Capabilities) {
-    let testbed = Testbed::new();
-    let (label, process, _other) = testbed.pair(kind).await;
-    if !process.capabilities().reentrant {
-        return;
-    }
-    let ahead = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    // The second one asks while the third one waits behind it, so it has fences to pass on.
-    let mut second = process.acquire(&name(), waiting(LONG_LEASE));
-    let mut third = process.acquire(&name(), waiting(LONG_LEASE));
-    assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending(), "{label}");
-    assert_eq!(ahead.release().await, ReleaseOutcome::Released, "{label}");
-    let outer = second.await.expect("granted");
-    let inner = outer.enter_again().await.expect("the owner may enter again");
-    assert_eq!(outer.release().await, ReleaseOutcome::Released, "{label}");
-    assert!(poll!(&mut third).is_pending(), "{label}: two holders");
-    assert_eq!(inner.release().await, ReleaseOutcome::Released, "{label}");
-    let last = third.await.expect("granted");
-    assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
 }
 
 /// N1: names that differ in case, in their last character or in their tag are different locks.
