@@ -1,4 +1,4 @@
-//! Batches of one item: a refusal holds for what was written, not for what was to be written.
+//! Batches of one item: a refusal follows from written orders, never from orders that were only planned.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::support::{Instance, Shop, eventually};
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;
 
-struct Stage {
+struct BatchTestbed {
     shop: Shop,
     _instance: Instance,
     item: Arc<Item>,
@@ -25,7 +25,7 @@ struct Stage {
     metrics: Metrics,
 }
 
-impl Stage {
+impl BatchTestbed {
     /// An item of `stock` units, two for each buyer, and a writer that looks before it writes,
     /// since somebody of the batch before had to be refused.
     async fn new(stock: i64) -> Self {
@@ -41,15 +41,15 @@ impl Stage {
         let group_commit =
             GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
         let batches = group_commit.writer();
-        let mut stage = Self { shop, _instance: instance, item, batches, metrics };
-        stage.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
-        let first = [stage.purchase(AT_THE_LIMIT, 1), stage.purchase(91, 1)];
-        let answers = stage.batches.write(&first, None, None).await;
+        let mut testbed = Self { shop, _instance: instance, item, batches, metrics };
+        testbed.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
+        let first = [testbed.purchase(AT_THE_LIMIT, 1), testbed.purchase(91, 1)];
+        let answers = testbed.batches.write(&first, None, None).await;
         assert!(
             matches!(answers[..], [Ok(Outcome::Refused(_)), Ok(Outcome::Sold(_))]),
             "{answers:?}"
         );
-        stage
+        testbed
     }
 
     fn purchase(&self, buyer: i64, units: i64) -> Purchase {
@@ -117,11 +117,11 @@ impl Stage {
 
 #[tokio::test]
 async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
-    let mut stage = Stage::new(1).await;
+    let mut testbed = BatchTestbed::new(1).await;
     // Buyer 1 gets to the limit in some other way, after the batch has looked.
-    let rival = stage.count(1, 2).await;
-    let purchases = [stage.purchase(1, 1), stage.purchase(2, 1), stage.purchase(3, 1)];
-    let answers = stage.write_beside(&purchases, rival, "INSERT INTO buyer_limits%").await;
+    let rival = testbed.count(1, 2).await;
+    let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1), testbed.purchase(3, 1)];
+    let answers = testbed.write_beside(&purchases, rival, "INSERT INTO buyer_limits%").await;
     let limit = Ok(Outcome::Refused(Refusal::LimitReached { limit: 2 }));
     assert_eq!(answers[0], limit, "{answers:?}");
     assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "a unit is left: {:?}", answers[1]);
@@ -130,29 +130,29 @@ async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
 
 #[tokio::test]
 async fn nobody_is_sold_out_behind_a_larger_order_that_no_longer_fits() {
-    let mut stage = Stage::new(2).await;
-    let rival = stage.take(1).await;
-    let purchases = [stage.purchase(1, 2), stage.purchase(2, 1)];
-    let answers = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
+    let mut testbed = BatchTestbed::new(2).await;
+    let rival = testbed.take(1).await;
+    let purchases = [testbed.purchase(1, 2), testbed.purchase(2, 1)];
+    let answers = testbed.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
     assert_eq!(answers[0], Ok(Outcome::Refused(Refusal::SoldOut)), "{answers:?}");
     assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "a unit is left: {:?}", answers[1]);
 }
 
 #[tokio::test]
 async fn nobody_is_over_the_limit_for_an_order_that_was_not_written() {
-    let mut stage = Stage::new(2).await;
-    let rival = stage.take(1).await;
-    let purchases = [stage.purchase(1, 2), stage.purchase(1, 1)];
-    let answers = stage.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
+    let mut testbed = BatchTestbed::new(2).await;
+    let rival = testbed.take(1).await;
+    let purchases = [testbed.purchase(1, 2), testbed.purchase(1, 1)];
+    let answers = testbed.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
     assert_eq!(answers[0], Ok(Outcome::Refused(Refusal::SoldOut)), "{answers:?}");
     assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "the buyer has none: {:?}", answers[1]);
 }
 
 #[tokio::test]
 async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
-    let mut stage = Stage::new(3).await;
-    let purchases: Vec<_> = (1..=8).map(|buyer| stage.purchase(buyer, 1)).collect();
-    let answers = stage.batches.write(&purchases, None, None).await;
+    let mut testbed = BatchTestbed::new(3).await;
+    let purchases: Vec<_> = (1..=8).map(|buyer| testbed.purchase(buyer, 1)).collect();
+    let answers = testbed.batches.write(&purchases, None, None).await;
     let (sold, others) = answers.split_at(3);
     assert!(sold.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
     let sold_out = Ok(Outcome::Refused(Refusal::SoldOut));
@@ -163,16 +163,16 @@ async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
 /// one by one.
 #[tokio::test]
 async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
-    let mut stage = Stage::new(8).await;
-    let mut purchases: Vec<_> = (1..=6).map(|buyer| stage.purchase(buyer, 1)).collect();
+    let mut testbed = BatchTestbed::new(8).await;
+    let mut purchases: Vec<_> = (1..=6).map(|buyer| testbed.purchase(buyer, 1)).collect();
     let key = RequestKey::parse("k").expect("a key");
-    let twice = Purchase { key, ..stage.purchase(7, 1) };
+    let twice = Purchase { key, ..testbed.purchase(7, 1) };
     purchases.push(Purchase { order_id: OrderId::generate(), ..twice.clone() });
     purchases.push(twice);
-    let tried = stage.metrics.arbiter_retries.get();
-    let answers = stage.batches.write(&purchases, None, None).await;
+    let tried = testbed.metrics.arbiter_retries.get();
+    let answers = testbed.batches.write(&purchases, None, None).await;
     let (last, others) = answers.split_last().expect("some");
     assert!(others.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
     assert!(matches!(last, Ok(Outcome::Replayed(_))), "{last:?}");
-    assert_eq!(stage.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
+    assert_eq!(testbed.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
 }

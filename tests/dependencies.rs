@@ -21,7 +21,7 @@ fn every_dependency_is_used() {
         let others: Vec<_> = folders.iter().filter(|other| *other != folder).collect();
         let manifest = manifest(folder);
         let package = manifest["package"]["name"].as_str().expect("a name").to_owned();
-        let own = code(folder, &["src", "build.rs", "main.rs", "lib.rs"], &others);
+        let own = code(folder, &["src", "build.rs"], &others);
         let all = code(folder, &[""], &others);
         for (section, code) in
             [("dependencies", &own), ("dev-dependencies", &all), ("build-dependencies", &own)]
@@ -94,11 +94,20 @@ fn code(folder: &Path, places: &[&str], others: &[&PathBuf]) -> String {
 /// Whether `code` names the crate `name` in a path, a macro or an import.
 fn is_named(code: &str, name: &str) -> bool {
     let name = name.replace('-', "_");
+    let ends_in_word = |text: &str| text.ends_with(|c: char| c.is_alphanumeric() || c == '_');
     code.match_indices(&name).any(|(at, _)| {
-        let before = code[..at].chars().next_back();
-        let after = &code[at + name.len()..];
-        let whole = !before.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        let path = ["::", "!(", ";", " as ", " = "].iter().any(|end| after.starts_with(end));
-        whole && path
+        let (before, after) = (&code[..at], &code[at + name.len()..]);
+        // `tokio::time::` does not name the crate `time`.
+        let inside_path = before.strip_suffix("::").is_some_and(ends_in_word);
+        let is_path = ["::", "!(", ";", " as ", " = "].iter().any(|end| after.starts_with(end));
+        is_path && !inside_path && !ends_in_word(before)
     })
+}
+
+#[test]
+fn a_crate_is_not_named_by_a_module_of_another_one() {
+    assert!(is_named("let now = time::OffsetDateTime::now_utc();", "time"));
+    assert!(is_named("use ::time::Duration;", "time"));
+    assert!(!is_named("use tokio::time::sleep;", "time"));
+    assert!(!is_named("overtime::pay()", "time"));
 }

@@ -24,11 +24,12 @@ fn the_page_of_locks_names_tests_that_exist() {
     let (_, below) = page.split_once("<!-- shown -->\n").expect("the mark that begins");
     let (table, _) = below.split_once("<!-- end of shown -->").expect("and its end");
     let mut tests = String::new();
-    for folder in ["tests", "crates/leaselock/tests/locks"] {
-        for file in fs::read_dir(root().join(folder)).expect("a folder").flatten() {
-            if file.path().extension().is_some_and(|kind| kind == "rs") {
-                tests.push_str(&read(&file.path()));
-            }
+    let mut unread = ["tests", "crates/leaselock/tests"].map(|folder| root().join(folder)).to_vec();
+    while let Some(path) = unread.pop() {
+        if let Ok(entries) = fs::read_dir(&path) {
+            unread.extend(entries.flatten().map(|entry| entry.path()));
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            tests.push_str(&read(&path));
         }
     }
     // Whatever stands in backquotes in the last column.

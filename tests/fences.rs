@@ -115,7 +115,7 @@ async fn the_load_test_names_stale_writes() {
     assert!(code == 1 && text.contains("I6   BROKEN"), "{code}: {text}");
 }
 
-/// Orders that were written before there was a record are not judged by an order that nobody kept.
+/// An order that was written before fences were recorded is not reported as written out of order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_from_before_the_record_audit_cleanly() {
     let (shop, instance) = Shop::open().await;

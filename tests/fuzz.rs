@@ -1,8 +1,8 @@
-//! Inputs that nobody thought of: seeds that are cut, doubled, flipped and mixed, against everything
-//! that understands what comes from outside. Nothing panics, nothing forged is taken.
+//! Fuzzing: random mutations of valid inputs against every parser of outside input. Nothing panics,
+//! and no forged token is accepted.
 //!
-//! A second each by default; `SECKILL_TEST_FUZZ_SECONDS=600` for longer. A failure names the dice's
-//! seed; `SECKILL_TEST_FUZZ_SEED` throws the same again.
+//! Each test runs for a second; `SECKILL_TEST_FUZZ_SECONDS=600` for longer. A failure prints its
+//! seed; `SECKILL_TEST_SEED` repeats it.
 
 mod dice;
 mod redis;
@@ -61,27 +61,28 @@ fn no_token_is_made_by_chance() {
 #[test]
 fn no_ticket_is_made_by_chance() {
     let rules = Rules { per_second: 1, ticket_seconds: 60, line_max: 10, proof_bits_max: 0 };
-    let room = WaitingRoom::new(rules, &["a secret for tests, of thirty-two characters and more"]);
+    let waiting_room =
+        WaitingRoom::new(rules, &["a secret for tests, of thirty-two characters and more"]);
     let (item, buyer) = (open_item(), UserId::new(1).expect("positive"));
     let now = OffsetDateTime::now_utc();
     let given = |standing| match standing {
         Ok(QueueStatus::Admitted { ticket, .. }) => ticket,
         Ok(QueueStatus::Waiting { token, .. }) => token,
-        Err(turned) => panic!("{turned:?}"),
+        Err(denied) => panic!("{denied:?}"),
     };
-    let ticket = given(room.join_or_poll(&item, buyer, (None, None), now));
+    let ticket = given(waiting_room.join_or_poll(&item, buyer, (None, None), now));
     let other = UserId::new(2).expect("positive");
-    let place = given(room.join_or_poll(&item, other, (None, None), now));
-    assert_eq!(room.admit(Some(&ticket), item.id, buyer, now), Ok(()));
-    let seeds = [ticket.as_bytes(), place.as_bytes(), b"wr1..", b""];
+    let token = given(waiting_room.join_or_poll(&item, other, (None, None), now));
+    assert_eq!(waiting_room.admit(Some(&ticket), item.id, buyer, now), Ok(()));
+    let seeds = [ticket.as_bytes(), token.as_bytes(), b"wr1..", b""];
     dice::throw("tickets", |dice| {
         let bytes = dice.mutate(&seeds);
         let text = String::from_utf8_lossy(&bytes);
-        if room.admit(Some(&text), item.id, buyer, now).is_ok() {
+        if waiting_room.admit(Some(&text), item.id, buyer, now).is_ok() {
             assert_eq!(text, ticket, "a forged ticket");
         }
-        let shown = room.join_or_poll(&item, other, (Some(&text), Some(&text)), now);
-        assert!(text == place || shown.is_err(), "a forged place: {text:?}");
+        let shown = waiting_room.join_or_poll(&item, other, (Some(&text), Some(&text)), now);
+        assert!(text == token || shown.is_err(), "a forged token: {text:?}");
     });
 }
 

@@ -1,5 +1,5 @@
-//! What single gates promise beyond the conformance of all: a retry takes once, units that came
-//! back are sold, a counter that was lost comes back, and a compared timestamp is a whole second.
+//! Promises of single gates beyond the conformance of all: a retry takes units once, returned units
+//! are sold, a lost counter is loaded again, and a compared timestamp is a whole second.
 
 use std::time::Duration;
 
@@ -7,23 +7,25 @@ use faulty_link::Trap;
 use futures::future::join_all;
 use seckill::arbiter::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
-use seckill::domain::{ItemId, OrderId, Outcome, Purchase, Quantity, RequestKey, UserId};
+use seckill::domain::{ItemId, Outcome, Purchase};
 use seckill::metrics::Metrics;
-use seckill::store::mysql::{items, stock};
+use seckill::store::mysql::stock;
 use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
 
-use crate::support::{Shop, eventually, link_to, own_redis};
+use crate::support::{
+    Instance, Shop, eventually, hold_stock_row, link_to, own_redis, purchase, until_in_flight,
+};
 
-/// A shop with an item of five units, and its Redis as gates see it.
-struct Stage {
+/// An item of five units, up to nine for each buyer, and its Redis as gates see it.
+struct GateTestbed {
     shop: Shop,
-    instance: crate::support::Instance,
+    instance: Instance,
     item: ItemId,
     redis: RedisClient,
 }
 
-impl Stage {
+impl GateTestbed {
     async fn new() -> Self {
         // No reconciliation: what the gates do is looked at alone.
         let shop = Shop::with(|config| config.job.reconcile_period_ms = 3_600_000).await;
@@ -46,156 +48,149 @@ impl Stage {
     }
 
     async fn purchase(&self, key: &str, units: u32) -> Purchase {
-        let found = items::find(&self.shop.pool, self.item).await.expect("read").expect("an item");
-        let quantity = Quantity::new(units.into()).expect("positive");
-        let now = self.instance.clock.now();
-        Purchase {
-            order_id: OrderId::generate(),
-            amount: found.item.price.times(quantity).expect("small"),
-            item: found.item,
-            buyer: UserId::new(3).expect("positive"),
-            quantity,
-            key: RequestKey::parse(key).expect("a key"),
-            strategy: "redis-lua",
-            created_at: now,
-            expires_at: now,
-        }
+        purchase(&self.shop, self.item, units, ("redis-lua", key)).await
     }
 }
 
 #[tokio::test]
 async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
-    let stage = Stage::new().await;
-    let (one, two) = (stage.counters(), stage.counters());
-    let first = one.take_once(&stage.purchase("k", 2).await).await.expect("taken");
+    let testbed = GateTestbed::new().await;
+    let (one, two) = (testbed.counters(), testbed.counters());
+    let first = one.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
-    assert_eq!(stage.left().await, 3);
+    assert_eq!(testbed.left().await, 3);
     one.untake(&taken).await;
     one.untake(&taken).await;
-    assert_eq!(stage.left().await, 5, "given back once");
+    assert_eq!(testbed.left().await, 5, "given back once");
 
-    let first = one.take_once(&stage.purchase("k", 2).await).await.expect("taken");
+    let first = one.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
-    let again = two.take_once(&stage.purchase("k", 2).await).await.expect("taken");
-    assert_eq!((again, stage.left().await), (Take::Again, 3));
+    let again = two.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    assert_eq!((again, testbed.left().await), (Take::Again, 3));
     // The second try may be selling them: the first must not give them back.
     one.untake(&taken).await;
-    assert_eq!(stage.left().await, 3);
+    assert_eq!(testbed.left().await, 3);
 
     // Another quantity or another key is another request.
-    let other = two.take_once(&stage.purchase("k", 1).await).await.expect("taken");
+    let other = two.take_once(&testbed.purchase("k", 1).await).await.expect("taken");
     assert!(matches!(other, Take::First(_)), "{other:?}");
-    let too_many = two.take_once(&stage.purchase("l", 3).await).await.expect("asked");
-    assert_eq!((too_many, stage.left().await), (Take::NothingLeft, 2));
+    let too_many = two.take_once(&testbed.purchase("l", 3).await).await.expect("asked");
+    assert_eq!((too_many, testbed.left().await), (Take::NothingLeft, 2));
 }
 
 #[tokio::test]
 async fn what_was_taken_under_an_older_load_counts_for_nothing() {
-    let stage = Stage::new().await;
-    let counters = stage.counters();
-    let purchase = stage.purchase("k", 2).await;
+    let testbed = GateTestbed::new().await;
+    let counters = testbed.counters();
+    let purchase = testbed.purchase("k", 2).await;
     let first = counters.take_once(&purchase).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
     // The counter is lost and what the requests took is not: it is loaded from the ledger, which
     // knows nothing of this purchase.
     redis::cmd("DEL")
-        .arg(counters.key(stage.item))
-        .exec_async(&mut stage.redis.shared())
+        .arg(counters.key(testbed.item))
+        .exec_async(&mut testbed.redis.shared())
         .await
         .expect("deleted");
     let again = counters.take_once(&purchase).await.expect("taken");
     assert!(matches!(again, Take::First(_)), "{again:?}");
-    assert_eq!(stage.left().await, 3);
+    assert_eq!(testbed.left().await, 3);
     counters.untake(&taken).await;
-    assert_eq!(stage.left().await, 3, "the older load's units are in the ledger's figure");
+    assert_eq!(testbed.left().await, 3, "the older load's units are in the ledger's figure");
 }
 
 #[tokio::test]
 async fn buckets_give_exactly_what_is_there() {
-    let stage = Stage::new().await;
-    let (one, two) = (stage.buckets(), stage.buckets());
-    let three = one.take(stage.item, 3, 6).await.expect("taken");
+    let testbed = GateTestbed::new().await;
+    let (one, two) = (testbed.buckets(), testbed.buckets());
+    let three = one.take(testbed.item, 3, 6).await.expect("taken");
     assert!(matches!(three, Gathered::All(_)), "{three:?}");
     // Two are left: too few for three, and the attempt leaves them there.
     for buckets in [&one, &two] {
-        let too_many = buckets.take(stage.item, 3, 0).await.expect("asked");
+        let too_many = buckets.take(testbed.item, 3, 0).await.expect("asked");
         assert!(matches!(too_many, Gathered::TooFew { .. }), "{too_many:?}");
     }
-    let rest = two.take(stage.item, 2, 3).await.expect("taken");
+    let rest = two.take(testbed.item, 2, 3).await.expect("taken");
     let Gathered::All(parts) = rest else { panic!("{rest:?}") };
-    let Ok(Gathered::TooFew { epoch }) = one.take(stage.item, 1, 0).await else {
+    let Ok(Gathered::TooFew { epoch }) = one.take(testbed.item, 1, 0).await else {
         panic!("a sixth unit of five");
     };
     two.give_back(&parts).await;
-    let back = one.take(stage.item, 2, 0).await.expect("taken");
+    let back = one.take(testbed.item, 2, 0).await.expect("taken");
     assert!(matches!(back, Gathered::All(_)), "{back:?}");
     // Of all who see the same empty load one loads again.
-    join_all((0..8).map(|_| async { two.load_again(stage.item, epoch).await.expect("loaded") }))
+    join_all((0..8).map(|_| async { two.load_again(testbed.item, epoch).await.expect("loaded") }))
         .await;
-    let all = one.take(stage.item, 5, 0).await.expect("taken");
+    let all = one.take(testbed.item, 5, 0).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "the ledger has sold none: {all:?}");
     two.give_back(&parts).await;
-    let stale = one.take(stage.item, 1, 0).await.expect("asked");
+    let stale = one.take(testbed.item, 1, 0).await.expect("asked");
     assert!(matches!(stale, Gathered::TooFew { .. }), "parts of an older load: {stale:?}");
 }
 
-#[tokio::test]
-async fn units_that_came_back_are_sold_by_every_counter() {
-    let stage = Stage::new().await;
-    for strategy in ["redis-bucket", "redis-lua", "memory-mutex", "mysql-for-update"] {
-        let item = stage.instance.make_item(json!({ "stock": 1 })).await;
-        let order = stage.instance.buyer(1).buy(strategy, item).await;
-        assert_eq!(order.status, 201, "{strategy}: {}", order.text);
-        assert_eq!(stage.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
-        let id = order.json["id"].as_str().expect("an id");
-        let path = format!("/api/orders/{id}/cancellation");
-        assert_eq!(stage.instance.buyer(1).post(&path, &json!({})).await.status, 200);
-        eventually("the unit to be sold again", || async {
-            let answer = stage.instance.buyer(3).buy(strategy, item).await;
-            (answer.status == 201).then_some(())
-        })
-        .await;
-        let audit = stage.instance.audit(item).await;
-        assert_eq!((&audit["held"], &audit["oversold"]), (&json!(1), &json!(0)), "{strategy}");
+mod units_that_came_back_are_sold {
+    crate::support::strategies::tests! {
+        super::units_that_came_back_are_sold;
+        memory_mutex mysql_for_update redis_bucket redis_lua
     }
 }
 
-#[tokio::test]
-async fn an_emptied_redis_sells_no_unit_twice() {
-    let stage = Stage::new().await;
-    for strategy in ["redis-bucket", "redis-lua"] {
-        let body = json!({ "stock": 9, "arbiter": "off" });
-        let item = stage.instance.make_item(body).await;
-        let mut sold = 0;
-        for id in 1..=30 {
-            if id == 5 {
-                let keys = (0..8).map(|bucket| format!("{{item:{item}:{bucket}}}:stock"));
-                let keys = keys.chain([format!("{{item:{item}}}:stock")]);
-                for key in keys {
-                    redis::cmd("DEL")
-                        .arg(format!("{}{key}", stage.redis.prefix()))
-                        .exec_async(&mut stage.redis.shared())
-                        .await
-                        .expect("deleted");
-                }
-            }
-            sold += i64::from(stage.instance.buyer(id).buy(strategy, item).await.status == 201);
-        }
-        assert_eq!(sold, 9, "{strategy}");
+async fn units_that_came_back_are_sold(strategy: &str) {
+    let testbed = GateTestbed::new().await;
+    let item = testbed.instance.make_item(json!({ "stock": 1 })).await;
+    let order = testbed.instance.buyer(1).buy(strategy, item).await;
+    assert_eq!(order.status, 201, "{}", order.text);
+    assert_eq!(testbed.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
+    let id = order.json["id"].as_str().expect("an id");
+    let path = format!("/api/orders/{id}/cancellation");
+    assert_eq!(testbed.instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    eventually("the unit to be sold again", || async {
+        let answer = testbed.instance.buyer(3).buy(strategy, item).await;
+        (answer.status == 201).then_some(())
+    })
+    .await;
+    let audit = testbed.instance.audit(item).await;
+    assert_eq!((&audit["held"], &audit["oversold"]), (&json!(1), &json!(0)));
+}
+
+mod an_emptied_redis_sells_no_unit_twice {
+    crate::support::strategies::tests! {
+        super::an_emptied_redis_sells_no_unit_twice;
+        redis_bucket redis_lua
     }
+}
+
+async fn an_emptied_redis_sells_no_unit_twice(strategy: &str) {
+    let testbed = GateTestbed::new().await;
+    let item = testbed.instance.make_item(json!({ "stock": 9, "arbiter": "off" })).await;
+    let mut sold = 0;
+    for id in 1..=30 {
+        if id == 5 {
+            let keys = (0..8).map(|bucket| format!("{{item:{item}:{bucket}}}:stock"));
+            for key in keys.chain([format!("{{item:{item}}}:stock")]) {
+                redis::cmd("DEL")
+                    .arg(format!("{}{key}", testbed.redis.prefix()))
+                    .exec_async(&mut testbed.redis.shared())
+                    .await
+                    .expect("deleted");
+            }
+        }
+        sold += i64::from(testbed.instance.buyer(id).buy(strategy, item).await.status == 201);
+    }
+    assert_eq!(sold, 9);
 }
 
 #[tokio::test]
 async fn a_row_that_is_locked_is_waited_for_and_read_again() {
-    let stage = Stage::new().await;
-    let item = stage.instance.make_item(json!({ "stock": 1, "arbiter": "off" })).await;
-    let mut transaction = stage.shop.pool.begin().await.expect("begun");
+    let testbed = GateTestbed::new().await;
+    let item = testbed.instance.make_item(json!({ "stock": 1, "arbiter": "off" })).await;
+    let mut transaction = testbed.shop.pool.begin().await.expect("begun");
     sqlx::query("UPDATE stock SET available = 0 WHERE item_id = ?")
         .bind(item)
         .execute(&mut *transaction)
         .await
         .expect("written");
-    let buyer = stage.instance.buyer(1);
+    let buyer = testbed.instance.buyer(1);
     let press = tokio::spawn(async move { buyer.buy("mysql-for-update", item).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!press.is_finished(), "it did not wait for the row");
@@ -205,28 +200,28 @@ async fn a_row_that_is_locked_is_waited_for_and_read_again() {
 
 #[tokio::test]
 async fn the_compared_timestamp_is_the_second_of_the_last_change() {
-    let stage = Stage::new().await;
-    let before = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    let testbed = GateTestbed::new().await;
+    let before = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert_eq!(before.changed_at.nanosecond(), 0);
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    let item = stage.item.get();
-    assert_eq!(stage.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let after = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    let item = testbed.item.get();
+    assert_eq!(testbed.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    let after = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
 }
 
 /// The arbiter compares the version or the timestamp that the gate has read.
 #[tokio::test]
 async fn a_write_that_compares_an_old_row_changes_nothing() {
-    let stage = Stage::new().await;
-    let arbiter = Arbiter::new(stage.shop.pool.clone(), Metrics::new());
-    let row = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    let testbed = GateTestbed::new().await;
+    let arbiter = Arbiter::new(testbed.shop.pool.clone(), Metrics::new());
+    let row = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     let by_version = StockWrite::GuardedByVersion(row.version);
     // A second before, since two changes in one second look like one.
     let by_timestamp = StockWrite::GuardedByTimestamp(row.changed_at - time::Duration::SECOND);
     let attempts = [("new", by_version), ("version", by_version), ("timestamp", by_timestamp)];
     for (key, stock) in attempts {
-        let purchase = stage.purchase(key, 1).await;
+        let purchase = testbed.purchase(key, 1).await;
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline: None };
         let answer = arbiter.compare_and_write(&write).await;
         match key {
@@ -234,7 +229,7 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
             _ => assert_eq!(answer, Err(Conflict::Stale), "an old {key}"),
         }
     }
-    let after = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
+    let after = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert_eq!((after.available, after.version), (4, row.version + 1));
 }
 
@@ -275,57 +270,54 @@ async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
 
 #[tokio::test]
 async fn buckets_that_changed_meanwhile_are_not_repaired() {
-    let stage = Stage::new().await;
-    let buckets = stage.buckets();
-    let Ok(Gathered::All(parts)) = buckets.take(stage.item, 2, 0).await else { panic!("taken") };
-    let seen = buckets.peek(stage.item).await.expect("read").expect("loaded");
+    let testbed = GateTestbed::new().await;
+    let buckets = testbed.buckets();
+    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0).await else { panic!("taken") };
+    let seen = buckets.peek(testbed.item).await.expect("read").expect("loaded");
     assert_eq!(seen.iter().map(|part| part.available).sum::<i64>(), 3);
     buckets.give_back(&parts).await;
     // Five are there by now: the two that the look missed must not be added to another bucket.
-    let done = buckets.repair(stage.item, &seen, 5).await.expect("asked");
-    assert!(!done, "a bucket was set that somebody had touched");
-    let all = buckets.peek(stage.item).await.expect("read").expect("loaded");
+    let done = buckets.repair(testbed.item, &seen, 5).await.expect("asked");
+    assert!(!done, "a bucket was set although it had changed since the look");
+    let all = buckets.peek(testbed.item).await.expect("read").expect("loaded");
     assert_eq!(all.iter().map(|part| part.available).sum::<i64>(), 5);
 }
 
 #[tokio::test]
 async fn a_counter_that_changed_meanwhile_is_not_repaired() {
-    let stage = Stage::new().await;
-    let counters = stage.counters();
-    assert_eq!(stage.left().await, 5);
-    let seen = counters.peek_with_queue(stage.item).await.expect("read").expect("loaded");
-    let taken = counters.take_once(&stage.purchase("k", 2).await).await.expect("asked");
+    let testbed = GateTestbed::new().await;
+    let counters = testbed.counters();
+    assert_eq!(testbed.left().await, 5);
+    let seen = counters.peek_with_queue(testbed.item).await.expect("read").expect("loaded");
+    let taken = counters.take_once(&testbed.purchase("k", 2).await).await.expect("asked");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
-    let version = stock::read(&stage.shop.pool, stage.item).await.expect("read").expect("a row");
-    let done = counters.repair(stage.item, seen, 5, version.version).await.expect("asked");
+    let version =
+        stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let done = counters.repair(testbed.item, seen, 5, version.version).await.expect("asked");
     assert!(!done, "units are on their way into an order");
-    assert_eq!(stage.left().await, 3);
+    assert_eq!(testbed.left().await, 3);
 }
 
-/// Under one hold the look at the stock has units for the first ones only; whoever of them takes
-/// none leaves it to the others.
+/// Under one hold of the lock, the stock that was read has units for the first buyers only. When one
+/// of those buyers is refused, the next buyer gets the unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_fits_and_takes_nothing_leaves_the_unit_to_the_next() {
+async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
     let shop = Shop::with(|config| {
-        // Whoever waits for the row waits until the test lets go of it.
+        // A purchase that waits for the row waits until the test releases it.
         (config.mysql.lock_wait_timeout_seconds, config.purchase.deadline_ms) = (60, 60_000);
     })
     .await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
-    // The first one's transaction waits for this row; those who come meanwhile are one batch.
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    // The first purchase's transaction waits for this row; later purchases form one batch.
+    let holder = hold_stock_row(&shop.pool, item).await;
     let mut presses = Vec::new();
     for (before, buyer) in [9, 1, 2].into_iter().enumerate() {
         let client = instance.buyer(buyer);
         presses.push(tokio::spawn(async move { client.buy("lock-redis", item).await }));
-        let line = format!("seckill_purchases_in_flight {}\n", before + 1);
-        eventually("the press to be under way", || async {
-            instance.stranger().get("/metrics").await.text.contains(&line).then_some(())
-        })
-        .await;
+        until_in_flight(&instance, before + 1).await;
     }
-    // By some other way the second one is at the limit by now.
+    // Meanwhile the second buyer reaches the limit by another way.
     sqlx::query("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 1, 1, 1)")
         .bind(item)
         .execute(&shop.pool)

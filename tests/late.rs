@@ -92,7 +92,7 @@ async fn written(
 
 /// The lock is deleted, and the renewal tells.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_was_told_of_its_loss_writes_nothing() {
+async fn a_holder_that_was_notified_of_its_loss_writes_nothing() {
     let mut faults = Vec::new();
     for strategy in BOTH {
         let (shop, instance, item) = open().await;

@@ -5,14 +5,13 @@
 use faulty_link::Fault;
 use redis::AsyncCommands;
 use seckill::config::{Config, Secret};
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::domain::{ItemId, Purchase, UserId};
 use seckill::metrics::Metrics;
-use seckill::store::mysql::{items, stock};
+use seckill::store::mysql::stock;
 use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
-use time::OffsetDateTime;
 
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to, redis_url};
+use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -46,20 +45,8 @@ fn by_way_of(link: &FaultyLink, shop: &Shop) -> Config {
 }
 
 async fn purchase(shop: &Shop, item: ItemId, key: &str, units: u32) -> Purchase {
-    let found = items::find(&shop.pool, item).await.expect("read").expect("an item");
-    let (quantity, now) =
-        (Quantity::new(units.into()).expect("positive"), OffsetDateTime::now_utc());
-    Purchase {
-        order_id: OrderId::generate(),
-        amount: found.item.price.times(quantity).expect("small"),
-        item: found.item,
-        buyer: UserId::new(3).expect("positive"),
-        quantity,
-        key: RequestKey::parse(key).expect("a key"),
-        strategy: STRATEGY,
-        created_at: now,
-        expires_at: now,
-    }
+    let purchase = support::purchase(shop, item, units, (STRATEGY, key)).await;
+    Purchase { buyer: UserId::new(3).expect("positive"), ..purchase }
 }
 
 async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
@@ -68,10 +55,10 @@ async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
     row.fetch_optional(&shop.pool).await.expect("asked")
 }
 
-/// Waits until so many loads are held up by the lock of the stock.
+/// Waits until `count` loads wait for the lock of the stock row.
 async fn loads_that_wait(shop: &Shop, count: i64) {
     eventually("the loads to wait for the stock", || async {
-        let waiting = crate::support::statements_running(&shop.pool, "SELECT%FROM stock%").await;
+        let waiting = support::statements_running(&shop.pool, "SELECT%FROM stock%").await;
         (waiting == count).then_some(())
     })
     .await;
@@ -153,8 +140,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
     let reading = tokio::spawn(async move { there.read(item).await });
     eventually("the first load to claim its epoch", || async {
         let waiting =
-            crate::support::statements_running(&shop.pool, "INSERT IGNORE INTO redis_counters%")
-                .await;
+            support::statements_running(&shop.pool, "INSERT IGNORE INTO redis_counters%").await;
         (waiting == 1).then_some(())
     })
     .await;
@@ -196,8 +182,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
         .expect("the row is locked");
     let reading = tokio::spawn(async move { there.read(item).await });
     eventually("the other one to take over", || async {
-        let waiting =
-            crate::support::statements_running(&shop.pool, "UPDATE redis_counters%").await;
+        let waiting = support::statements_running(&shop.pool, "UPDATE redis_counters%").await;
         (waiting == 1).then_some(())
     })
     .await;

@@ -2,7 +2,7 @@
 //! not grow.
 //!
 //! The figures of docs/security.md come from `SECKILL_TEST_DRIBBLERS=2000` and
-//! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the crowd more.
+//! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the buyers more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::crowd::memory_kb;
+use crate::many_pages::memory_kb;
 use crate::process::{free_addr, serve};
 use crate::support::{Client, Shop, eventually, item_body};
 
@@ -29,19 +29,19 @@ const SPAN: Duration = Duration::from_millis(700);
 const BUYERS: i64 = 32;
 /// How many times the peak is offered.
 const OVERLOAD: u64 = 5;
-/// The most purchases that the crowd of a normal run has under way at once, each a connection:
-/// beyond that it waits, as a crowd's own machines would make it.
+/// The most purchases that the buyers of a normal run have under way at once, each a connection:
+/// beyond that the buyers wait, as their own machines would make them.
 const UNDER_WAY_MAX: usize = 2_000;
-/// Of so many purchases that are under way the service lets one in at once.
-const UNDER_WAY_PER_PLACE: usize = 4;
+/// One purchase in this many that are under way is let in by the service at once.
+const UNDER_WAY_PER_PERMIT: usize = 4;
 /// From one byte to the next of a socket that dribbles.
 const DRIBBLE_PAUSE: Duration = Duration::from_millis(500);
 /// What the second wave may leave behind, in kilobytes, above what the first one has.
 const GROWTH_KB_MAX: u64 = 50_000;
 
-/// What a crowd of buyers got.
+/// The answers to many buyers.
 #[derive(Default)]
-struct Tally {
+struct AnswerCounts {
     sold: AtomicU64,
     shed: AtomicU64,
     /// Answered 504 at their deadline.
@@ -51,7 +51,7 @@ struct Tally {
     longest_us: AtomicU64,
 }
 
-impl Tally {
+impl AnswerCounts {
     async fn buy(&self, buyer: &Client, item: i64) {
         let since = Instant::now();
         let path = crate::support::purchase_path("mysql-batch", item);
@@ -80,24 +80,24 @@ impl Tally {
     }
 }
 
-/// A service in a process of its own, and an item that lasts.
-struct Ground {
+/// A service in its own process, and an item with more stock than any test sells.
+struct OverloadTestbed {
     shop: Shop,
     child: tokio::process::Child,
     addr: String,
     item: i64,
 }
 
-impl Ground {
+impl OverloadTestbed {
     async fn new(settings: &[(&str, &str)]) -> Self {
         let shop = Shop::new().await;
         let addr = free_addr();
         let child = serve(&shop, &addr, settings).await;
         let body = item_body(json!({ "stock": 900_000_000, "per_buyer_limit": 1_000_000 }));
-        let ground = Self { shop, child, addr, item: 0 };
-        let made = ground.buyer(1).post("/api/admin/items", &body).await;
+        let testbed = Self { shop, child, addr, item: 0 };
+        let made = testbed.buyer(1).post("/api/admin/items", &body).await;
         let item = made.json["id"].as_i64().unwrap_or_else(|| panic!("no item: {}", made.text));
-        Self { item, ..ground }
+        Self { item, ..testbed }
     }
 
     /// Operators are not counted by the limits per user, which are not what is tried here.
@@ -117,26 +117,27 @@ impl Ground {
     }
 
     /// Each of the buyers buys again as soon as it has an answer.
-    async fn busy(&self, span: Duration) -> Arc<Tally> {
-        let tally = Arc::new(Tally::default());
+    async fn busy(&self, span: Duration) -> Arc<AnswerCounts> {
+        let counts = Arc::new(AnswerCounts::default());
         let until = Instant::now() + span;
         let mut buyers = JoinSet::new();
         for id in 1..=BUYERS {
-            let (buyer, item, tally) = (self.buyer(id), self.item, Arc::clone(&tally));
+            let (buyer, item, counts) = (self.buyer(id), self.item, Arc::clone(&counts));
             buyers.spawn(async move {
                 while Instant::now() < until {
-                    tally.buy(&buyer, item).await;
+                    counts.buy(&buyer, item).await;
                 }
             });
         }
         buyers.join_all().await;
-        tally
+        counts
     }
 
-    /// So many purchases a second, whether or not the earlier ones have been answered, as long as
-    /// no more than `under_way_max` wait; and how many a second were sold while they were offered.
-    async fn offered(&self, per_second: u64, span: Duration) -> (Arc<Tally>, u64) {
-        let tally = Arc::new(Tally::default());
+    /// Sends `per_second` purchases a second for `span`, whether or not earlier ones have been
+    /// answered; pauses while [`under_way_max`](UNDER_WAY_MAX) are under way. Returns the counts and
+    /// the sales a second during `span`.
+    async fn offered(&self, per_second: u64, span: Duration) -> (Arc<AnswerCounts>, u64) {
+        let counts = Arc::new(AnswerCounts::default());
         let buyers: Vec<Client> = (1..=BUYERS).map(|id| self.buyer(id)).collect();
         let mut under_way = JoinSet::new();
         let mut tick = interval(Duration::from_millis(10));
@@ -146,16 +147,16 @@ impl Ground {
             tick.tick().await;
             for number in tock * per_second / 100..(tock + 1) * per_second / 100 {
                 let at = usize::try_from(number).expect("a number") % buyers.len();
-                let (buyer, item, tally) = (buyers[at].clone(), self.item, Arc::clone(&tally));
+                let (buyer, item, counts) = (buyers[at].clone(), self.item, Arc::clone(&counts));
                 if under_way.len() == under_way_max() {
                     under_way.join_next().await;
                 }
-                under_way.spawn(async move { tally.buy(&buyer, item).await });
+                under_way.spawn(async move { counts.buy(&buyer, item).await });
             }
         }
-        let goodput = per_second_of(tally.figures().0, began.elapsed());
+        let goodput = per_second_of(counts.figures().0, began.elapsed());
         under_way.join_all().await;
-        (tally, goodput)
+        (counts, goodput)
     }
 }
 
@@ -209,20 +210,20 @@ async fn dribble(addr: String, item: i64, token: Option<String>, open: Arc<Atomi
 async fn sockets_that_dribble_leave_the_others_alone() {
     let dribblers = asked("SECKILL_TEST_DRIBBLERS").unwrap_or(DRIBBLERS);
     let span = span();
-    let ground = Ground::new(&[]).await;
-    let alone = ground.busy(span).await;
+    let testbed = OverloadTestbed::new(&[]).await;
+    let alone = testbed.busy(span).await;
     let open = Arc::new(AtomicU64::new(0));
     let mut slow = JoinSet::new();
     for number in 0..dribblers {
         // Half of them over the head, which needs no token, half over the body.
-        let token = (number % 2 == 0).then(|| ground.token(1));
-        slow.spawn(dribble(ground.addr.clone(), ground.item, token, Arc::clone(&open)));
+        let token = (number % 2 == 0).then(|| testbed.token(1));
+        slow.spawn(dribble(testbed.addr.clone(), testbed.item, token, Arc::clone(&open)));
     }
     eventually("most of them to be connected", || async {
         (open.load(Ordering::Relaxed) >= dribblers * 9 / 10).then_some(())
     })
     .await;
-    let beside = ground.busy(span).await;
+    let beside = testbed.busy(span).await;
     let connected = open.load(Ordering::Relaxed);
     slow.shutdown().await;
     let ((before, _), (sold, rest)) = (alone.figures(), beside.figures());
@@ -241,26 +242,26 @@ async fn sockets_that_dribble_leave_the_others_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_times_the_load_is_shed_and_nothing_grows() {
-    let places = (under_way_max() / UNDER_WAY_PER_PLACE).to_string();
-    let ground = Ground::new(&[("SECKILL_PURCHASE_IN_FLIGHT_MAX", &places)]).await;
+    let permits = (under_way_max() / UNDER_WAY_PER_PERMIT).to_string();
+    let testbed = OverloadTestbed::new(&[("SECKILL_PURCHASE_IN_FLIGHT_MAX", &permits)]).await;
     let span = span();
-    ground.busy(span).await;
-    let peak = per_second_of(ground.busy(span).await.figures().0, span);
-    let at_peak_kb = ground.memory_kb();
+    testbed.busy(span).await;
+    let peak = per_second_of(testbed.busy(span).await.figures().0, span);
+    let at_peak_kb = testbed.memory_kb();
     let mut grown_kb = Vec::new();
     for _ in 0..2 {
         let began = Instant::now();
-        let (over, goodput) = ground.offered(peak * OVERLOAD, span).await;
+        let (over, goodput) = testbed.offered(peak * OVERLOAD, span).await;
         let took = began.elapsed();
         let (sold, [shed, late, failed]) = over.figures();
-        grown_kb.push(ground.memory_kb());
+        grown_kb.push(testbed.memory_kb());
         println!(
             "peak {peak}/s, {at_peak_kb} kB; {}/s offered for {span:?}, all answered after {took:?}: \
              {} sold/s meanwhile, {sold} in all, {shed} shed, {late} late, {failed} failed, longest {} ms, {} kB",
             peak * OVERLOAD,
             goodput,
             over.longest_us.load(Ordering::Relaxed) / 1_000,
-            ground.memory_kb(),
+            testbed.memory_kb(),
         );
         assert!(sold > 0, "nothing is sold under load");
         assert!(shed > 0, "nobody was turned away");
@@ -270,7 +271,7 @@ async fn five_times_the_load_is_shed_and_nothing_grows() {
     // It is well again by itself.
     sleep(Duration::from_millis(100)).await;
     eventually("a purchase to go through", || async {
-        (ground.buyer(1).buy("mysql-batch", ground.item).await.status == 201).then_some(())
+        (testbed.buyer(1).buy("mysql-batch", testbed.item).await.status == 201).then_some(())
     })
     .await;
 }

@@ -132,7 +132,11 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
             .expect("the ledger is read");
         assert!(accepted.iter().all(|id| ledger.contains(id)), "{strategy}: lost an order");
         assert_eq!(ledger.len(), 60, "{strategy}: {codes:?}");
-        assert_eq!(accepted.len(), 60, "{strategy}: an order that nobody was told of: {codes:?}");
+        assert_eq!(
+            accepted.len(),
+            60,
+            "{strategy}: an order without an answer to its buyer: {codes:?}"
+        );
         eventually("a clean audit", || async {
             (maker.audit(item).await["clean"] == true).then_some(())
         })
@@ -185,7 +189,7 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
     ];
     for (variables, sentence) in cases {
         let output =
-            // Not the address of a shop that somebody runs here.
+            // A free address: a developer's own shop may run on the default one.
             program(&shop, &["serve"])
                 .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
                 .envs(variables.clone())

@@ -75,8 +75,8 @@ fn prose_has_no_riddles() {
                 found.push(format!("{name}:{}: begins with {habit:?}: {line}", number + 1));
             }
             earlier_is_doc = doc.is_some();
-            let prose = if code { comment_or_text(line) } else { line.to_owned() };
-            if let Some(habit) = riddle(&prose) {
+            let prose = if code { comment_or_texts(line) } else { vec![line] };
+            if let Some(habit) = prose.into_iter().find_map(riddle) {
                 found.push(format!("{name}:{}: {habit:?}: {line}", number + 1));
             }
         }
@@ -104,13 +104,13 @@ fn riddle(prose: &str) -> Option<&'static str> {
 }
 
 /// The comment of a line of code, or the texts in quotation marks that it has.
-fn comment_or_text(line: &str) -> String {
+fn comment_or_texts(line: &str) -> Vec<&str> {
     for mark in ["//", "-- "] {
         if let Some((_, comment)) = line.split_once(mark) {
-            return comment.trim_start_matches(['/', '!']).to_owned();
+            return vec![comment.trim_start_matches(['/', '!'])];
         }
     }
-    line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ")
+    line.split('"').skip(1).step_by(2).collect()
 }
 
 fn readable_files(root: &Path) -> Vec<PathBuf> {

@@ -1,5 +1,5 @@
-//! The reconciliation: every counted item has its turn, and only what two looks agree on is
-//! repaired.
+//! The reconciliation: it reaches every counted item, and repairs a counter only when two readings
+//! agree.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::support::Shop;
 const STOCK: i64 = 10;
 
 /// A ledger with counted items, without a service: only the test runs the job.
-struct Books {
+struct ReconcileTestbed {
     shop: Shop,
     redis: RedisClient,
     counters: Counters,
     metrics: Metrics,
 }
 
-impl Books {
+impl ReconcileTestbed {
     async fn new() -> Self {
         let shop = Shop::new().await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
@@ -95,109 +95,109 @@ async fn run(job: &Reconcile) -> String {
 
 #[tokio::test]
 async fn drift_of_the_oldest_of_201_counted_items_is_repaired() {
-    let books = Books::new().await;
-    let items = books.make(201, 24).await;
-    books.set(items[0], STOCK - 3).await;
-    books.set(items[200], STOCK + 2).await;
-    let job = books.job();
+    let testbed = ReconcileTestbed::new().await;
+    let items = testbed.make(201, 24).await;
+    testbed.set(items[0], STOCK - 3).await;
+    testbed.set(items[200], STOCK + 2).await;
+    let job = testbed.job();
     run(&job).await;
-    assert_eq!(books.metrics.counters_drift.get(), 5, "the oldest counts too");
+    assert_eq!(testbed.metrics.counters_drift.get(), 5, "the oldest counts too");
     run(&job).await;
-    assert_eq!([books.left(items[0]).await, books.left(items[200]).await], [STOCK; 2]);
+    assert_eq!([testbed.left(items[0]).await, testbed.left(items[200]).await], [STOCK; 2]);
     run(&job).await;
-    assert_eq!(books.metrics.counters_drift.get(), 0);
+    assert_eq!(testbed.metrics.counters_drift.get(), 0);
 }
 
 #[tokio::test]
 async fn open_sales_come_first_and_the_others_have_their_turn() {
-    let books = Books::new().await;
-    let ended = books.make(7, -24).await;
-    let open = books.make(3, 24).await;
+    let testbed = ReconcileTestbed::new().await;
+    let ended = testbed.make(7, -24).await;
+    let open = testbed.make(3, 24).await;
     for &item in ended.iter().chain(&open) {
-        books.set(item, STOCK - 1).await;
+        testbed.set(item, STOCK - 1).await;
     }
     // Newer items without a counter in Redis.
-    books.make(5, 24).await;
-    let job = books.job().with_bounds(Bounds { page: 2, open_pages: 5, ended_pages: 1 });
+    testbed.make(5, 24).await;
+    let job = testbed.job().with_bounds(Bounds { page: 2, open_pages: 5, ended_pages: 1 });
     run(&job).await;
-    assert_eq!(books.metrics.counters_drift.get(), 5, "what was looked at so far");
+    assert_eq!(testbed.metrics.counters_drift.get(), 5, "what was looked at so far");
     run(&job).await;
-    assert_eq!(books.drifted(&open).await, 0, "open sales are looked at in each run");
-    assert_eq!(books.drifted(&ended).await, 7, "the others are not looked at twice yet");
+    assert_eq!(testbed.drifted(&open).await, 0, "open sales are looked at in each run");
+    assert_eq!(testbed.drifted(&ended).await, 7, "the others are not looked at twice yet");
     // Four pages of those: each difference is seen once more, and repaired, within four runs.
     for _ in 0..6 {
         run(&job).await;
     }
-    assert_eq!(books.drifted(&ended).await, 0);
+    assert_eq!(testbed.drifted(&ended).await, 0);
     for _ in 0..4 {
         run(&job).await;
     }
-    assert_eq!(books.metrics.counters_drift.get(), 0, "nothing is remembered that is not there");
+    assert_eq!(testbed.metrics.counters_drift.get(), 0, "nothing is remembered that is not there");
 }
 
 #[tokio::test]
 async fn only_what_two_looks_agree_on_is_repaired() {
-    let books = Books::new().await;
-    let item = books.make(1, 24).await[0];
-    books.set(item, STOCK - 1).await;
-    let job = books.job();
+    let testbed = ReconcileTestbed::new().await;
+    let item = testbed.make(1, 24).await[0];
+    testbed.set(item, STOCK - 1).await;
+    let job = testbed.job();
     run(&job).await;
-    assert_eq!(books.left(item).await, STOCK - 1, "one look may see what is in flight");
+    assert_eq!(testbed.left(item).await, STOCK - 1, "one look may see what is in flight");
     // The unit in flight arrived in the ledger, and another one is in flight.
     sqlx::query("UPDATE stock SET available = available - 1, version = version + 1")
-        .execute(&books.shop.pool)
+        .execute(&testbed.shop.pool)
         .await
         .expect("sold");
-    books.set(item, STOCK - 2).await;
+    testbed.set(item, STOCK - 2).await;
     run(&job).await;
-    assert_eq!(books.left(item).await, STOCK - 2, "another difference than the one before");
+    assert_eq!(testbed.left(item).await, STOCK - 2, "another difference than the one before");
     // The counter is the same, and the ledger has changed.
     sqlx::query("UPDATE stock SET version = version + 1")
-        .execute(&books.shop.pool)
+        .execute(&testbed.shop.pool)
         .await
         .expect("changed");
     run(&job).await;
-    assert_eq!(books.left(item).await, STOCK - 2, "the ledger moved between the looks");
+    assert_eq!(testbed.left(item).await, STOCK - 2, "the ledger moved between the looks");
     run(&job).await;
-    assert_eq!(books.left(item).await, STOCK - 1, "two looks agree");
+    assert_eq!(testbed.left(item).await, STOCK - 1, "two looks agree");
 }
 
 #[tokio::test]
 async fn a_counter_that_cannot_be_read_holds_up_no_other() {
-    let books = Books::new().await;
-    let items = books.make(3, 24).await;
-    books.set(items[0], STOCK - 1).await;
-    books.set(items[2], STOCK - 1).await;
+    let testbed = ReconcileTestbed::new().await;
+    let items = testbed.make(3, 24).await;
+    testbed.set(items[0], STOCK - 1).await;
+    testbed.set(items[2], STOCK - 1).await;
     redis::cmd("SET")
-        .arg(books.counters.key(items[1]))
+        .arg(testbed.counters.key(items[1]))
         .arg("no hash")
-        .exec_async(&mut books.redis.shared())
+        .exec_async(&mut testbed.redis.shared())
         .await
         .expect("written");
-    let job = books.job();
+    let job = testbed.job();
     for _ in 0..2 {
         let told = job.run().await.expect_err("one could not be read");
         assert!(told.contains("1 could not be"), "{told}");
     }
-    assert_eq!([books.left(items[0]).await, books.left(items[2]).await], [STOCK; 2]);
+    assert_eq!([testbed.left(items[0]).await, testbed.left(items[2]).await], [STOCK; 2]);
 }
 
 /// A restock is in the ledger, and its instance tells the counter of it only after a repair.
 #[tokio::test]
 async fn what_a_repair_has_counted_is_not_told_again() {
-    let books = Books::new().await;
-    let item = books.make(1, 24).await[0];
-    books.set(item, STOCK).await;
+    let testbed = ReconcileTestbed::new().await;
+    let item = testbed.make(1, 24).await[0];
+    testbed.set(item, STOCK).await;
     sqlx::query("UPDATE stock SET available = available + 4, version = version + 1")
-        .execute(&books.shop.pool)
+        .execute(&testbed.shop.pool)
         .await
         .expect("restocked");
-    let job = books.job();
+    let job = testbed.job();
     run(&job).await;
     run(&job).await;
-    assert_eq!(books.left(item).await, STOCK + 4);
-    books.counters.apply_restock_delta(item, 1, 4).await;
-    assert_eq!(books.left(item).await, STOCK + 4, "the repair knew of it");
-    books.counters.apply_restock_delta(item, 2, 4).await;
-    assert_eq!(books.left(item).await, STOCK + 8, "a later change");
+    assert_eq!(testbed.left(item).await, STOCK + 4);
+    testbed.counters.apply_restock_delta(item, 1, 4).await;
+    assert_eq!(testbed.left(item).await, STOCK + 4, "the repair knew of it");
+    testbed.counters.apply_restock_delta(item, 2, 4).await;
+    assert_eq!(testbed.left(item).await, STOCK + 8, "a later change");
 }

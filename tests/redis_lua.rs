@@ -1,4 +1,4 @@
-//! What the script of `redis-lua` judges besides the stock: the buyer's limit and the sale's window.
+//! The script of `redis-lua` checks the buyer's limit and the sale's window besides the stock.
 
 use futures::future::join_all;
 use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, SaleWindow, UserId};
@@ -32,7 +32,7 @@ async fn cancel(instance: &Instance, buyer: i64, order: &Answer) {
     assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
 }
 
-/// Nothing but the gate stands there, and two instances ask it at once.
+/// The arbiter is off, so that only the gate decides, and two instances ask it at once.
 #[tokio::test]
 async fn the_limit_holds_at_the_gate() {
     let shop = Shop::new().await;
@@ -114,7 +114,7 @@ async fn a_count_that_is_too_high_denies_nobody_for_good() {
 }
 
 #[tokio::test]
-async fn the_window_is_judged_by_the_servers_clock() {
+async fn the_window_is_compared_with_the_clock_of_redis() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
     let found = items::find(&shop.pool, id_of(item)).await.expect("read").expect("an item");

@@ -101,7 +101,8 @@ async fn a_key_that_still_runs_on_another_instance_is_not_refused() {
     a_running_key_is_not_refused("mysql-atomic", true).await;
 }
 
-/// It waits for the lock behind another buyer's order, so the ledger has no row of it.
+/// A purchase that waits for the lock behind another buyer's order has no row in the ledger yet; its
+/// key is not refused.
 async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     let shop = shop(60_000).await;
     let here = shop.start().await;

@@ -16,12 +16,12 @@ use crate::support::{FaultyLink, Instance, Shop, link_to, link_to_ledger, redis_
 /// since machines that test are loaded.
 const RECOVERY_MAX: Duration = Duration::from_secs(45);
 /// Buyers at once, so that pools have several connections.
-const CROWD: i64 = 12;
-/// How long they sell before the links die, at least.
+const BUYERS: i64 = 12;
+/// How long the buyers buy before the links die, at least.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An instance behind a link to the database and one to Redis.
-async fn place() -> (Shop, Instance, FaultyLink, FaultyLink) {
+async fn linked_shop() -> (Shop, Instance, FaultyLink, FaultyLink) {
     let shop = Shop::new().await;
     let mysql = link_to_ledger(&shop).await;
     let redis = link_to(&redis_url().await).await;
@@ -33,7 +33,7 @@ async fn place() -> (Shop, Instance, FaultyLink, FaultyLink) {
     (shop, instance, mysql, redis)
 }
 
-/// Strands `link` while a crowd buys by `strategies`, and waits until each of them sells again.
+/// Strands `link` while many buyers buy by `strategies`, and waits until each of them sells again.
 async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &FaultyLink) {
     let item = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
     let mut items = Vec::new();
@@ -43,11 +43,11 @@ async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Fa
         assert!([201, 202].contains(&first.status), "{strategy}: {}", first.text);
         items.push((strategy, item));
     }
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut buyers = tokio::task::JoinSet::new();
     for &(strategy, item) in &items {
-        for id in 2..2 + CROWD {
+        for id in 2..2 + BUYERS {
             let buyer = instance.buyer(id);
-            crowd.spawn(async move {
+            buyers.spawn(async move {
                 loop {
                     let answer = buyer.buy(strategy, item).await;
                     if ![201, 202].contains(&answer.status) {
@@ -74,17 +74,17 @@ async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Fa
             }
         }
     }
-    crowd.abort_all();
+    buyers.abort_all();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_link_to_redis_is_left() {
-    let (_shop, instance, _mysql, redis) = place().await;
+    let (_shop, instance, _mysql, redis) = linked_shop().await;
     let strategies = ["redis-lua", "lock-redis", "redis-watch", "redis-stream"];
     sells_again(&strategies, &instance, &redis).await;
 }
 
-/// A crowd fills the link, which the kernel notices after a while. A few commands do not.
+/// Many buyers fill the link, which the kernel notices after a while. A few commands do not.
 #[tokio::test]
 async fn a_few_commands_in_vain_are_enough_to_leave_a_link() {
     const IN_VAIN_MAX: u32 = 20;
@@ -105,13 +105,13 @@ async fn a_few_commands_in_vain_are_enough_to_leave_a_link() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_link_to_the_ledger_is_left() {
-    let (_shop, instance, mysql, _redis) = place().await;
+    let (_shop, instance, mysql, _redis) = linked_shop().await;
     sells_again(&["mysql-batch", "mysql-atomic", "lock-redis"], &instance, &mysql).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
-    let (shop, instance, _mysql, redis) = place().await;
+    let (shop, instance, _mysql, redis) = linked_shop().await;
     let other = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);

@@ -17,7 +17,7 @@ use crate::support::{Client, Instance, Shop, eventually, purchase_path};
 const ROUNDS: u32 = 2;
 /// Buyers of a round; half of them find nothing left.
 const BUYERS: i64 = 80;
-/// The drain's ten seconds, and room for a busy machine to start and end a process.
+/// The drain's ten seconds, and time for a busy machine to start and end a process.
 const STOP_MAX: Duration = Duration::from_secs(20);
 const STRATEGIES: [&str; 4] = ["lock-redis", "mysql-atomic", "mysql-batch", "redis-lua"];
 

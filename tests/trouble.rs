@@ -42,8 +42,8 @@ async fn is_open(instance: &Instance, dependency: &str) -> bool {
     metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
 }
 
-/// A crowd of buyers, beginning with buyer `first`.
-async fn crowd(instance: &Instance, strategy: &str, item: i64, first: i64) -> Vec<Answer> {
+/// Purchases of many buyers, beginning with buyer `first`.
+async fn many_buyers(instance: &Instance, strategy: &str, item: i64, first: i64) -> Vec<Answer> {
     join_all((first..first + BUYERS).map(|id| {
         let buyer = instance.buyer(id);
         async move { buyer.buy(strategy, item).await }
@@ -51,11 +51,11 @@ async fn crowd(instance: &Instance, strategy: &str, item: i64, first: i64) -> Ve
     .await
 }
 
-/// While a crowd waits for an item that cannot be had, and after it was answered, others are sold
+/// While many buyers wait for an item that cannot be had, and after they were answered, others are sold
 /// and paid for.
 async fn others_go_on(
     instance: &Instance,
-    crowd: impl Future<Output = Vec<Answer>>,
+    many_buyers: impl Future<Output = Vec<Answer>>,
 ) -> Vec<Answer> {
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let sell = async |buyers: std::ops::Range<i64>| {
@@ -68,7 +68,7 @@ async fn others_go_on(
             assert_eq!(paid.status, 200, "a payment: {}", paid.text);
         }
     };
-    let (answers, ()) = tokio::join!(crowd, sell(1..11));
+    let (answers, ()) = tokio::join!(many_buyers, sell(1..11));
     assert!(!is_open(instance, "mysql").await, "the ledger was blamed");
     sell(11..21).await;
     assert_clean(instance, other).await;
@@ -88,7 +88,7 @@ async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let guard = hold_lock(&shop, item).await;
-    let answers = others_go_on(&instance, crowd(&instance, "lock-redis", item, 100)).await;
+    let answers = others_go_on(&instance, many_buyers(&instance, "lock-redis", item, 100)).await;
     assert!(!guard.is_lost(), "the lock was not held all the time");
     assert_contended(&answers);
     let _ = guard.release().await;
@@ -102,7 +102,7 @@ async fn a_row_that_somebody_holds_is_the_trouble_of_its_item_alone() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let answers = others_go_on(&instance, crowd(&instance, "mysql-atomic", item, 100)).await;
+    let answers = others_go_on(&instance, many_buyers(&instance, "mysql-atomic", item, 100)).await;
     assert_contended(&answers);
     holder.rollback().await.expect("the row is free");
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
@@ -115,7 +115,7 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let answers = others_go_on(&instance, crowd(&instance, "mysql-batch", item, 100)).await;
+    let answers = others_go_on(&instance, many_buyers(&instance, "mysql-batch", item, 100)).await;
     // What is in a batch that waits for the row may yet be sold; the others were taken back.
     let told = [(503, "contended"), (504, "outcome_unknown")];
     for answer in &answers {
@@ -141,8 +141,8 @@ async fn a_stopped_redis_is_not_the_ledgers_fault() {
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy_for_good("redis-stream", item).await.status, 201);
     assert!(redis.pause(), "Redis was not stopped");
-    let answers = others_go_on(&instance, crowd(&instance, "redis-stream", item, 100)).await;
-    // Whether they are queued is not known; those who came later were not let to Redis.
+    let answers = others_go_on(&instance, many_buyers(&instance, "redis-stream", item, 100)).await;
+    // Whether the first ones are queued is unknown; the later ones were refused before Redis.
     let told = [(504, "outcome_unknown"), (503, "dependency_unavailable")];
     for answer in &answers {
         assert!(told.contains(&answer.brief()), "{}", answer.text);

@@ -30,7 +30,7 @@ async fn a_keyboard_is_enough_to_buy_and_pay() {
     walk_to(&page, "#buy").await;
     page.press(Key::Enter).await;
     page.until_text("#outcome", "It’s yours").await;
-    // The focus goes with what is to be done next.
+    // The focus moves to the next action.
     page.until("the focus on paying", "document.activeElement.closest('#outcome') !== null").await;
     page.press(Key::Enter).await;
     page.until_text("#status", "Held for you").await;

@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(45);
 /// The pause between two looks at a page.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// Browsers that run at once.
-static PLACES: Semaphore = Semaphore::const_new(2);
+static BROWSERS: Semaphore = Semaphore::const_new(2);
 
 /// Runs the driver in a session of its own, which ends with us, in whatever way we end: then our
 /// end of the pipe closes.
@@ -86,13 +86,13 @@ pub const PHONE: Look = Look { width: 390, height: 844, phone: true, ..DESKTOP }
 pub struct Page {
     driver: WebDriver,
     base: String,
-    _place: SemaphorePermit<'static>,
+    _permit: SemaphorePermit<'static>,
 }
 
 impl Page {
     /// Starts a browser, without a page yet.
     pub async fn open(addr: SocketAddr, look: Look) -> Self {
-        let place = PLACES.acquire().await.expect("never closed");
+        let permit = BROWSERS.acquire().await.expect("never closed");
         let address =
             tokio::task::spawn_blocking(|| DRIVER.address.clone()).await.expect("a driver");
         let driver = WebDriver::new(address, capabilities(look)).await.expect("a browser");
@@ -101,7 +101,7 @@ impl Page {
             driver.cdp().send_raw("Emulation.setEmulatedMedia", dark).await.expect("dark");
         }
         driver.set_script_timeout(PATIENCE).await.expect("a timeout");
-        Self { driver, base: format!("http://{addr}"), _place: place }
+        Self { driver, base: format!("http://{addr}"), _permit: permit }
     }
 
     /// Goes to a path of the shop and waits until its scripts have run.
@@ -110,7 +110,7 @@ impl Page {
         self.until("the scripts", "document.getElementById('account').childElementCount > 0").await;
     }
 
-    /// The same, signed in without the form: a token in the cookie, and what the pages remember.
+    /// Opens a page signed in without the form: sets the token cookie and the pages' own storage.
     pub async fn visit_as(&self, instance: &Instance, user: i64, role: Role, path: &str) {
         self.driver.goto(format!("{}/404.html", self.base)).await.expect("an address of ours");
         let session = json!({
@@ -194,7 +194,7 @@ impl Page {
         element.click().await.unwrap_or_else(|error| panic!("{css}: {error}"));
     }
 
-    /// Types into a field, in place of what was there.
+    /// Replaces a field's text by typing.
     pub async fn fill(&self, css: &str, text: &str) {
         let field = self.find(css).await;
         field.clear().await.expect("emptied");
@@ -266,7 +266,7 @@ impl Page {
         self.close_but_for(&[]).await;
     }
 
-    /// The same, where some errors are what the test is about.
+    /// Like [`Page::close`], for a test that causes the `expected` errors on purpose.
     pub async fn close_but_for(self, expected: &[&str]) {
         let log = self.driver.browser_log().await.expect("the console's log");
         let errors: Vec<String> = log

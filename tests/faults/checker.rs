@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_audit::{
-    Answer, EXAMPLES_MAX, Evidence, Judgement, Ledger, Outcome, Reader, judge as judge_item,
+    Answer, EXAMPLES_MAX, Evidence, Judgement, Ledger, Outcome, Reader, judge as audit_item,
     purchases,
 };
 use seckill::account::Role;
@@ -82,7 +82,7 @@ impl TrialOutcome {
         self.broken.extend(other.broken.iter().map(|what| format!("{name}: {what}")));
     }
 
-    /// Whether nothing that was promised is broken. A missed control is judged over the whole run.
+    /// Whether nothing that was promised is broken. A missed control is counted over the whole run.
     pub fn is_clean(&self) -> bool {
         let counts = [self.oversold, self.duplicated, self.lost, self.unresolved];
         counts.iter().all(|count| *count == 0) && self.broken.is_empty()
@@ -102,21 +102,21 @@ impl TrialOutcome {
     }
 }
 
-/// Judges every item of a trial.
-pub async fn judge(
+/// Checks every item of a trial against the ledger and the answers.
+pub async fn check_trial(
     testbed: &Testbed,
     service: &Service,
     records: Vec<(Arc<SaleItem>, Vec<Answer>)>,
     mut trial: TrialOutcome,
     queue_may_be_lost: bool,
 ) -> Run<TrialOutcome> {
-    let judged = records.into_iter().map(|(item, answers)| async move {
+    let checked = records.into_iter().map(|(item, answers)| async move {
         let judgement = check_item(testbed, service, &item, answers, queue_may_be_lost).await;
         (item, judgement)
     });
-    for (item, judged) in futures::future::join_all(judged).await {
+    for (item, checked) in futures::future::join_all(checked).await {
         trial.attempts += item.attempts();
-        let Judged { judgement, queued_lost, broken } = judged?;
+        let CheckedItem { judgement, queued_lost, broken } = checked?;
         if item.control {
             let caught = !judgement.is_clean();
             trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
@@ -149,7 +149,7 @@ fn open(answers: &[Answer]) -> Vec<String> {
     words.take(EXAMPLES_MAX).collect()
 }
 
-struct Judged {
+struct CheckedItem {
     judgement: Judgement,
     queued_lost: i64,
     broken: Vec<String>,
@@ -161,7 +161,7 @@ async fn check_item(
     item: &SaleItem,
     mut answers: Vec<Answer>,
     queue_may_be_lost: bool,
-) -> Run<Judged> {
+) -> Run<CheckedItem> {
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
     let mut settled = settled(&mut reader, item, &answers, queue_may_be_lost).await?;
     let mut queued_lost = 0;
@@ -178,7 +178,7 @@ async fn check_item(
         after: &settled,
         answers: &answers,
     };
-    let judgement = judge_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
+    let judgement = audit_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
     let mut broken = Vec::new();
     if !item.control {
         broken.extend(open(&answers));
@@ -187,7 +187,7 @@ async fn check_item(
             broken.push(why);
         }
     }
-    Ok(Judged { judgement, queued_lost, broken })
+    Ok(CheckedItem { judgement, queued_lost, broken })
 }
 
 /// The ledger once nothing is under way: every purchase was answered definitely before.

@@ -108,7 +108,7 @@ pub const LIST: &[Row] = rows! {
         "SET GLOBAL read_only = 1 for a second",
         "writes are 503; it recovers by itself";
     "mysql-full-disk": disk::full,
-        "a file takes all the room that is left on the database's disk, for a few seconds",
+        "a file fills the rest of the database's disk, for a few seconds",
         "writes are 503 or unknown; it recovers by itself";
     "mysql-deadlocks": mysql::deadlocks,
         "side transactions take the rows in the opposite order",

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::list::SHORT;
 
-/// Seeds of a run that asks for none.
+/// The first seed of a run that asks for none.
 const SEED_FIRST: u64 = 1;
 
 /// The fault matrix.
@@ -17,8 +17,8 @@ struct Arguments {
     /// Trials of each row, each with a seed of its own; without it, a short selection of the rows.
     #[arg(long)]
     seeds: Option<u64>,
-    /// The first seed; the same seed is the same experiment.
-    #[arg(long, default_value_t = SEED_FIRST)]
+    /// The first seed; one seed always makes the same experiment. `SECKILL_TEST_SEED` without it.
+    #[arg(long, default_value_t = seed_first())]
     seed: u64,
     /// How long each trial sells at least, in seconds.
     #[arg(long, default_value_t = 1.0)]
@@ -132,4 +132,10 @@ impl Options {
             many => format!("{} to {}", self.seed, self.seed + many - 1),
         }
     }
+}
+
+/// The first seed unless `--seed` is given: that of `SECKILL_TEST_SEED`, else [`SEED_FIRST`].
+fn seed_first() -> u64 {
+    let asked = std::env::var("SECKILL_TEST_SEED").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(SEED_FIRST)
 }

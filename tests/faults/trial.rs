@@ -183,7 +183,7 @@ pub async fn run_trial(
     let records = workload.finish().await?;
     let proof = proof?;
     let trial = TrialOutcome::new(injections, proof, recovered);
-    checker::judge(testbed, &services[0], records, trial, plan.queue_may_be_lost).await
+    checker::check_trial(testbed, &services[0], records, trial, plan.queue_may_be_lost).await
 }
 
 /// Injects the fault once each item has been sold five times.

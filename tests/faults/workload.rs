@@ -246,10 +246,10 @@ impl Client {
             let next = self.number + self.purchases.len() * self.step;
             if late {
                 break;
-            } else if let Some(place) = self.open.pop() {
+            } else if let Some(index) = self.open.pop() {
                 let pause = self.random.random_range(PAUSE_MS);
                 sleep(Duration::from_millis(pause)).await;
-                self.send(place).await;
+                self.send(index).await;
             } else if next < self.released(now) {
                 let purchase = Purchase { request: next, answers: Vec::new(), attempts: 0 };
                 self.purchases.push(purchase);
@@ -267,8 +267,8 @@ impl Client {
             } else if self.purchases.is_empty() {
                 sleep(Duration::from_millis(2)).await;
             } else {
-                let place = self.random.random_range(0..self.purchases.len());
-                self.send(place).await;
+                let index = self.random.random_range(0..self.purchases.len());
+                self.send(index).await;
             }
         }
         let mut record = Vec::new();
@@ -293,14 +293,14 @@ impl Client {
         }
     }
 
-    fn is_sold(&self, place: usize) -> bool {
-        let last = self.purchases[place].answers.last();
+    fn is_sold(&self, index: usize) -> bool {
+        let last = self.purchases[index].answers.last();
         last.is_some_and(|last| last.outcome == Outcome::Accepted && last.status != QUEUED)
     }
 
     /// Sends one purchase once, writes the answer down if it is another one than before.
-    async fn send(&mut self, place: usize) {
-        let request = self.purchases[place].request;
+    async fn send(&mut self, index: usize) {
+        let request = self.purchases[index].request;
         let (buyer, key) = (self.item.tokens[request].0, format!("k{request}"));
         let sent = Instant::now();
         let exchange = self.exchange(request, &key).await;
@@ -312,7 +312,7 @@ impl Client {
             self.item.counts.slowest_ms.fetch_max(took, Ordering::Relaxed);
         }
         let item = Arc::clone(&self.item);
-        let purchase = &mut self.purchases[place];
+        let purchase = &mut self.purchases[index];
         let was_accepted =
             purchase.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
         if meaning.outcome == Outcome::Accepted && !was_accepted {
@@ -354,7 +354,7 @@ impl Client {
             purchase.attempts += 1;
         }
         if !settled {
-            self.open.push(place);
+            self.open.push(index);
         }
     }
 

@@ -1,7 +1,9 @@
-//! Chance that can be repeated.
+//! Random numbers and mutated inputs that a seed repeats.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
+
+use crate::support::{self, SEED_VARIABLE};
 
 /// Words that programs trip over.
 const WORDS: [&[u8]; 20] = [
@@ -85,19 +87,18 @@ impl Dice {
     }
 }
 
-/// Throws until the time is over; a failure names the seed.
+/// Runs `once` with one seed after the other until the time is over. A failure prints its seed.
 pub fn throw(what: &str, mut once: impl FnMut(&mut Dice)) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds = number("SECKILL_TEST_FUZZ_SECONDS").unwrap_or(1);
-    let first: Option<u64> = number("SECKILL_TEST_FUZZ_SEED");
+    let asked = std::env::var("SECKILL_TEST_FUZZ_SECONDS").ok();
+    let seconds = asked.and_then(|text| text.parse().ok()).unwrap_or(1);
     let until = Instant::now() + Duration::from_secs(seconds);
-    let mut seed = first.unwrap_or_else(rand::random);
+    let mut seed = support::seed();
     let mut count = 0_u64;
     // At least one throw, however slow the machine.
     while count == 0 || Instant::now() < until {
         let thrown = catch_unwind(AssertUnwindSafe(|| once(&mut Dice(seed))));
         if let Err(panic) = thrown {
-            eprintln!("{what}: SECKILL_TEST_FUZZ_SEED={seed} shows it");
+            eprintln!("{what}: {SEED_VARIABLE}={seed} repeats it");
             resume_unwind(panic);
         }
         (seed, count) = (seed.wrapping_add(1), count + 1);

@@ -12,13 +12,14 @@ use tokio::net::TcpListener;
 
 use super::dice::{self, Dice};
 
-/// Of so many answers one is damaged: then the connection is lost, and the next one takes a while.
+/// One answer in this many is damaged. A damaged answer ends the connection, and a new one takes
+/// time.
 const DAMAGED: usize = 200;
 
 /// What a command is answered: damaged now and then, so that the next one needs a new connection.
 type Answer = Arc<Mutex<Vec<u8>>>;
 
-/// Answers each read with what is set, until the test ends.
+/// Answers each read with the current `answer`, until the test ends.
 async fn serve(listener: TcpListener, answer: Answer) {
     loop {
         let Ok((mut client, _)) = listener.accept().await else { return };

@@ -13,7 +13,7 @@ use crate::support::{Answer, Client, Instance, Shop, item_body};
 enum Who {
     Anyone,
     Buyer,
-    /// A buyer, for what is theirs.
+    /// The buyer to whom the order or session belongs.
     Owner,
     Admin,
 }
@@ -25,7 +25,7 @@ struct Operation {
     path: &'static str,
     who: Who,
     body: Option<Value>,
-    /// The answer to who may.
+    /// The status for a permitted caller.
     status: u16,
 }
 
@@ -65,14 +65,14 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-/// What the paths' parameters stand for.
-struct Place {
+/// The item and the order that fill the parameters of the paths.
+struct Testbed {
     instance: Instance,
     item: i64,
     order: String,
 }
 
-impl Place {
+impl Testbed {
     async fn request(&self, operation: &Operation, client: &Client) -> RequestBuilder {
         let id = if operation.path.starts_with("/api/orders") {
             self.order.clone()
@@ -109,19 +109,19 @@ async fn each_operation_is_for_those_it_is_for() {
     let (_shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
-    let place = Place { instance, item, order };
-    let instance = &place.instance;
+    let testbed = Testbed { instance, item, order };
+    let instance = &testbed.instance;
     for operation in operations() {
         let what = format!("{} {}", operation.method, operation.path);
-        let stranger = place.ask(&operation, &instance.stranger()).await;
+        let stranger = testbed.ask(&operation, &instance.stranger()).await;
         if operation.who == Who::Anyone {
             assert_eq!(stranger.status, operation.status, "{what}: {}", stranger.text);
             continue;
         }
         assert_problem(&stranger, (401, "unauthenticated"), &what);
-        let buyer = place.ask(&operation, &instance.buyer(2)).await;
+        let buyer = testbed.ask(&operation, &instance.buyer(2)).await;
         let admin = instance.stranger().with_token(&instance.token(3, Role::Admin));
-        let by_admin = place.ask(&operation, &admin).await;
+        let by_admin = testbed.ask(&operation, &admin).await;
         match operation.who {
             Who::Anyone => {}
             Who::Buyer => {
@@ -131,7 +131,7 @@ async fn each_operation_is_for_those_it_is_for() {
             Who::Owner => {
                 assert_problem(&buyer, (404, "order_not_found"), &what);
                 assert_problem(&by_admin, (404, "order_not_found"), &what);
-                let owner = place.ask(&operation, &instance.buyer(1)).await;
+                let owner = testbed.ask(&operation, &instance.buyer(1)).await;
                 assert_eq!(owner.status, operation.status, "{what}: {}", owner.text);
             }
             Who::Admin => {

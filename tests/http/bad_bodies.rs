@@ -24,7 +24,7 @@ fn post(
     }
 }
 
-/// A body of exactly so many bytes that asks for one unit.
+/// A body of exactly `bytes` bytes that asks for one unit.
 fn padded(bytes: usize) -> String {
     format!("{}{{\"quantity\":1}}", " ".repeat(bytes - 14))
 }
@@ -135,7 +135,7 @@ async fn a_purchase_is_refused_by_what_is_wrong_with_its_body() {
     ));
     assert_refused(&shop, cases).await;
     assert_eq!(assert_clean(&instance, item).await["available"], 10);
-    // And what is allowed is allowed.
+    // A permitted body is accepted.
     let buyer = instance.buyer(2);
     let largest = Client::send(post(&buyer, &path, Some(JSON), padded(BODY_BYTES_MAX))).await;
     assert_eq!(largest.status, 201, "the largest body: {}", largest.text);

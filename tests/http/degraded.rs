@@ -226,7 +226,7 @@ async fn without_the_ledger_a_queued_order_can_still_be_seen() {
     assert_eq!(assert_clean(&whole, item).await["orders"], 1);
 }
 
-/// A crowd on one item, whose lock's servers swallow everything: each is told what is wrong, long
+/// Many buyers of one item, whose lock's servers swallow everything: each is told what is wrong, long
 /// before its turn would have come; then nobody waits for them any more; other strategies sell.
 async fn without_the_servers_of_a_lock(
     strategy: &str,

@@ -22,7 +22,7 @@ use crate::support::Answer;
 pub enum Carried {
     /// The head says that there is nothing.
     Nothing,
-    /// These bytes, whose number no header tells.
+    /// A body of these bytes, without a `content-length` header.
     Bytes(&'static str),
 }
 

@@ -122,7 +122,7 @@ async fn the_list_shows_the_shop_and_not_the_lab() {
         .map(|item| item["id"].as_i64())
         .collect();
     assert_eq!(ids, [Some(sooner), Some(later)]);
-    // A lab item is not hidden from who knows it.
+    // A lab item is found by its id, although no list has it.
     assert_eq!(find(&instance, lab).await["kind"], "lab");
 }
 

@@ -5,7 +5,7 @@ use reqwest::RequestBuilder;
 use super::assert_problem;
 use crate::support::{Client, Shop};
 
-/// What stands in the ledger.
+/// The rows of the ledger, to compare before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     items: String,

@@ -21,7 +21,7 @@ const DRIBBLERS: usize = 200;
 const DRIBBLE: Duration = Duration::from_millis(100);
 /// How long a connection without a place is watched.
 const UNSERVED: Duration = Duration::from_millis(300);
-/// Those who buy meanwhile.
+/// Buyers who purchase during the attack.
 const BUYERS: i64 = 50;
 
 /// Sends the same request many times at once; answers who was let through and who was not.
@@ -118,7 +118,7 @@ async fn behind_a_proxy_of_ours_the_address_is_the_clients() {
     let instance = shop.start().await;
     let stranger = instance.stranger();
     let number = std::cell::Cell::new(0);
-    // What the client wrote itself stands before what the proxy appended.
+    // The client's own entries come first, and the proxy appends the last one.
     press(async || {
         number.set(number.get() + 1);
         sign_in(&stranger, &format!("10.0.0.{}, 203.0.113.7", number.get())).await

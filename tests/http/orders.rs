@@ -10,7 +10,7 @@ async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
 }
 
-/// Waits until the order stands there.
+/// Waits until the order is in the ledger.
 async fn wait_for(client: &Client, order: &str, status: &str) -> Value {
     let path = format!("/api/orders/{order}");
     eventually(BOUND, || async {
@@ -194,7 +194,7 @@ async fn one_of_payment_cancellation_and_expiry_wins() {
             let head_start = std::time::Duration::from_millis(id.unsigned_abs() * 3);
             let race = async move {
                 tokio::time::sleep(head_start).await;
-                // So many at once may be told to try again: then nothing has changed.
+                // Some of these parallel requests may be told to try again: then nothing has changed.
                 eventually(BOUND, || async {
                     let answer = step(&client, &order, step_name).await;
                     if answer.json["retryable"] == true { Err(answer.text) } else { Ok(answer) }

@@ -15,14 +15,15 @@ const PATIENCE_MS: u64 = 400;
 /// The pause of a client that sends byte by byte.
 const TRICKLE: Duration = Duration::from_millis(20);
 
-struct Place {
+/// An instance with short time limits, and the ledger as it was before the requests.
+struct Testbed {
     shop: Shop,
     instance: Instance,
     item: i64,
     before: Ledger,
 }
 
-impl Place {
+impl Testbed {
     async fn new() -> Self {
         let shop = Shop::with(|config| {
             config.http.head_timeout_ms = PATIENCE_MS;
@@ -71,28 +72,28 @@ const BODY: &str = "{\"quantity\":1}";
 
 #[tokio::test]
 async fn a_plain_request_of_these_tests_would_buy() {
-    let place = Place::new().await;
+    let testbed = Testbed::new().await;
     let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", BODY.len());
-    let (heard, _) = place.ask(place.purchase(&headers) + BODY).await;
+    let (heard, _) = testbed.ask(testbed.purchase(&headers) + BODY).await;
     assert_eq!(heard.status, 201, "{heard:?}");
-    let (heard, _) = place.ask(place.purchase("")).await;
+    let (heard, _) = testbed.ask(testbed.purchase("")).await;
     assert_eq!(heard.status, 201, "{heard:?}");
 }
 
 #[tokio::test]
 async fn slow_clients_are_let_go() {
-    let place = Place::new().await;
+    let testbed = Testbed::new().await;
     // Connections on which nothing is said, or as much as could still become HTTP/2.
     for start in
         ["", "P", "PRI * HTTP/2.0\r\n\r\nSM", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HT"]
     {
-        let mut raw = place.connect().await;
+        let mut raw = testbed.connect().await;
         raw.send(start).await;
         assert!(raw.ends().await, "after {start:?} the connection stays open");
     }
     // A head that never ends.
-    let mut raw = place.connect().await;
-    let head = place.purchase("").into_bytes();
+    let mut raw = testbed.connect().await;
+    let head = testbed.purchase("").into_bytes();
     raw.trickle(
         head.into_iter().take(60).chain(std::iter::repeat(b'x')).map(|byte| [byte]),
         TRICKLE,
@@ -101,28 +102,28 @@ async fn slow_clients_are_let_go() {
     let heard = raw.answer().await;
     assert!([0, 408].contains(&heard.status), "{heard:?}");
     assert!(raw.is_closed().await, "a slow head keeps its connection");
-    place.assert_untouched("a slow head").await;
+    testbed.assert_untouched("a slow head").await;
     // A body that never ends.
-    let mut raw = place.connect().await;
-    raw.send(place.purchase("Content-Type: application/json\r\nContent-Length: 1000\r\n")).await;
+    let mut raw = testbed.connect().await;
+    raw.send(testbed.purchase("Content-Type: application/json\r\nContent-Length: 1000\r\n")).await;
     raw.trickle(std::iter::repeat(" "), TRICKLE).await;
     let heard = raw.answer().await;
     assert_eq!(heard.brief(), (408, "request_timeout"), "{heard:?}");
     assert!(heard.head.contains("connection: close") && raw.is_closed().await);
     // The same in chunks.
-    let mut raw = place.connect().await;
-    raw.send(place.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
+    let mut raw = testbed.connect().await;
+    raw.send(testbed.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
         .await;
     raw.trickle(["1", "\r\n", " ", "\r\n"].iter().cycle(), TRICKLE).await;
     assert_eq!(raw.answer().await.brief(), (408, "request_timeout"));
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]
 async fn a_body_without_end_is_cut() {
-    let place = Place::new().await;
-    let mut raw = place.connect().await;
-    raw.send(place.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
+    let testbed = Testbed::new().await;
+    let mut raw = testbed.connect().await;
+    raw.send(testbed.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
         .await;
     // A kilobyte at a time.
     let chunk = format!("400\r\n{}\r\n", " ".repeat(1024));
@@ -130,112 +131,118 @@ async fn a_body_without_end_is_cut() {
     let heard = raw.answer().await;
     assert_eq!(heard.brief(), (413, "payload_too_large"), "{heard:?}");
     assert!(heard.head.contains("connection: close") && raw.is_closed().await);
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]
 async fn a_large_body_is_refused_before_it_is_sent() {
-    let place = Place::new().await;
+    let testbed = Testbed::new().await;
     for length in ["16385", "99999999999", "9223372036854775808"] {
         let headers = format!(
             "Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n"
         );
-        let (heard, mut raw) = place.ask(place.purchase(&headers)).await;
+        let (heard, mut raw) = testbed.ask(testbed.purchase(&headers)).await;
         assert_eq!(heard.brief(), (413, "payload_too_large"), "{length}: {heard:?}");
         assert!(raw.is_closed().await, "{length}");
     }
     // One that is not too large is asked for.
     let headers = "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n";
-    let (heard, mut raw) = place.ask(place.purchase(headers)).await;
+    let (heard, mut raw) = testbed.ask(testbed.purchase(headers)).await;
     assert_eq!(heard.status, 100, "{heard:?}");
     raw.send("[]").await;
     assert_eq!(raw.answer().await.brief(), (422, "invalid_type"));
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]
 async fn a_cut_body_buys_nothing() {
-    let place = Place::new().await;
+    let testbed = Testbed::new().await;
     let length =
         format!("Content-Type: application/json\r\nContent-Length: {}\r\n", BODY.len() + 1);
     let chunked = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
     for (what, request) in [
-        ("a cut body", place.purchase(&length) + BODY),
-        ("a cut chunk", place.purchase(chunked) + "e\r\n{\"quantity\""),
-        ("no last chunk", place.purchase(chunked) + "e\r\n" + BODY + "\r\n"),
-        ("a chunk of no size", place.purchase(chunked) + "zz\r\n" + BODY + "\r\n0\r\n\r\n"),
+        ("a cut body", testbed.purchase(&length) + BODY),
+        ("a cut chunk", testbed.purchase(chunked) + "e\r\n{\"quantity\""),
+        ("no last chunk", testbed.purchase(chunked) + "e\r\n" + BODY + "\r\n"),
+        ("a chunk of no size", testbed.purchase(chunked) + "zz\r\n" + BODY + "\r\n0\r\n\r\n"),
         (
             "a chunk of any size",
-            place.purchase(chunked) + "ffffffffffffffff1\r\n" + BODY + "\r\n0\r\n\r\n",
+            testbed.purchase(chunked) + "ffffffffffffffff1\r\n" + BODY + "\r\n0\r\n\r\n",
         ),
     ] {
-        let mut raw = place.connect().await;
+        let mut raw = testbed.connect().await;
         raw.send(request).await;
         raw.finish().await;
         let heard = raw.answer().await;
         assert!([0, 400].contains(&heard.status), "{what}: {heard:?}");
-        place.assert_untouched(what).await;
+        testbed.assert_untouched(what).await;
     }
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 /// Requests of which two servers could think differently: a proxy in front of us would be misled.
 #[tokio::test]
 async fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
-    let place = Place::new().await;
+    let testbed = Testbed::new().await;
     let json = "Content-Type: application/json\r\n";
-    let hidden = place.purchase("");
+    let hidden = testbed.purchase("");
     let half = hidden.len();
     for (what, request) in [
         (
             "two lengths",
-            place.purchase(&format!("{json}Content-Length: 2\r\nContent-Length: 3\r\n")) + "[]x",
+            testbed.purchase(&format!("{json}Content-Length: 2\r\nContent-Length: 3\r\n")) + "[]x",
         ),
-        ("two lengths in one", place.purchase(&format!("{json}Content-Length: 2, 3\r\n")) + "[]x"),
-        ("a negative length", place.purchase(&format!("{json}Content-Length: -1\r\n"))),
-        ("a length with a sign", place.purchase(&format!("{json}Content-Length: +2\r\n")) + "[]"),
-        ("a length in hex", place.purchase(&format!("{json}Content-Length: 0x2\r\n")) + "[]"),
-        ("gzip as transfer", place.purchase(&format!("{json}Transfer-Encoding: gzip\r\n")) + "[]"),
+        (
+            "two lengths in one",
+            testbed.purchase(&format!("{json}Content-Length: 2, 3\r\n")) + "[]x",
+        ),
+        ("a negative length", testbed.purchase(&format!("{json}Content-Length: -1\r\n"))),
+        ("a length with a sign", testbed.purchase(&format!("{json}Content-Length: +2\r\n")) + "[]"),
+        ("a length in hex", testbed.purchase(&format!("{json}Content-Length: 0x2\r\n")) + "[]"),
+        (
+            "gzip as transfer",
+            testbed.purchase(&format!("{json}Transfer-Encoding: gzip\r\n")) + "[]",
+        ),
         (
             "chunked, then gzip",
-            place.purchase(&format!("{json}Transfer-Encoding: chunked, gzip\r\n")) + "0\r\n\r\n",
+            testbed.purchase(&format!("{json}Transfer-Encoding: chunked, gzip\r\n")) + "0\r\n\r\n",
         ),
         (
             "chunked in HTTP/1.0",
-            place
+            testbed
                 .purchase(&format!("{json}Transfer-Encoding: chunked\r\n"))
                 .replace("HTTP/1.1", "HTTP/1.0")
                 + "0\r\n\r\n",
         ),
-        ("a folded header", place.purchase("X-A: b\r\n c: d\r\n")),
-        ("a space before the colon", place.purchase("Content-Length : 0\r\n")),
-        ("a bare line end in a header", place.purchase("Idempotency-Key: a\rb\r\n")),
-        ("a NUL in a header", place.purchase("Idempotency-Key: a\0b\r\n")),
+        ("a folded header", testbed.purchase("X-A: b\r\n c: d\r\n")),
+        ("a space before the colon", testbed.purchase("Content-Length : 0\r\n")),
+        ("a bare line end in a header", testbed.purchase("Idempotency-Key: a\rb\r\n")),
+        ("a NUL in a header", testbed.purchase("Idempotency-Key: a\0b\r\n")),
     ] {
-        let (heard, mut raw) = place.ask(request + hidden.as_str()).await;
+        let (heard, mut raw) = testbed.ask(request + hidden.as_str()).await;
         assert_eq!(heard.status, 400, "{what}: {heard:?}");
         assert!(raw.is_closed().await, "{what}: something more was answered");
-        place.assert_untouched(what).await;
+        testbed.assert_untouched(what).await;
     }
     // Both a length and chunks: the chunks count, the length is ignored, and the connection is
     // closed, so that what follows is never taken for a request.
     let both = format!("{json}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", half + 7);
     let (heard, mut raw) =
-        place.ask(place.purchase(&both) + "2\r\n[]\r\n0\r\n\r\n" + hidden.as_str()).await;
+        testbed.ask(testbed.purchase(&both) + "2\r\n[]\r\n0\r\n\r\n" + hidden.as_str()).await;
     assert!([(400, ""), (422, "invalid_type")].contains(&heard.brief()), "{heard:?}");
     assert!(raw.is_closed().await, "the hidden request was answered");
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_or_malformed_is_refused() {
-    let place = Place::new().await;
-    let addr = place.instance.addr;
+    let testbed = Testbed::new().await;
+    let addr = testbed.instance.addr;
     let many: String = (0..120).map(|number| format!("X-{number}: y\r\n")).collect();
     let long = "x".repeat(70_000);
     for (what, request, expected) in [
-        ("many headers", place.purchase(&many), &[431][..]),
-        ("a large header", place.purchase(&format!("X-A: {long}\r\n")), &[431]),
+        ("many headers", testbed.purchase(&many), &[431][..]),
+        ("a large header", testbed.purchase(&format!("X-A: {long}\r\n")), &[431]),
         ("a long path", format!("GET /{long} HTTP/1.1\r\nHost: {addr}\r\n\r\n"), &[414, 431]),
         (
             "a long query",
@@ -246,41 +253,41 @@ async fn a_head_that_is_too_large_or_malformed_is_refused() {
         ("TLS", "\u{16}\u{3}\u{1}\0\u{1}\r\n\r\n".to_owned(), &[400]),
         ("a version to come", format!("GET / HTTP/9.9\r\nHost: {addr}\r\n\r\n"), &[400, 505]),
         ("no path", format!("GET HTTP/1.1\r\nHost: {addr}\r\n\r\n"), &[400]),
-        ("a header without a name", place.purchase(": x\r\n"), &[400]),
+        ("a header without a name", testbed.purchase(": x\r\n"), &[400]),
     ] {
-        let (heard, mut raw) = place.ask(request).await;
+        let (heard, mut raw) = testbed.ask(request).await;
         // The answer may be lost when the other side closes while we still send.
         assert!(heard.status == 0 || expected.contains(&heard.status), "{what}: {heard:?}");
         assert!(raw.is_closed().await, "{what}");
-        place.assert_untouched(what).await;
+        testbed.assert_untouched(what).await;
     }
-    let (heard, _) = place.ask("GET /api/items HTTP/1.1\r\n\r\n").await;
+    let (heard, _) = testbed.ask("GET /api/items HTTP/1.1\r\n\r\n").await;
     assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
     // A name that is not ours was made to point here.
     for foreign in ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b", "@"] {
         let request =
-            place.purchase("").replace(&format!("Host: {addr}"), &format!("Host: {foreign}"));
-        let (heard, _) = place.ask(request).await;
+            testbed.purchase("").replace(&format!("Host: {addr}"), &format!("Host: {foreign}"));
+        let (heard, _) = testbed.ask(request).await;
         assert!([421, 400].contains(&heard.status), "Host: {foreign}: {heard:?}");
-        place.assert_untouched(foreign).await;
+        testbed.assert_untouched(foreign).await;
         if foreign.starts_with("evil") {
             assert_eq!(heard.brief(), (421, "misdirected_request"), "{heard:?}");
         }
     }
-    let (heard, _) = place
+    let (heard, _) = testbed
         .ask(format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n"))
         .await;
     assert_eq!(heard.brief(), (421, "misdirected_request"), "{heard:?}");
-    let (heard, _) = place.ask(place.purchase("").replace("Host:", "X-Host:")).await;
+    let (heard, _) = testbed.ask(testbed.purchase("").replace("Host:", "X-Host:")).await;
     assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]
 async fn odd_paths_and_methods_find_nothing() {
-    let place = Place::new().await;
-    let addr = place.instance.addr;
-    let (item, token) = (place.item, place.instance.token(1, Role::Buyer));
+    let testbed = Testbed::new().await;
+    let addr = testbed.instance.addr;
+    let (item, token) = (testbed.item, testbed.instance.token(1, Role::Buyer));
     for path in [
         "/..%2f",
         "/../Cargo.toml",
@@ -307,7 +314,7 @@ async fn odd_paths_and_methods_find_nothing() {
         "/.git/HEAD",
         "/.data/env",
     ] {
-        let (heard, _) = place.ask(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
+        let (heard, _) = testbed.ask(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
         assert_eq!(heard.status, 404, "{path}: {heard:?}");
         if path.starts_with("/api/") {
             assert_eq!(heard.brief(), (404, "not_found"), "{path}");
@@ -316,10 +323,10 @@ async fn odd_paths_and_methods_find_nothing() {
         let purchase = format!(
             "POST {path} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
         );
-        let (heard, _) = place.ask(purchase).await;
+        let (heard, _) = testbed.ask(purchase).await;
         let expected = if path.starts_with("/api/") { &[404][..] } else { &[404, 405] };
         assert!(expected.contains(&heard.status), "POST {path}: {heard:?}");
-        place.assert_untouched(path).await;
+        testbed.assert_untouched(path).await;
     }
     for (request, path, allowed) in [
         ("TRACE", "/api/items".to_owned(), "get"),
@@ -334,7 +341,7 @@ async fn odd_paths_and_methods_find_nothing() {
         let head = format!(
             "{request} {path} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nCookie: planted=1\r\n\r\n"
         );
-        let (heard, _) = place.ask(head).await;
+        let (heard, _) = testbed.ask(head).await;
         assert_eq!(heard.brief(), (405, "method_not_allowed"), "{request} {path}: {heard:?}");
         let allow = heard.head.lines().find(|line| line.starts_with("allow:")).unwrap_or_default();
         assert!(allow.contains(allowed), "{request} {path}: {}", heard.head);
@@ -342,20 +349,20 @@ async fn odd_paths_and_methods_find_nothing() {
     }
     // An address in the request line, and HTTP/1.0 without a host, are as good as any other.
     let (heard, _) =
-        place.ask(format!("GET http://{addr}/healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
+        testbed.ask(format!("GET http://{addr}/healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
     assert_eq!(heard.status, 200, "{heard:?}");
-    let (heard, mut raw) = place.ask("GET /healthz HTTP/1.0\r\n\r\n").await;
+    let (heard, mut raw) = testbed.ask("GET /healthz HTTP/1.0\r\n\r\n").await;
     assert!(heard.status == 200 && raw.is_closed().await, "{heard:?}");
-    place.assert_clean().await;
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]
 async fn requests_in_one_packet_are_answered_in_their_order() {
-    let place = Place::new().await;
-    let addr = place.instance.addr;
+    let testbed = Testbed::new().await;
+    let addr = testbed.instance.addr;
     let one = format!("GET /healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n");
     let two = format!("GET /api/nothing HTTP/1.1\r\nHost: {addr}\r\n\r\n");
-    let mut raw = place.connect().await;
+    let mut raw = testbed.connect().await;
     raw.send(one.clone() + two.as_str() + one.as_str()).await;
     let statuses =
         [raw.answer().await.status, raw.answer().await.status, raw.answer().await.status];

@@ -1,4 +1,4 @@
-//! Accounts: signing up, signing in, and what guards the door.
+//! Accounts: signing up, signing in, and the limits on attempts.
 
 use seckill::account::{Role, password};
 use seckill::domain::Username;
@@ -125,7 +125,7 @@ async fn after_ten_failures_a_name_has_to_wait() {
     }
     let right = sign_in(&stranger, "victim", PASSWORD).await;
     assert_problem(&right, (429, "too_many_attempts"), "the right password comes too late");
-    // A name that nobody has is not told apart, and another's is not shut.
+    // An unknown name is answered like a known one, and other accounts stay open.
     assert_eq!(sign_in(&stranger, "bystander", PASSWORD).await.status, 200);
 }
 

@@ -68,8 +68,8 @@ async fn an_address_and_a_user_have_so_many_streams_and_no_more() {
         let refused = client.ask(ask(path), Carried::Nothing).await;
         assert_problem(&refused, (429, "rate_limited"), "a stream too many of one user");
     }
-    assert_eq!(status_of_a_buyers_stream(&instance, 2).await, 200, "another buyer has room");
-    // What is closed makes room.
+    assert_eq!(status_of_a_buyers_stream(&instance, 2).await, 200, "another buyer may open one");
+    // A closed stream no longer counts.
     drop(taken.pop());
     eventually(BOUND, || async {
         let again = another.open(another.request(Method::GET, &path), Carried::Nothing).await;

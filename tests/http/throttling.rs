@@ -1,4 +1,4 @@
-//! Guessing passwords: slowed down for those who guess, never for the owner.
+//! Password guessing is slowed down for the guesser, never for the account's owner.
 
 use reqwest::Method;
 use seckill::config::Config;

@@ -1,4 +1,4 @@
-//! The model: one item, its stock and its orders, kept as an honest shopkeeper would by hand.
+//! The model: one item, its stock and its orders, in plain arithmetic.
 
 use super::plan::{Buy, Sale};
 
@@ -28,9 +28,9 @@ pub struct Entry {
     pub placed_at: i64,
 }
 
-/// What a purchase may come to.
+/// The permitted outcome of a purchase.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum ExpectedPurchase {
     /// A new order, and nothing else.
     Sells,
     /// The order that the key became.
@@ -39,7 +39,7 @@ pub enum Verdict {
     Refuses(Vec<&'static str>),
 }
 
-/// What a step of an order must come to.
+/// The permitted answer to a step of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The order, in this state.
@@ -54,17 +54,17 @@ impl Books {
         Self { sale, total: stock, available: stock, paused: false, now: 0, orders: Vec::new() }
     }
 
-    /// Judges a purchase by what is in the books.
-    pub fn judge(&self, buy: &Buy) -> Verdict {
+    /// The expected answer to a purchase, by the recorded state.
+    pub fn expected_purchase(&self, buy: &Buy) -> ExpectedPurchase {
         let same_key = |entry: &Entry| entry.buyer == buy.buyer && entry.key == buy.key;
         if let Some(at) = buy.key.and_then(|_| self.orders.iter().position(same_key)) {
             return if self.orders[at].quantity == buy.quantity {
-                Verdict::Replays(at)
+                ExpectedPurchase::Replays(at)
             } else {
-                Verdict::Refuses(vec!["idempotency_key_reused"])
+                ExpectedPurchase::Refuses(vec!["idempotency_key_reused"])
             };
         }
-        let refuse = |code| Verdict::Refuses(vec![code]);
+        let refuse = |code| ExpectedPurchase::Refuses(vec![code]);
         if self.now < self.sale.starts_at {
             return refuse("sale_not_started");
         }
@@ -78,12 +78,13 @@ impl Books {
             return refuse("quantity_over_limit");
         }
         match self.refusals(buy.buyer, buy.quantity) {
-            none if none.is_empty() => Verdict::Sells,
-            codes => Verdict::Refuses(codes),
+            none if none.is_empty() => ExpectedPurchase::Sells,
+            codes => ExpectedPurchase::Refuses(codes),
         }
     }
 
-    /// What stands against taking so many units; which of two a gate sees first is its own affair.
+    /// The possible refusals of a purchase of `quantity` units. When there are several, a gate may answer
+    /// any of them.
     fn refusals(&self, buyer: i64, quantity: i64) -> Vec<&'static str> {
         let over = self.bought(buyer) + quantity > self.sale.limit;
         let short = self.available < quantity;

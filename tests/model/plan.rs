@@ -37,7 +37,7 @@ pub struct Buy {
 pub enum Step {
     Buy(Buy),
     /// All at once.
-    Crowd(Vec<Buy>),
+    Parallel(Vec<Buy>),
     Pay(usize),
     Cancel(usize),
     /// Somebody else pays or cancels it.
@@ -46,7 +46,7 @@ pub enum Step {
     Restock(i64),
     Switch(&'static str),
     Pause(bool),
-    /// An instance crashes so many microseconds after a purchase was sent to it.
+    /// An instance crashes this number of microseconds after a purchase was sent to it.
     CrashDuring(Buy, u64),
 }
 
@@ -60,7 +60,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => buy().prop_map(Step::Buy),
-        3 => vec(buy(), 2..6).prop_map(Step::Crowd),
+        3 => vec(buy(), 2..6).prop_map(Step::Parallel),
         4 => any::<usize>().prop_map(Step::Pay),
         4 => any::<usize>().prop_map(Step::Cancel),
         1 => any::<usize>().prop_map(Step::Meddle),
@@ -83,7 +83,7 @@ fn buy() -> impl Strategy<Value = Buy> {
 /// The strategies that may sell, but for those whose locks outlive a crash.
 fn strategy() -> impl Strategy<Value = &'static str> {
     let cards = LIST.iter().map(|entry| entry.card);
-    // `redis-lua` judges the window by Redis' own clock too, which a plan cannot move.
+    // `redis-lua` compares the window with Redis' own clock too, which a plan cannot move.
     let left_out = |name: &str| name == "redis-lua" || name.starts_with("lock-redis-setnx");
     let names = cards.filter(|card| card.safe && !left_out(card.name));
     proptest::sample::select(names.map(|card| card.name).collect::<Vec<_>>())

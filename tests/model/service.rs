@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
-use super::books::{Answer as Expected, Books, HOLD_MINUTES, Verdict};
+use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};
 use crate::support::{Answer, Client, Instance, Shop, item_body, purchase_path};
 
@@ -126,7 +126,7 @@ impl Service {
                 let answer = self.runtime.block_on(self.buy(run, at, buy))?;
                 run.bought(buy, &answer)
             }
-            Step::Crowd(buys) => self.crowd(run, buys),
+            Step::Parallel(buys) => self.in_parallel(run, buys),
             Step::Pay(order) => self.order_step(run, at, *order, "payment", Books::pay),
             Step::Cancel(order) => self.order_step(run, at, *order, "cancellation", Books::cancel),
             Step::Meddle(order) => {
@@ -202,9 +202,9 @@ impl Service {
     }
 
     /// Purchases at once, over both instances. Whatever their order: no unit twice, nobody over the
-    /// limit, and no refusal that is wrong when all is done, since meanwhile nothing came back, but
-    /// for what was queued and then rejected.
-    fn crowd(&self, run: &mut Run, buys: &[Buy]) -> Tried {
+    /// limit, and no refusal that is wrong when all is done, since nothing came back meanwhile, except
+    /// units of orders that were queued and then rejected.
+    fn in_parallel(&self, run: &mut Run, buys: &[Buy]) -> Tried {
         let mut buys = buys.to_vec();
         for at in 0..buys.len() {
             // Which of two with one key comes first is not for the model to say.
@@ -213,7 +213,8 @@ impl Service {
                 rest[0].key = None;
             }
         }
-        let fresh = |buy: &&Buy| !matches!(run.books.judge(buy), Verdict::Replays(_));
+        let fresh =
+            |buy: &&Buy| !matches!(run.books.expected_purchase(buy), ExpectedPurchase::Replays(_));
         let buys: Vec<Buy> = buys.iter().filter(fresh).cloned().collect();
         let asked = buys.iter().enumerate().map(|(at, buy)| self.buy(run, at % 2, buy));
         let answers = self.runtime.block_on(join_all(asked));
@@ -236,7 +237,7 @@ impl Service {
                 "sold_out" => !rejected.is_empty(),
                 _ => false,
             };
-            if !(was_right && run.books.judge(buy) == Verdict::Sells) {
+            if !(was_right && run.books.expected_purchase(buy) == ExpectedPurchase::Sells) {
                 run.bought(buy, &answer)?;
             }
         }
@@ -319,19 +320,19 @@ impl Run {
     fn bought(&mut self, buy: &Buy, answer: &Answer) -> Tried {
         let id = answer.json["id"].as_str().unwrap_or_default().to_owned();
         let replayed = answer.headers.contains_key("idempotency-replayed");
-        match self.books.judge(buy) {
-            Verdict::Sells if accepted(answer) => {
+        match self.books.expected_purchase(buy) {
+            ExpectedPurchase::Sells if accepted(answer) => {
                 self.books.enter(buy, id, "pending");
                 Ok(())
             }
-            Verdict::Replays(at) if self.books.orders[at].status == "rejected" => {
+            ExpectedPurchase::Replays(at) if self.books.orders[at].status == "rejected" => {
                 expect(answer, &Expected::Refused(vec!["rejected"]))
             }
-            Verdict::Replays(at) if accepted(answer) && replayed => {
+            ExpectedPurchase::Replays(at) if accepted(answer) && replayed => {
                 if self.books.orders[at].id == id { Ok(()) } else { Err(fail("another order")) }
             }
             // The queue takes what the ledger then refuses; it is written down as an order.
-            Verdict::Refuses(codes)
+            ExpectedPurchase::Refuses(codes)
                 if answer.code() == "rejected"
                     && codes.iter().all(|code| ["limit_reached", "sold_out"].contains(code)) =>
             {
@@ -340,8 +341,8 @@ impl Run {
                 self.books.enter(buy, id, "rejected");
                 Ok(())
             }
-            Verdict::Refuses(codes) => expect(answer, &Expected::Refused(codes)),
-            verdict => Err(fail(format!("{verdict:?}, not {}", answer.text))),
+            ExpectedPurchase::Refuses(codes) => expect(answer, &Expected::Refused(codes)),
+            expected => Err(fail(format!("{expected:?}, not {}", answer.text))),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dev_servers::{AppendFsync, RedisOptions, RedisServer};
 use futures::future::join_all;
-use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use seckill::account::Role;
 use seckill::config::Secret;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::{STREAM, hold_up, in_ledger, order, queue, redis, shop};
 use crate::http::{assert_clean, order_id};
 use crate::process::{free_addr, press, serve};
-use crate::support::{Client, Shop, eventually, purchase_path};
+use crate::support::{Client, Shop, eventually, purchase_path, seed};
 
 /// A shop with a Redis of its own, which writes a log.
 async fn shop_with_redis(append_fsync: AppendFsync) -> (Shop, RedisServer) {
@@ -126,19 +127,20 @@ async fn the_card_says_what_202_promises_here() {
 /// Kills of a consumer in the normal run, unless `SECKILL_TEST_ROUNDS` says otherwise.
 const KILLS: usize = 4;
 /// Buyers who press while one kill is on its way.
-const CROWD: i64 = 50;
+const BUYERS: i64 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let kills = std::env::var("SECKILL_TEST_ROUNDS").ok().and_then(|text| text.parse().ok());
     let kills: usize = kills.unwrap_or(KILLS);
+    let mut random = StdRng::seed_from_u64(seed());
     let shop = shop().await;
     // It makes tokens and audits, and its own consumer stays out of it.
     let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
     aside.config.queue.claim_idle_ms = 7_200_000;
     aside.config.queue.poll_ms = 3_600_000;
     let maker = aside.start().await;
-    let buyers = CROWD * i64::try_from(kills).expect("a few");
+    let buyers = BUYERS * i64::try_from(kills).expect("a few");
     let stock = buyers * 3 / 4;
     let item = maker.make_item(json!({ "stock": stock })).await;
     let addrs = [free_addr(), free_addr()];
@@ -146,13 +148,13 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let path = purchase_path(STREAM, item);
     let mut presses = Vec::new();
     for kill in 0..kills {
-        for id in (1..=CROWD).map(|id| id + CROWD * i64::try_from(kill).expect("a few")) {
+        for id in (1..=BUYERS).map(|id| id + BUYERS * i64::try_from(kill).expect("a few")) {
             let which = usize::try_from(id).expect("positive") % 2;
             let token = maker.token(id, Role::Buyer);
             let client = Client::new(addrs[which].parse().expect("an address"), Some(token));
             presses.push(tokio::spawn(press(client, path.clone(), format!("key-{id}"))));
         }
-        let moment = rand::rng().random_range(0..250);
+        let moment = random.random_range(0..250);
         tokio::time::sleep(Duration::from_millis(moment)).await;
         let victim = kill % 2;
         services[victim].kill().await.expect("killed");

@@ -70,7 +70,7 @@ impl Client {
         Self { http, base: format!("http://{addr}"), token }
     }
 
-    /// The same connections with another token.
+    /// A client with another token on this client's connections.
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }

@@ -2,6 +2,7 @@
 
 mod client;
 mod instance;
+mod purchase;
 pub mod strategies;
 mod waiting;
 
@@ -18,6 +19,7 @@ use tokio::sync::OnceCell;
 pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
 pub use instance::{Instance, Shop, hold_stock_row, item_body, statements_running};
+pub use purchase::{purchase, until_in_flight};
 pub use waiting::{BOUND, assert_clean, eventually, when};
 
 /// The servers of this run. They end with the process.
@@ -84,6 +86,18 @@ pub async fn own_mysql(options: MysqlOptions) -> MysqlServer {
 pub fn rounds(few: u32) -> u32 {
     let asked = std::env::var("SECKILL_TEST_ROUNDS").ok();
     asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
+}
+
+/// The variable that makes a randomised test repeat its choices.
+pub const SEED_VARIABLE: &str = "SECKILL_TEST_SEED";
+
+/// The seed of a randomised test: that of [`SEED_VARIABLE`], else a new one. It is printed, so that a
+/// failed test shows it.
+pub fn seed() -> u64 {
+    let asked = std::env::var(SEED_VARIABLE).ok();
+    let seed = asked.map_or_else(rand::random, |text| text.parse().expect("the seed is a number"));
+    println!("{SEED_VARIABLE}={seed} repeats it");
+    seed
 }
 
 static ETCD: OnceCell<EtcdServer> = OnceCell::const_new();

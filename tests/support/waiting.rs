@@ -38,8 +38,8 @@ impl From<Duration> for Wait {
     }
 }
 
-/// What one look saw: the state (`Some`, `Ok`) or not yet (`None`, `Err` with what is there
-/// instead).
+/// The result of one look: the state (`Some`, `Ok`), or not yet (`None`, `Err` with the value that
+/// was found instead).
 pub trait Look {
     type State;
     fn state(self) -> Result<Self::State, String>;
@@ -80,7 +80,7 @@ pub async fn eventually<L: Look, F: Future<Output = L>>(
     }
 }
 
-/// `Ok` when `holds`, else `Err`, both with what is seen: for [`eventually`].
+/// Makes a look for [`eventually`]: `Ok(seen)` when `holds`, else `Err(seen)`.
 pub fn when<T: Debug>(holds: bool, seen: T) -> Result<T, T> {
     if holds { Ok(seen) } else { Err(seen) }
 }

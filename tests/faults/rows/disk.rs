@@ -44,7 +44,7 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let error = disk.fill().map_err(|error| said(&error))?;
         trial.injections += 1;
         // Pages that the tables have already are still written: it stops when they are full, and even
-        // then an order may find a place where a batch has found none.
+        // then an order may still fit where a batch did not.
         let then = when_it_stops(|| trial.sold()).await;
         sleep(FAULT).await;
         let sold = trial.sold() - then;
@@ -58,7 +58,7 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
         }
         disk.empty().map_err(|error| said(&error))?;
         if !testbed.mysql.resume() {
-            // It may give up; then somebody makes room and starts it again.
+            // It may give up; then an operator frees space and starts it again.
             testbed.mysql.restart().await.map_err(|error| error.to_string())?;
         }
         trial.fault_ended();
@@ -84,7 +84,7 @@ impl SmallDisk {
         mount.status().is_ok_and(|status| status.success()).then(|| Self(folder.to_path_buf()))
     }
 
-    /// Writes until there is no room; answers what was said then.
+    /// Writes until the disk is full; returns the error.
     fn fill(&self) -> io::Result<String> {
         let mut ballast = File::create(self.ballast())?;
         let mut piece = vec![0; 1 << 20];

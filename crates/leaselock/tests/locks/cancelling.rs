@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures::poll;
 use leaselock::{LeasedMutex, Mutex, ReleaseOutcome};
+use rand::RngExt;
 use tokio::time::timeout;
 
 use super::proxy::{Link, Proxy};
-use super::{LONG_LEASE, Place, acquire, at_once, connect, until, waiting};
-use crate::support::rounds;
+use super::{LONG_LEASE, TokenTestbed, acquire, at_once, connect, until, waiting};
+use crate::support::{random, rounds};
 
-/// Polls a future so many times, or until it is ready, and drops it.
+/// Polls a future `polls` times, or until it is ready, and drops it.
 async fn poll_and_drop<F: Future>(mut future: Pin<Box<F>>, polls: u32) {
     for _ in 0..polls {
         if poll!(&mut future).is_ready() {
@@ -23,27 +24,28 @@ async fn poll_and_drop<F: Future>(mut future: Pin<Box<F>>, polls: u32) {
 }
 
 /// The line is empty and the lock can be had at once.
-async fn nothing_is_left(process: &LeasedMutex, place: &Place) {
-    place.wait_until_free().await;
+async fn nothing_is_left(process: &LeasedMutex, testbed: &TokenTestbed) {
+    testbed.wait_until_free().await;
     until("the line is empty", || process.stats().snapshot().waiting_now == 0).await;
-    let guard = acquire(process, place, LONG_LEASE).await;
+    let guard = acquire(process, testbed, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
 /// C1: dropped before, while and after the command is sent, and after the grant was delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_acquire_leaks_nothing() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let mut random = random();
     let times = 400 * u64::from(rounds(1));
     for round in 0..times {
-        let future = process.acquire(&place.name, waiting(LONG_LEASE));
-        poll_and_drop(Box::pin(future), rand::random_range(0..200)).await;
+        let future = process.acquire(&testbed.name, waiting(LONG_LEASE));
+        poll_and_drop(Box::pin(future), random.random_range(0..200)).await;
         if round % 4 == 0 {
-            place.wait_until_free().await;
+            testbed.wait_until_free().await;
         }
     }
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
     let stats = process.stats().snapshot();
     assert!(stats.released_by_drop > 0, "no future was dropped late: {stats:?}");
     assert!(stats.released_by_drop < times, "no future was dropped early: {stats:?}");
@@ -52,14 +54,15 @@ async fn a_dropped_acquire_leaks_nothing() {
 /// C1 in a line: waiters that go away let those behind them through and leave the holder alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_waiter_leaves_the_line() {
-    let place = Place::new().await;
-    let (process, other) = (place.process().await, place.process().await);
-    let holder = acquire(&other, &place, LONG_LEASE).await;
-    let held = place.value().await;
+    let testbed = TokenTestbed::new().await;
+    let (process, other) = (testbed.process().await, testbed.process().await);
+    let holder = acquire(&other, &testbed, LONG_LEASE).await;
+    let held = testbed.value().await;
+    let mut random = random();
     let mut stayed = tokio::task::JoinSet::new();
     let mut left = tokio::task::JoinSet::new();
     for number in 0..200 {
-        let (process, name) = (process.clone(), place.name.clone());
+        let (process, name) = (process.clone(), testbed.name.clone());
         let acquire_and_release = async move {
             let guard = process.acquire(&name, waiting(LONG_LEASE)).await.expect("granted");
             guard.release().await
@@ -67,87 +70,88 @@ async fn a_dropped_waiter_leaves_the_line() {
         if number % 10 == 9 {
             stayed.spawn(acquire_and_release);
         } else {
-            left.spawn(poll_and_drop(Box::pin(acquire_and_release), rand::random_range(0..300)));
+            left.spawn(poll_and_drop(Box::pin(acquire_and_release), random.random_range(0..300)));
         }
     }
     left.join_all().await;
-    assert_eq!(place.value().await, held, "the holder lost its lock");
+    assert_eq!(testbed.value().await, held, "the holder lost its lock");
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
     let outcomes = stayed.join_all().await;
     assert!(outcomes.iter().all(|outcome| *outcome == ReleaseOutcome::Released));
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 }
 
 /// C2: the same by `timeout`, while the command is on a link that stalls.
 #[tokio::test]
 async fn an_acquire_that_times_out_on_a_stalled_link_leaks_nothing() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
-    nothing_is_left(&process, &place).await;
+    let process = testbed.process_behind(&proxy.url()).await;
+    nothing_is_left(&process, &testbed).await;
     proxy.set(Link::Stalls);
-    let future = process.acquire(&place.name, waiting(LONG_LEASE));
+    let future = process.acquire(&testbed.name, waiting(LONG_LEASE));
     assert!(timeout(Duration::from_millis(50), future).await.is_err());
     // Delivered late: the server grants it to a caller that went away.
     proxy.set(Link::Works);
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 }
 
 /// An error after which something may be held is followed by a release.
 #[tokio::test]
 async fn an_acquire_that_fails_without_an_answer_is_given_back() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
-    nothing_is_left(&process, &place).await;
+    let process = testbed.process_behind(&proxy.url()).await;
+    nothing_is_left(&process, &testbed).await;
     proxy.set(Link::Stalls);
-    let failed = process.acquire(&place.name, at_once(LONG_LEASE)).await;
+    let failed = process.acquire(&testbed.name, at_once(LONG_LEASE)).await;
     assert!(matches!(failed, Err(leaselock::AcquireError::Unavailable(_))), "{failed:?}");
     proxy.set(Link::Works);
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 }
 
 /// C4: a release that is given up half-way is finished in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_release_still_frees() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let mut random = random();
     for _ in 0..100 {
-        let guard = acquire(&process, &place, LONG_LEASE).await;
-        poll_and_drop(Box::pin(guard.release()), rand::random_range(0..60)).await;
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        poll_and_drop(Box::pin(guard.release()), random.random_range(0..60)).await;
     }
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 }
 
 #[tokio::test]
 async fn a_dropped_guard_frees_and_calls_the_next() {
-    let place = Place::new().await;
-    let process = place.process().await;
-    drop(acquire(&process, &place, LONG_LEASE).await);
-    let next = acquire(&process, &place, LONG_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    drop(acquire(&process, &testbed, LONG_LEASE).await);
+    let next = acquire(&process, &testbed, LONG_LEASE).await;
     assert_eq!(process.stats().snapshot().released_by_drop, 1);
     drop(next);
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 }
 
 /// C3: in a panic, and on a thread that knows of no runtime.
 #[tokio::test]
 async fn a_guard_dropped_in_a_panic_or_off_the_runtime_frees() {
-    let place = Place::new().await;
-    let process = place.process().await;
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     let panicked = tokio::spawn(async move {
         let _guard = guard;
         panic!("meant to happen: the holder panics");
     });
     assert!(panicked.await.is_err());
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     let thread = std::thread::spawn(move || drop(guard));
     until("the thread ended", || thread.is_finished()).await;
     assert!(thread.join().is_ok());
-    nothing_is_left(&process, &place).await;
+    nothing_is_left(&process, &testbed).await;
 }
 
 /// C3: after its runtime has gone a guard can still be dropped; its lease ends by itself.
@@ -155,19 +159,19 @@ async fn a_guard_dropped_in_a_panic_or_off_the_runtime_frees() {
 fn a_guard_may_outlive_its_runtime() {
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
     let first = runtime();
-    let (place, guard, process) = first.block_on(async {
-        let place = Place::new().await;
-        let process = place.process().await;
-        let guard = acquire(&process, &place, LONG_LEASE).await;
-        (place, guard, process)
+    let (testbed, guard, process) = first.block_on(async {
+        let testbed = TokenTestbed::new().await;
+        let process = testbed.process().await;
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        (testbed, guard, process)
     });
     drop(first);
     drop(guard);
     assert_eq!(process.stats().snapshot().left_to_expire, 1);
     runtime().block_on(async {
         let redis = connect(&crate::support::redis_url().await).await;
-        let place = Place { redis, ..place };
-        assert!(place.lease_left_ms().await > 0);
-        place.delete(place.lock_key()).await;
+        let testbed = TokenTestbed { redis, ..testbed };
+        assert!(testbed.lease_left_ms().await > 0);
+        testbed.delete(testbed.lock_key()).await;
     });
 }

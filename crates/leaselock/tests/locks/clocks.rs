@@ -2,7 +2,7 @@
 //!
 //! A server of the test's own runs under libfaketime, which reads how wrong its clock is from a file.
 //! etcd is left out: a Go program does not ask the library that libfaketime stands in for, and its
-//! leases go by a clock that nobody can set.
+//! leases go by a clock that cannot be set.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,34 +17,35 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::ground::{Ground, can_be_held, label, name, now_ms};
 use super::kinds::granted;
+use super::testbed::{Testbed, can_be_held, label, name, now_ms};
 use super::{LONG_LEASE, SHORT_LEASE, at_once, connect, fence_of, waiting};
 
 const HOUR: i64 = 3_600;
 
 /// A process of `getset`, the only kind that reads a client's clock, whose clock is wrong by this.
-async fn getset(ground: &Ground, wrong_by_seconds: i64) -> LeasedMutex {
+async fn getset(testbed: &Testbed, wrong_by_seconds: i64) -> LeasedMutex {
     let clock: leaselock::demo::getset::ClockMs =
         Arc::new(move || now_ms().saturating_add_signed(wrong_by_seconds * 1_000));
     let redis = connect(&crate::support::redis_url().await).await;
-    leaselock::demo::getset::mutex(redis, &ground.prefix, clock, &TaskTracker::new()).expect("made")
+    leaselock::demo::getset::mutex(redis, &testbed.prefix, clock, &TaskTracker::new())
+        .expect("made")
 }
 
 /// What its page says: "Clocks must agree".
 #[tokio::test]
 async fn m10_getset_has_two_holders_or_none_when_a_clients_clock_is_wrong() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     for (holders, anothers) in [(0, HOUR), (-HOUR, 0)] {
-        let ground = ground.elsewhere();
-        let (holder, another) = (getset(&ground, holders).await, getset(&ground, anothers).await);
+        let testbed = testbed.elsewhere();
+        let (holder, another) = (getset(&testbed, holders).await, getset(&testbed, anothers).await);
         let first = holder.acquire(&name(), at_once(LONG_LEASE)).await.expect("granted");
         let second = another.acquire(&name(), at_once(LONG_LEASE)).await.expect("granted as well");
         assert!(!first.is_lost() && !second.is_lost(), "both believe that they hold it");
     }
     for (holders, anothers) in [(HOUR, 0), (0, -HOUR)] {
-        let ground = ground.elsewhere();
-        let (holder, another) = (getset(&ground, holders).await, getset(&ground, anothers).await);
+        let testbed = testbed.elsewhere();
+        let (holder, another) = (getset(&testbed, holders).await, getset(&testbed, anothers).await);
         let guard = holder.acquire(&name(), at_once(SHORT_LEASE)).await.expect("granted");
         let wait = Wait::Until(Instant::now() + SHORT_LEASE * 3);
         let blocked = another.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
@@ -55,31 +56,31 @@ async fn m10_getset_has_two_holders_or_none_when_a_clients_clock_is_wrong() {
 
 /// A process of `table` on MySQL to which the server's clock is wrong by this. It stands still
 /// besides, as `SET timestamp` has it.
-async fn table(ground: &Ground, wrong_by_seconds: i64) -> LeasedMutex {
+async fn table(testbed: &Testbed, wrong_by_seconds: i64) -> LeasedMutex {
     let set = format!("SET timestamp = UNIX_TIMESTAMP(SYSDATE(6)) + ({wrong_by_seconds})");
     let pool = MySqlPoolOptions::new().max_connections(2).after_connect(move |session, _| {
         let set = set.clone();
         Box::pin(async move { session.execute(&*set).await.map(drop) })
     });
-    let pool = pool.connect(ground.database_url().await).await.expect("a session");
+    let pool = pool.connect(testbed.database_url().await).await.expect("a session");
     mysql::table::mutex(pool, &TaskTracker::new())
 }
 
 /// How far the end of the lease in the table is from this machine's clock, in seconds.
-async fn leased_for_seconds(ground: &Ground) -> i64 {
+async fn leased_for_seconds(testbed: &Testbed) -> i64 {
     let query = "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), leased_until) FROM locks";
-    sqlx::query_scalar(query).fetch_one(ground.pool().await).await.expect("one row")
+    sqlx::query_scalar(query).fetch_one(testbed.pool().await).await.expect("one row")
 }
 
 /// Client and server disagree by an hour, and nothing comes of it: leases are the server's.
 #[tokio::test]
 async fn m10_the_table_excludes_by_the_servers_clock_alone() {
     for wrong_by_seconds in [HOUR, -HOUR] {
-        let ground = Ground::new();
-        let holder = table(&ground, wrong_by_seconds).await;
-        let another = table(&ground, wrong_by_seconds).await;
+        let testbed = Testbed::new();
+        let holder = table(&testbed, wrong_by_seconds).await;
+        let another = table(&testbed, wrong_by_seconds).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let leased_for = leased_for_seconds(&ground).await;
+        let leased_for = leased_for_seconds(&testbed).await;
         assert!((leased_for - wrong_by_seconds).abs() < 600, "{leased_for}");
         let refused = another.acquire(&name(), at_once(LONG_LEASE)).await;
         assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
@@ -94,13 +95,13 @@ async fn m10_the_table_excludes_by_the_servers_clock_alone() {
 /// over, as its page says, and the fence tells the two holders apart.
 #[tokio::test]
 async fn m10_the_table_has_two_holders_when_the_servers_clock_jumps_ahead() {
-    let ground = Ground::new();
-    let holder = table(&ground, 0).await;
+    let testbed = Testbed::new();
+    let holder = table(&testbed, 0).await;
     let first = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    let after_jump_back = table(&ground, -HOUR).await;
+    let after_jump_back = table(&testbed, -HOUR).await;
     let refused = after_jump_back.acquire(&name(), at_once(LONG_LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
-    let after_jump_ahead = table(&ground, HOUR).await;
+    let after_jump_ahead = table(&testbed, HOUR).await;
     let second = after_jump_ahead.acquire(&name(), at_once(LONG_LEASE)).await.expect("granted");
     assert!(!first.is_lost() && !second.is_lost(), "both believe that they hold it");
     assert!(fence_of(&second) > fence_of(&first));
@@ -125,7 +126,7 @@ impl WrongClock {
     }
 
     fn be_wrong_by_seconds(&self, seconds: i64) {
-        // Renamed, so that nobody reads a file that is half written.
+        // Renamed: a reader must not see a file that is half written.
         let next = self.file.with_extension("next");
         std::fs::write(&next, format!("{seconds:+}\n")).expect("written");
         std::fs::rename(&next, &self.file).expect("renamed");
@@ -160,7 +161,7 @@ impl Drop for WrongClock {
 /// where there is one, tells them apart.
 #[tokio::test]
 async fn m10_redis_has_two_holders_when_its_clock_jumps_ahead_and_never_when_it_jumps_back() {
-    let (ground, clock) = (Ground::new(), WrongClock::right());
+    let (testbed, clock) = (Testbed::new(), WrongClock::right());
     let options = RedisOptions { launcher: clock.launcher(), ..RedisOptions::temporary() };
     let server = RedisServer::start(options).await.expect("Redis starts under another clock");
     let url = server.tcp_url();
@@ -168,8 +169,8 @@ async fn m10_redis_has_two_holders_when_its_clock_jumps_ahead_and_never_when_it_
     let others = KINDS.iter().filter(|kind| kind.backend == "redis" && kind.kind != "redlock");
     let mut held = Vec::new();
     for kind in others.filter(|kind| can_be_held(kind)) {
-        let holder = ground.process_behind(kind, &url).await;
-        let another = ground.process_behind(kind, &url).await;
+        let holder = testbed.process_behind(kind, &url).await;
+        let another = testbed.process_behind(kind, &url).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await;
         let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", label(kind)));
         held.push((kind, guard, another));
@@ -210,13 +211,13 @@ async fn zookeeper_is_wrong_by_seconds(client: &zookeeper_client::Client) -> i64
 /// ZooKeeper ends sessions by a clock that only goes forward.
 #[tokio::test]
 async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
-    let (ground, clock) = (Ground::new(), WrongClock::right());
+    let (testbed, clock) = (Testbed::new(), WrongClock::right());
     let options = ZookeeperOptions { launcher: clock.launcher(), ..ZookeeperOptions::temporary() };
     let server = ZookeeperServer::start(options).await.expect("ZooKeeper starts so");
-    let ground = ground.with_zookeeper(server.hosts());
+    let testbed = testbed.with_zookeeper(server.hosts());
     let client = zookeeper_client::Client::connect(&server.hosts()).await.expect("a session");
     let mut held = Vec::new();
-    for (kind, holder, another) in ground.pairs(|kind| kind.backend == "zookeeper").await {
+    for (kind, holder, another) in testbed.pairs(|kind| kind.backend == "zookeeper").await {
         // A server that has just started may answer its first commands too late.
         let guard = granted(kind, &holder, LONG_LEASE).await;
         held.push((kind, guard, another));

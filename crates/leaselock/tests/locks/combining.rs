@@ -9,7 +9,7 @@ use leaselock::{AcquireError, Mutex, ReleaseOutcome, local};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::ground::{Ground, name};
+use super::testbed::{Testbed, name};
 use super::{LONG_LEASE, PATIENCE, at_once, until, waiting};
 
 fn options(batch_max: usize) -> CombineOptions {
@@ -39,9 +39,9 @@ fn adder(sum: Arc<StdMutex<u64>>, batches: Arc<StdMutex<Vec<usize>>>) -> Executo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_wait_run_in_one_batch_under_one_hold() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let excludes = |kind: &leaselock::Capabilities| kind.fencing == leaselock::Fencing::Rising;
-    for (label, process, other) in ground.pairs(excludes).await {
+    for (label, process, other) in testbed.pairs(excludes).await {
         for (batch_max, batches_wanted) in [(64, 3..=4), (1, 130..=130)] {
             let (sum, batches) = (Arc::default(), Arc::default());
             let holder = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");

@@ -10,9 +10,9 @@ use leaselock::{
 use redis::AsyncCommands;
 use tokio::time::Instant;
 
-use super::ground::{Ground, name};
 use super::handing::warm_up;
 use super::proxy::{Link, Proxy};
+use super::testbed::{Testbed, name};
 use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::eventually;
 
@@ -73,12 +73,12 @@ fn moves(before: &StatsSnapshot, after: &StatsSnapshot) -> Moves {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn o1_each_event_moves_its_counters_once() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let token = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("redis", "token"));
     let token = token.expect("it is on the list");
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = ground.process_behind(token, &proxy.url()).await;
-    let other = ground.process(token).await;
+    let process = testbed.process_behind(token, &proxy.url()).await;
+    let other = testbed.process(token).await;
     warm_up(&process, &other).await;
     let mut watched = Watched::new(process.clone());
     let other_holds = async || {
@@ -97,7 +97,7 @@ async fn o1_each_event_moves_its_counters_once() {
     watched.moved("timed out", &["contended", "timed_out"]).await;
     // Until it has left the queue, a release may hand the lock on to it.
     let redis = connect(&crate::support::redis_url().await).await;
-    let queue = format!("{}queue:{}", ground.prefix, name());
+    let queue = format!("{}queue:{}", testbed.prefix, name());
     eventually("the queue to be empty", || async {
         let queued: bool = redis.clone().exists(&queue).await.expect("EXISTS");
         (!queued).then_some(())
@@ -150,7 +150,7 @@ async fn o1_each_event_moves_its_counters_once() {
     watched.moved("released", &["released"]).await;
 
     renewals(&mut watched, &proxy).await;
-    a_loss(&mut watched, &ground).await;
+    a_loss(&mut watched, &testbed).await;
 
     process.stats().count_fenced();
     watched.moved("fenced", &["fenced"]).await;
@@ -194,12 +194,12 @@ async fn renewals(watched: &mut Watched, proxy: &Proxy) {
     watched.expect(&moves);
 }
 
-async fn a_loss(watched: &mut Watched, ground: &Ground) {
+async fn a_loss(watched: &mut Watched, testbed: &Testbed) {
     let process = watched.process.clone();
     let options = waiting(Duration::from_secs(3));
     let guard = process.acquire(&name(), options).await.expect("granted");
     watched.moved("acquired", &["acquired"]).await;
-    let key = format!("{}lock:{}", ground.prefix, name());
+    let key = format!("{}lock:{}", testbed.prefix, name());
     let mut redis = connect(&crate::support::redis_url().await).await;
     let () = redis::cmd("DEL").arg(key).query_async(&mut redis).await.expect("DEL");
     until_lost(&guard).await;

@@ -15,13 +15,13 @@ use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::ground::{Ground, name};
+use super::testbed::{Testbed, name};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect};
 
 /// Runs `work` on a runtime of its own that ends when it is done, and returns what `work` answered.
 /// What it holds by then is left as a dead process leaves it.
 pub async fn dying<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (tell, ended) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -30,7 +30,7 @@ pub async fn dying<T: Send + 'static>(work: impl Future<Output = T> + Send + 'st
         // Guards in it are dropped after their releaser has ended.
         let _ = tell.send(answer);
     });
-    told.await.expect("the process does not panic before it dies")
+    ended.await.expect("the process does not panic before it dies")
 }
 
 /// What a child is to do. It speaks lines: `held` with its fence, then waits for a line.
@@ -40,9 +40,9 @@ pub enum Role {
     HoldsSetnx,
     /// SETNX by hand; the expiry would be its next command.
     BetweenSetnxAndExpire,
-    /// Holds `token`, sees that it does, and writes when it is told to, come what may.
+    /// Holds `token`, checks that it does, and writes on command, without a fence.
     WritesBare,
-    /// The same with its fence.
+    /// Like `WritesBare`, but writes with its fence.
     WritesFenced,
 }
 
@@ -91,17 +91,17 @@ impl Row {
 }
 
 impl Child {
-    /// Starts a child that works where `ground` does.
-    pub async fn start(ground: &Ground, role: Role) -> Self {
+    /// Starts a child that works where `testbed` does.
+    pub async fn start(testbed: &Testbed, role: Role) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
         if matches!(role, Role::WritesBare | Role::WritesFenced) {
-            command.env("SECKILL_TEST_CHILD_MYSQL", ground.database_url().await);
+            command.env("SECKILL_TEST_CHILD_MYSQL", testbed.database_url().await);
         }
         let mut process = command
             .args(["--exact", "dying::plays_a_process_when_asked", "--nocapture"])
             .env("SECKILL_TEST_CHILD_ROLE", format!("{role:?}"))
-            .env("SECKILL_TEST_CHILD_PREFIX", &ground.prefix)
+            .env("SECKILL_TEST_CHILD_PREFIX", &testbed.prefix)
             .env("SECKILL_TEST_CHILD_REDIS", crate::support::redis_url().await)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -129,7 +129,7 @@ impl Child {
 
     /// Lets it go on.
     pub async fn go_on(&mut self) {
-        self.orders.write_all(b"go on\n").await.expect("told");
+        self.orders.write_all(b"go on\n").await.expect("sent");
     }
 
     /// `kill -9`, and gone when this returns.
@@ -186,14 +186,14 @@ async fn plays_a_process_when_asked() {
             let mutex = leaselock::demo::setnx::mutex(redis, &prefix, &tasks).expect("a prefix");
             let _guard = mutex.acquire(&name(), options()).await.expect("granted");
             say("held");
-            told_to_go_on().await;
+            may_go_on().await;
         }
         "BetweenSetnxAndExpire" => {
             let key = format!("{prefix}setnx-expire:lock:{}", name());
             let set: bool = redis.set_nx(&key, "the child").await.expect("SETNX");
             assert!(set);
             say("held");
-            told_to_go_on().await;
+            may_go_on().await;
             let _: bool = redis.pexpire(&key, 300).await.expect("PEXPIRE");
         }
         "WritesBare" | "WritesFenced" => {
@@ -207,7 +207,7 @@ async fn plays_a_process_when_asked() {
                 assert!(!guard.is_lost(), "it looks before it writes");
                 say("held");
                 // What stops it comes between its look and its write.
-                if !told_to_go_on().await {
+                if !may_go_on().await {
                     return;
                 }
                 if role == "WritesBare" {
@@ -219,7 +219,7 @@ async fn plays_a_process_when_asked() {
                     say(if wrote { "wrote" } else { "refused" });
                 }
                 drop(guard);
-                if !told_to_go_on().await {
+                if !may_go_on().await {
                     return;
                 }
             }
@@ -233,7 +233,7 @@ fn say(word: &str) {
 }
 
 /// `false` when the parent is gone.
-async fn told_to_go_on() -> bool {
+async fn may_go_on() -> bool {
     let listen = || std::io::stdin().read_line(&mut String::new()).expect("a line") > 0;
     tokio::task::spawn_blocking(listen).await.expect("no panic")
 }

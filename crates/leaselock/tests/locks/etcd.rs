@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::ground::name;
 use super::proxy::{Link, Proxy};
+use super::testbed::name;
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, until_lost, waiting};
 
 /// What this machine may need, while other tests run, until a cluster has a leader again.
@@ -276,7 +276,7 @@ async fn a_deleted_key_is_noticed_by_the_next_renewal() {
     let deleted = ask(&site.url, "kv/deleterange", &body).await.expect("an answer");
     assert_eq!(deleted["deleted"], "1", "{deleted}");
     timeout(PATIENCE, guard.lost().cancelled()).await.expect("lost fires");
-    assert!(Instant::now() < guard.deadline(), "the deadline told, not the renewal");
+    assert!(Instant::now() < guard.deadline(), "the deadline ended the hold, not the renewal");
     assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
 }
 

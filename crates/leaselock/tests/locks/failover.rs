@@ -7,8 +7,8 @@ use redis::{AsyncCommands, IntoConnectionInfo};
 use tokio_util::task::TaskTracker;
 
 use super::dying::Row;
-use super::ground::{Ground, lazily, name};
 use super::proxy::{Link, Proxy};
+use super::testbed::{Testbed, lazily, name};
 use super::{LONG_LEASE, fence_of, waiting};
 use crate::support::{eventually, own_redis, rounds};
 
@@ -30,7 +30,7 @@ async fn follow(replica: &RedisServer, master: &RedisServer, port: u16) {
     .await;
 }
 
-/// Waits until so many replicas have the last write, by their own word.
+/// Waits until `replicas` replicas have acknowledged the last write.
 async fn acknowledged(master: &ConnectionManager, replicas: u32) {
     eventually("the replicas to acknowledge", || async {
         let mut wait = redis::cmd("WAIT");
@@ -88,8 +88,8 @@ async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
 /// checks fences keeps the later one's value each time.
 #[tokio::test]
 async fn m11_a_failover_makes_two_holders_and_the_fence_keeps_the_store_right() {
-    let ground = Ground::new();
-    let row = Row::make(ground.pool().await).await;
+    let testbed = Testbed::new();
+    let row = Row::make(testbed.pool().await).await;
     let mut two_holders = 0;
     let all = rounds(1) * 2;
     for round in 0..all {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::dying::{Child, Role, Row};
-use super::ground::{Ground, listed, name, now_ms};
+use super::testbed::{Testbed, listed, name, now_ms};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::rounds;
 
@@ -26,8 +26,8 @@ async fn bare_redis() -> ConnectionManager {
     connect(&crate::support::redis_url().await).await
 }
 
-fn key(ground: &Ground, kind: &str) -> String {
-    format!("{}{kind}:lock:{}", ground.prefix, name())
+fn key(testbed: &Testbed, kind: &str) -> String {
+    format!("{}{kind}:lock:{}", testbed.prefix, name())
 }
 
 /// Tries for three short leases. With a long one of its own, so that commands may take
@@ -48,14 +48,14 @@ async fn never_expires(key: &str) -> bool {
 async fn setnx_blocks_for_ever_after_its_holder_was_killed() {
     let all = rounds(1);
     let mut blocked = 0;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     for _ in 0..all {
-        let ground = ground.elsewhere();
-        let process = ground.process(listed("redis", "setnx")).await;
-        let mut child = Child::start(&ground, Role::HoldsSetnx).await;
+        let testbed = testbed.elsewhere();
+        let process = testbed.process(listed("redis", "setnx")).await;
+        let mut child = Child::start(&testbed, Role::HoldsSetnx).await;
         child.says("held").await;
         child.kill().await;
-        let for_ever = never_expires(&key(&ground, "setnx")).await;
+        let for_ever = never_expires(&key(&testbed, "setnx")).await;
         blocked += u32::from(is_blocked(&process).await && for_ever);
     }
     assert_eq!(blocked, all, "hangs after a killed holder");
@@ -65,19 +65,24 @@ async fn setnx_blocks_for_ever_after_its_holder_was_killed() {
 async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and_nobody_repairs() {
     let all = rounds(1);
     let mut blocked = 0;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     for _ in 0..all {
-        let ground = ground.elsewhere();
+        let testbed = testbed.elsewhere();
         let process = async |repair| {
             let tasks = TaskTracker::new();
-            leaselock::demo::setnx_expire::mutex(bare_redis().await, &ground.prefix, repair, &tasks)
-                .expect("a prefix")
+            leaselock::demo::setnx_expire::mutex(
+                bare_redis().await,
+                &testbed.prefix,
+                repair,
+                &tasks,
+            )
+            .expect("a prefix")
         };
-        let mut child = Child::start(&ground, Role::BetweenSetnxAndExpire).await;
+        let mut child = Child::start(&testbed, Role::BetweenSetnxAndExpire).await;
         child.says("held").await;
         child.kill().await;
         let hangs = is_blocked(&process(Repair::Never).await).await;
-        blocked += u32::from(hangs && never_expires(&key(&ground, "setnx-expire")).await);
+        blocked += u32::from(hangs && never_expires(&key(&testbed, "setnx-expire")).await);
         let repairing = process(Repair::ByWaiters).await;
         let since = Instant::now();
         let guard = repairing.acquire(&name(), waiting(SHORT_LEASE)).await.expect("repaired");
@@ -92,11 +97,11 @@ async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and
 async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_lock() {
     let all = rounds(5);
     let mut lost_its_own = 0;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     for round in 0..all {
-        let ground = ground.elsewhere();
-        let winner = ground.process(listed("redis", "getset")).await;
-        let (mut redis, key) = (bare_redis().await, key(&ground, "getset"));
+        let testbed = testbed.elsewhere();
+        let winner = testbed.process(listed("redis", "getset")).await;
+        let (mut redis, key) = (bare_redis().await, key(&testbed, "getset"));
         let expired = now_ms() - 1_000;
         let () = redis.set(&key, expired).await.expect("SET");
         let seen: u64 = redis.get(&key).await.expect("GET");
@@ -118,10 +123,10 @@ async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_loc
 async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
     let all = rounds(10);
     let (mut freed_by_delete, mut freed_by_compare) = (0, 0);
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let mut redis = bare_redis().await;
     let compare = redis::Script::new(include_str!("../../src/redis/value_release.lua"));
-    let key = format!("{}textbook", ground.prefix);
+    let key = format!("{}textbook", testbed.prefix);
     let mut set = async |owner: &str, lease_ms: u64| -> bool {
         let mut set = redis::cmd("SET");
         set.arg(&key).arg(owner).arg("NX").arg("PX").arg(lease_ms);
@@ -154,13 +159,13 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
 /// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. Answers how
 /// often the late write came through.
 async fn late_writes(role: Role, all: u32) -> u32 {
-    let ground = Ground::new();
-    let row = Row::make(ground.pool().await).await;
+    let testbed = Testbed::new();
+    let row = Row::make(testbed.pool().await).await;
     // It polls, so that it is there as soon as the lease is over.
     let tasks = TaskTracker::new();
-    let next = redis_locks::token::mutex(bare_redis().await, &ground.prefix, &tasks);
+    let next = redis_locks::token::mutex(bare_redis().await, &testbed.prefix, &tasks);
     let next = next.expect("a prefix");
-    let mut child = Child::start(&ground, role).await;
+    let mut child = Child::start(&testbed, role).await;
     let mut late = 0;
     for round in 0..all {
         child.says("held").await;
@@ -199,10 +204,10 @@ async fn a_stopped_holder_is_refused_with_a_fence() {
 /// W4: a waiter that died at the head of the queue costs its liveness window and no more.
 #[tokio::test]
 async fn fair_waits_for_a_dead_waiter_no_longer_than_its_window() {
-    let ground = Ground::new();
-    let process = ground.process(listed("redis", "fair")).await;
+    let testbed = Testbed::new();
+    let process = testbed.process(listed("redis", "fair")).await;
     let mut redis = bare_redis().await;
-    let queue = format!("{}fair:queue:{}", ground.prefix, name());
+    let queue = format!("{}fair:queue:{}", testbed.prefix, name());
     let now_us = now_ms() * 1_000;
     let said = format!("{} {now_us} 30000 1 ", now_us - 1);
     let () = redis.hset(&queue, DEAD, said).await.expect("HSET");
@@ -220,12 +225,12 @@ async fn fair_waits_for_a_dead_waiter_no_longer_than_its_window() {
 /// Who gives up waiting leaves the queue at once, not after the window.
 #[tokio::test]
 async fn fair_forgets_a_waiter_that_gave_up() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let kind = listed("redis", "fair");
-    let (first, second) = (ground.process(kind).await, ground.process(kind).await);
+    let (first, second) = (testbed.process(kind).await, testbed.process(kind).await);
     let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     assert!(matches!(second.acquire(&name(), at_once(LONG_LEASE)).await, Err(AcquireError::Busy)));
-    let queue = format!("{}fair:queue:{}", ground.prefix, name());
+    let queue = format!("{}fair:queue:{}", testbed.prefix, name());
     let mut redis = bare_redis().await;
     let since = Instant::now();
     while redis.exists(&queue).await.expect("EXISTS") {
@@ -236,16 +241,16 @@ async fn fair_forgets_a_waiter_that_gave_up() {
 }
 
 /// A process of `named` whose session the server ends after a second without a command.
-async fn named_for_a_second(ground: &Ground) -> LeasedMutex {
-    let options = (*ground.pool().await.connect_options()).clone();
-    mysql::named::mutex(options, &ground.prefix, Duration::from_secs(1), &TaskTracker::new())
+async fn named_for_a_second(testbed: &Testbed) -> LeasedMutex {
+    let options = (*testbed.pool().await.connect_options()).clone();
+    mysql::named::mutex(options, &testbed.prefix, Duration::from_secs(1), &TaskTracker::new())
 }
 
 /// P1: a session that idles ends no sooner than the leases that it carries.
 #[tokio::test]
 async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
-    let ground = Ground::new();
-    let (holder, other) = (named_for_a_second(&ground).await, named_for_a_second(&ground).await);
+    let testbed = Testbed::new();
+    let (holder, other) = (named_for_a_second(&testbed).await, named_for_a_second(&testbed).await);
     // Renewed after a second and a half: until then the session says nothing.
     let guard = holder.acquire(&name(), waiting(Duration::from_millis(4_500))).await;
     let guard = guard.expect("granted");
@@ -259,8 +264,8 @@ async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
 /// P1: a session that idled for longer has ended, its holder knows, and comes back with another.
 #[tokio::test]
 async fn a_session_that_idled_away_ends_named_locks_and_their_holder_knows() {
-    let ground = Ground::new();
-    let (holder, other) = (named_for_a_second(&ground).await, named_for_a_second(&ground).await);
+    let testbed = Testbed::new();
+    let (holder, other) = (named_for_a_second(&testbed).await, named_for_a_second(&testbed).await);
     let guard = holder.acquire(&name(), waiting(Duration::from_secs(1))).await.expect("granted");
     // Blocks the only thread of this runtime, so that nothing is renewed.
     std::thread::sleep(Duration::from_millis(2_500));
@@ -274,24 +279,24 @@ async fn a_session_that_idled_away_ends_named_locks_and_their_holder_knows() {
     assert_eq!(again.release().await, ReleaseOutcome::Released);
 }
 
-/// P1: the session is killed under its holder: the name is free at once, and the holder is told.
+/// P1: the session is killed under its holder: the name is free at once, and the holder is notified.
 #[tokio::test]
 async fn named_locks_end_with_their_session() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let kind = listed("mysql", "named");
-    let (holder, other) = (ground.process(kind).await, ground.process(kind).await);
+    let (holder, other) = (testbed.process(kind).await, testbed.process(kind).await);
     let lease = Duration::from_secs(3);
     let guard = holder.acquire(&name(), waiting(lease)).await.expect("granted");
     let sessions: Vec<u64> = sqlx::query_scalar(
         "SELECT CAST(id AS UNSIGNED) FROM information_schema.processlist \
          WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Sleep' AND info IS NULL",
     )
-    .fetch_all(ground.pool().await)
+    .fetch_all(testbed.pool().await)
     .await
     .expect("the list of sessions");
     for session in sessions {
         // Some may belong to the pool and be gone already.
-        let _ = ground.pool().await.execute(sqlx::raw_sql(&format!("KILL {session}"))).await;
+        let _ = testbed.pool().await.execute(sqlx::raw_sql(&format!("KILL {session}"))).await;
     }
     let next = timeout(lease / 2, other.acquire(&name(), waiting(lease))).await;
     let next = next.expect("free at once").expect("granted");

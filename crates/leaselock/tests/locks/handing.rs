@@ -15,15 +15,17 @@ use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::ground::{Ground, can_be_held, name};
 use super::proxy::{Link, Proxy};
-use super::{LONG_LEASE, PATIENCE, Place, at_once, connect, fence_of, until, until_lost, waiting};
+use super::testbed::{Testbed, can_be_held, name};
+use super::{
+    LONG_LEASE, PATIENCE, TokenTestbed, at_once, connect, fence_of, until, until_lost, waiting,
+};
 
 fn hands_over(kind: &Capabilities) -> bool {
     kind.hands_over
 }
 
-fn told(kind: &Capabilities) -> bool {
+fn notified(kind: &Capabilities) -> bool {
     kind.waiting == Waiting::Notified && kind.backend == "redis"
 }
 
@@ -56,8 +58,8 @@ async fn crowd(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_passes_a_lock_on_and_every_holder_has_a_higher_fence() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new();
-    for (label, process, other) in ground.pairs(hands_over).await {
+    let testbed = Testbed::new();
+    for (label, process, other) in testbed.pairs(hands_over).await {
         let first = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let first_fence = fence_of(&first).get();
         let (tasks, fences) = crowd(&process, WAITERS).await;
@@ -82,7 +84,7 @@ async fn a_process_passes_a_lock_on_and_every_holder_has_a_higher_fence() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let redis_kinds = |kind: &Capabilities| kind.hands_over && kind.backend == "redis";
     for kind in leaselock::KINDS.iter().filter(|kind| redis_kinds(kind)) {
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
@@ -94,7 +96,7 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
             tasks.join_all().await;
             proxy.scripts_run() - before
         };
-        let process = ground.process_behind(kind, &proxy.url()).await;
+        let process = testbed.process_behind(kind, &proxy.url()).await;
         let handed = asked(&process).await;
         // Released and acquired a few times; scripts that the server did not know are sent twice.
         assert!(handed < WAITERS / 4, "{}: {handed} commands", kind.kind);
@@ -109,8 +111,8 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
 /// W6: a crowd in one process does not keep the lock from another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w6_a_local_flood_lets_another_process_through() {
-    let ground = Ground::new();
-    for (label, flood, other) in ground.pairs(|kind| hands_over(kind) && told(kind)).await {
+    let testbed = Testbed::new();
+    for (label, flood, other) in testbed.pairs(|kind| hands_over(kind) && notified(kind)).await {
         let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..32 {
@@ -153,8 +155,8 @@ async fn w6_a_local_flood_lets_another_process_through() {
 /// The release grants; the waiter does not have to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_hands_the_lock_on_to_the_process_that_waits() {
-    let ground = Ground::new();
-    for (label, first, second) in ground.pairs(told).await {
+    let testbed = Testbed::new();
+    for (label, first, second) in testbed.pairs(notified).await {
         // Once before, so that the subscriber listens.
         warm_up(&first, &second).await;
         let before = second.stats().snapshot().handed_over_by_others;
@@ -195,8 +197,8 @@ pub async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
 /// Who gives up is not given the lock, neither by its own process nor by another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_left_is_given_nothing() {
-    let ground = Ground::new();
-    for (label, first, second) in ground.pairs(told).await {
+    let testbed = Testbed::new();
+    for (label, first, second) in testbed.pairs(notified).await {
         warm_up(&first, &second).await;
         for round in 0..50 {
             let guard = first.acquire(&name(), patiently()).await.expect("granted");
@@ -217,17 +219,17 @@ async fn a_waiter_that_left_is_given_nothing() {
 }
 
 /// W1: the release comes after a waiter was refused and before it listens. The look after it has
-/// begun to listen finds it, long before the first look of those that are told.
+/// begun to listen finds it, long before the first look of those that are notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
     const FIRST_LOOK: Duration = Duration::from_millis(800);
-    let (ground, url) = (Ground::new(), crate::support::redis_url().await);
+    let (testbed, url) = (Testbed::new(), crate::support::redis_url().await);
     let (mut at_once, mut kinds) = (0, 0);
-    for kind in leaselock::KINDS.iter().filter(|kind| told(kind) && can_be_held(kind)) {
+    for kind in leaselock::KINDS.iter().filter(|kind| notified(kind) && can_be_held(kind)) {
         let proxy = Proxy::start(&url).await;
         proxy.set(Link::Stalls);
-        let holder = ground.process(kind).await;
-        let waiter = ground.process_notified_at(kind, &url, &proxy.url()).await;
+        let holder = testbed.process(kind).await;
+        let waiter = testbed.process_notified_at(kind, &url, &proxy.url()).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let task = waiter.clone();
         let next = tokio::spawn(async move { task.acquire(&name(), patiently()).await });
@@ -247,28 +249,28 @@ async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
 /// W2: without its wake-ups a waiter looks by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let url = crate::support::redis_url().await;
     let proxy = Proxy::start(&url).await;
     let tasks = TaskTracker::new();
     let client = redis::Client::open(proxy.url()).expect("a Redis URL");
-    let subscriber = Subscriber::start(client, &place.prefix, &tasks).expect("a prefix");
+    let subscriber = Subscriber::start(client, &testbed.prefix, &tasks).expect("a prefix");
     let process = |connection| {
-        redis_locks::token::notified(connection, &subscriber, &place.prefix, &tasks)
+        redis_locks::token::notified(connection, &subscriber, &testbed.prefix, &tasks)
             .expect("a prefix")
     };
     let waiter = process(connect(&url).await);
-    let holder = place.process().await;
+    let holder = testbed.process().await;
     for link in [Link::Refuses, Link::Stalls] {
         proxy.set(Link::Works);
-        let guard = holder.acquire(&place.name, waiting(LONG_LEASE)).await.expect("granted");
+        let guard = holder.acquire(&testbed.name, waiting(LONG_LEASE)).await.expect("granted");
         let (contended, task) = (waiter.stats().snapshot().contended, waiter.clone());
-        let lock = place.name.clone();
+        let lock = testbed.name.clone();
         let next = tokio::spawn(async move { task.acquire(&lock, patiently()).await });
         until("it waits", || waiter.stats().snapshot().contended > contended).await;
-        let queue = format!("{}queue:{}", place.prefix, place.name);
+        let queue = format!("{}queue:{}", testbed.prefix, testbed.name);
         let since = Instant::now();
-        while !place.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
+        while !testbed.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
             assert!(since.elapsed() < PATIENCE, "it is not in the queue");
             sleep(Duration::from_millis(1)).await;
         }
@@ -279,12 +281,12 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
     }
 }
 
-/// The hold ends under a guard that was handed over: that guard is told, the one before is not.
+/// The hold ends under a guard that was handed over: that guard is notified, the one before is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_holds_now_is_told_of_a_loss() {
-    let ground = Ground::new();
-    let kind = leaselock::KINDS.iter().find(|kind| kind.kind == "token" && told(kind));
-    let process = ground.process(kind.expect("token on redis")).await;
+async fn the_present_holder_is_notified_of_a_loss() {
+    let testbed = Testbed::new();
+    let kind = leaselock::KINDS.iter().find(|kind| kind.kind == "token" && notified(kind));
+    let process = testbed.process(kind.expect("token on redis")).await;
     let lease = Duration::from_secs(2);
     let stats = || process.stats().snapshot();
     let mut others = Vec::new();
@@ -303,11 +305,11 @@ async fn whoever_holds_now_is_told_of_a_loss() {
     let _ = second.release().await;
     let third = next().await;
     assert!(stats().handed_over >= 2, "{:?}", stats());
-    let key = format!("{}lock:{}", ground.prefix, name());
+    let key = format!("{}lock:{}", testbed.prefix, name());
     let mut redis = connect(&crate::support::redis_url().await).await;
     let deleted: u64 = redis.del(key).await.expect("DEL");
     assert_eq!(deleted, 1);
     until_lost(&third).await;
-    assert!(!silent.is_cancelled(), "it was told of a hold that it had given up");
+    assert!(!silent.is_cancelled(), "it was notified of a hold that it had given up");
     assert_eq!(third.release().await, ReleaseOutcome::AlreadyLost);
 }

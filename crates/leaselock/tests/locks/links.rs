@@ -1,4 +1,4 @@
-//! Bad links to Redis, for every kind that can be told to have lost its hold: an answer that is
+//! Bad links to Redis, for every kind that notices the loss of its hold: an answer that is
 //! lost, a link that swallows everything, and one that is slow.
 
 use std::time::Duration;
@@ -7,8 +7,8 @@ use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOu
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::ground::{Ground, label, name};
 use super::proxy::{Link, Proxy};
+use super::testbed::{Testbed, label, name};
 use super::{LONG_LEASE, PATIENCE, at_once, until, until_lost, waiting};
 
 /// Long enough for a busy machine to be in time, short enough for a test.
@@ -35,17 +35,17 @@ struct Pair {
 /// own. `setnx` and `getset` have no owner, so they cannot know their own hold again.
 async fn pairs(link: Carries) -> Vec<Pair> {
     let url = &crate::support::redis_url().await;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let applies = |kind: &Capabilities| {
-        let can_be_told = kind.backend == "redis" && kind.lost_signal && kind.renewed;
-        can_be_told && kind.kind != "redlock"
+        let notices_a_loss = kind.backend == "redis" && kind.lost_signal && kind.renewed;
+        notices_a_loss && kind.kind != "redlock"
     };
     let mut pairs = Vec::new();
     for kind in KINDS.iter().filter(|kind| applies(kind)) {
         let proxy = Proxy::start(url).await;
-        let told_url = if link == Carries::All { &proxy.url() } else { url };
-        let process = ground.process_notified_at(kind, &proxy.url(), told_url).await;
-        let (label, other) = (label(kind), ground.process(kind).await);
+        let notified_url = if link == Carries::All { &proxy.url() } else { url };
+        let process = testbed.process_notified_at(kind, &proxy.url(), notified_url).await;
+        let (label, other) = (label(kind), testbed.process(kind).await);
         pairs.push(Pair { label, proxy, process, other });
     }
     assert!(pairs.len() > 1, "only {} kinds", pairs.len());

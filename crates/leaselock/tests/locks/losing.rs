@@ -6,16 +6,18 @@ use leaselock::{AcquireError, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::proxy::{Link, Proxy};
-use super::{LONG_LEASE, PATIENCE, Place, SHORT_LEASE, acquire, at_once, until_lost, waiting};
+use super::{
+    LONG_LEASE, PATIENCE, SHORT_LEASE, TokenTestbed, acquire, at_once, until_lost, waiting,
+};
 
 /// M9: within one renewal interval, long before the lease would have ended.
 #[tokio::test]
 async fn a_deleted_key_is_noticed_by_the_next_renewal() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
     let lease = Duration::from_secs(3);
-    let guard = acquire(&process, &place, lease).await;
-    place.delete(place.lock_key()).await;
+    let guard = acquire(&process, &testbed, lease).await;
+    testbed.delete(testbed.lock_key()).await;
     timeout(lease / 2, guard.lost().cancelled())
         .await
         .expect("lost fires with the first renewal, at a third of the lease");
@@ -27,14 +29,14 @@ async fn a_deleted_key_is_noticed_by_the_next_renewal() {
 /// L1: the link swallows everything and breaks nothing.
 #[tokio::test]
 async fn lost_fires_before_anyone_else_can_hold() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
-    let other = place.process().await;
-    let guard = acquire(&process, &place, Duration::from_secs(1)).await;
+    let process = testbed.process_behind(&proxy.url()).await;
+    let other = testbed.process().await;
+    let guard = acquire(&process, &testbed, Duration::from_secs(1)).await;
     proxy.set(Link::Stalls);
 
-    let name = place.name.clone();
+    let name = testbed.name.clone();
     let other_holds_at = tokio::spawn(async move {
         let guard = other.acquire(&name, waiting(LONG_LEASE)).await;
         let granted_at = Instant::now();
@@ -44,7 +46,7 @@ async fn lost_fires_before_anyone_else_can_hold() {
     let deadline = guard.deadline();
     until_lost(&guard).await;
     let lost_at = Instant::now();
-    let lease_left_ms = place.lease_left_ms().await;
+    let lease_left_ms = testbed.lease_left_ms().await;
     assert!(lost_at >= deadline);
     assert!(lease_left_ms > 0, "the key expired before lost had fired");
     assert!(guard.is_lost());
@@ -55,28 +57,28 @@ async fn lost_fires_before_anyone_else_can_hold() {
 /// The holder is renewed for as long as it works.
 #[tokio::test]
 async fn a_guard_keeps_the_lock_beyond_its_lease() {
-    let place = Place::new().await;
-    let (holder, other) = (place.process().await, place.process().await);
-    let guard = acquire(&holder, &place, SHORT_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let (holder, other) = (testbed.process().await, testbed.process().await);
+    let guard = acquire(&holder, &testbed, SHORT_LEASE).await;
     let first_deadline = guard.deadline();
     let since = Instant::now();
     while since.elapsed() < SHORT_LEASE * 4 {
-        let refused = other.acquire(&place.name, at_once(SHORT_LEASE)).await;
+        let refused = other.acquire(&testbed.name, at_once(SHORT_LEASE)).await;
         assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
         sleep(Duration::from_millis(10)).await;
     }
     assert!(!guard.is_lost());
     assert!(guard.deadline() > first_deadline + SHORT_LEASE * 2);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    assert_eq!(place.value().await, None);
+    assert_eq!(testbed.value().await, None);
 }
 
 /// L3: no alarm after a release.
 #[tokio::test]
 async fn lost_stays_silent_after_a_release() {
-    let place = Place::new().await;
-    let process = place.process().await;
-    let guard = acquire(&process, &place, SHORT_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let guard = acquire(&process, &testbed, SHORT_LEASE).await;
     let lost = guard.lost();
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     assert!(timeout(SHORT_LEASE * 2, lost.cancelled()).await.is_err());
@@ -87,9 +89,9 @@ async fn lost_stays_silent_after_a_release() {
 /// scheduler has run again.
 #[tokio::test]
 async fn a_paused_process_knows_at_its_first_look() {
-    let place = Place::new().await;
-    let process = place.process().await;
-    let guard = acquire(&process, &place, SHORT_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let guard = acquire(&process, &testbed, SHORT_LEASE).await;
     // Blocks the only thread of this runtime.
     std::thread::sleep(SHORT_LEASE * 2);
     assert!(guard.is_lost());
@@ -100,16 +102,16 @@ async fn a_paused_process_knows_at_its_first_look() {
 /// A hold that is lost does not keep its own process from acquiring anew.
 #[tokio::test]
 async fn after_a_loss_the_next_in_line_may_ask() {
-    let place = Place::new().await;
-    let process = place.process().await;
-    let lost = acquire(&process, &place, SHORT_LEASE).await;
-    place.delete(place.lock_key()).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let lost = acquire(&process, &testbed, SHORT_LEASE).await;
+    testbed.delete(testbed.lock_key()).await;
     let mut options = waiting(LONG_LEASE);
     options.wait = Wait::Until(Instant::now() + PATIENCE);
-    let next = process.acquire(&place.name, options).await.expect("granted");
+    let next = process.acquire(&testbed.name, options).await.expect("granted");
     assert!(lost.is_lost());
     assert!(next.fence() > lost.fence());
     drop(lost);
-    assert!(place.value().await.is_some());
+    assert!(testbed.value().await.is_some());
     assert_eq!(next.release().await, ReleaseOutcome::Released);
 }

@@ -1,7 +1,9 @@
-//! The locks against real servers, each started when a test first needs it. `kinds` has a named test
-//! per kind and promise (`cargo test redis_token` runs one kind), `primitives` and `reading` walk the
-//! list of kinds, `faults`, `failover` and `redlock` show what goes wrong and what does not, and the
-//! others look closely at the main kind, `token` on `redis`.
+//! The locks against real servers, each started when a test first needs it.
+//!
+//! `kinds`, `read_write`, `semaphores`, `multi_locks`, `countdown_latches` and `shared_counters` have a
+//! named test per kind and promise (`cargo test redis_token` runs one kind). `faults`, `failover` and
+//! `redlock` show what goes wrong and what does not. The others look closely at the main kind, `token`
+//! on `redis`.
 //!
 //! A "process" here is a lock of its own with a connection of its own: processes share nothing but
 //! the server. Faults come from a proxy between such a process and the server.
@@ -9,27 +11,31 @@
 mod cancelling;
 mod clocks;
 mod combining;
+mod conformance;
+mod countdown_latches;
 mod counting;
-mod crowding;
 mod dying;
 mod etcd;
 mod failover;
 mod faults;
-mod ground;
 mod handing;
 mod kinds;
 mod links;
 mod losing;
+mod many_waiters;
+mod multi_locks;
+mod notifying;
 mod pausing;
 mod polling;
-mod primitives;
 mod proxy;
-mod reading;
+mod read_write;
 mod redlock;
 mod safety;
+mod semaphores;
+mod shared_counters;
 mod sharing;
 mod support;
-mod telling;
+mod testbed;
 mod wait_strategies;
 mod waiting;
 mod zookeeper;
@@ -55,15 +61,15 @@ const SHORT_LEASE: Duration = leaselock::LEASE_MIN;
 /// [`LONG_LEASE`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where one test works: a key prefix and a lock name of its own, and a bare connection to look at
-/// the keys behind the locks' back.
-struct Place {
+/// A testbed for the kind `token` on Redis: a key prefix and a lock name of one test, and a bare
+/// connection that reads the keys without the lock.
+struct TokenTestbed {
     prefix: String,
     name: LockName,
     redis: ConnectionManager,
 }
 
-impl Place {
+impl TokenTestbed {
     async fn new() -> Self {
         Self {
             prefix: format!("{}:", support::unique("lock")),
@@ -147,8 +153,8 @@ fn at_once(lease: Duration) -> AcquireOptions {
 }
 
 /// Acquires what must be free soon.
-async fn acquire(process: &LeasedMutex, place: &Place, lease: Duration) -> Guard {
-    process.acquire(&place.name, waiting(lease)).await.expect("the lock is granted")
+async fn acquire(process: &LeasedMutex, testbed: &TokenTestbed, lease: Duration) -> Guard {
+    process.acquire(&testbed.name, waiting(lease)).await.expect("the lock is granted")
 }
 
 /// The fence of a kind that has fences.
@@ -172,26 +178,26 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn options_that_cannot_be_safe_are_refused() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
     for lease in [
         Duration::ZERO,
         leaselock::LEASE_MIN - Duration::from_millis(1),
         leaselock::LEASE_MAX + Duration::from_millis(1),
     ] {
-        let answer = process.acquire(&place.name, at_once(lease)).await;
+        let answer = process.acquire(&testbed.name, at_once(lease)).await;
         assert!(
             matches!(answer, Err(AcquireError::InvalidOptions(_))),
             "{lease:?} gave {answer:?}"
         );
     }
-    assert_eq!(place.value().await, None);
+    assert_eq!(testbed.value().await, None);
 }
 
 #[tokio::test]
 async fn the_list_has_every_lock() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
     let kind = process.capabilities();
     let listed = leaselock::KINDS
         .iter()
@@ -201,14 +207,14 @@ async fn the_list_has_every_lock() {
 
 #[tokio::test]
 async fn the_background_tasks_end_with_the_lock_and_give_back_first() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
     let connection = connect(&support::redis_url().await).await;
-    let process = redis_locks::token::mutex(connection, &place.prefix, &tasks).expect("a prefix");
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let process = redis_locks::token::mutex(connection, &testbed.prefix, &tasks).expect("a prefix");
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     drop(process);
     drop(guard);
     tasks.close();
     timeout(PATIENCE, tasks.wait()).await.expect("all tasks end");
-    assert_eq!(place.value().await, None);
+    assert_eq!(testbed.value().await, None);
 }

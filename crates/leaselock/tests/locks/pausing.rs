@@ -15,18 +15,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::ground::{Ground, can_be_held, label, name};
 use super::handing::warm_up;
 use super::proxy::{Link, Proxy};
+use super::testbed::{Testbed, can_be_held, label, name};
 use super::{LONG_LEASE, connect, until};
 
 /// Of the waiter, and so of what it is granted: long enough for a few looks of a busy machine.
 const LEASE: Duration = Duration::from_millis(900);
 
-/// How often the waiter may look after it was told, while somebody else holds.
+/// How often the waiter may look after it was notified, while somebody else holds.
 const LOOKS: u64 = 4;
 
-fn told(kind: &Capabilities) -> bool {
+fn notified(kind: &Capabilities) -> bool {
     kind.waiting == Waiting::Notified && kind.backend == "redis" && can_be_held(kind)
 }
 
@@ -38,29 +38,29 @@ fn for_long(lease: Duration) -> AcquireOptions {
 struct Three {
     kind: &'static Capabilities,
     label: String,
-    ground: Ground,
+    testbed: Testbed,
     holds: LeasedMutex,
     waits: LeasedMutex,
     comes: LeasedMutex,
     /// Between the waiter and the server that it asks.
     asked: Proxy,
     /// Between the waiter and its messages.
-    told: Proxy,
+    notified: Proxy,
 }
 
 impl Three {
     async fn new(kind: &'static Capabilities) -> Self {
-        let (ground, url) = (Ground::new(), crate::support::redis_url().await);
-        let (asked, told) = (Proxy::start(&url).await, Proxy::start(&url).await);
+        let (testbed, url) = (Testbed::new(), crate::support::redis_url().await);
+        let (asked, notified) = (Proxy::start(&url).await, Proxy::start(&url).await);
         Self {
-            holds: ground.process(kind).await,
-            waits: ground.process_notified_at(kind, &asked.url(), &told.url()).await,
-            comes: ground.process(kind).await,
+            holds: testbed.process(kind).await,
+            waits: testbed.process_notified_at(kind, &asked.url(), &notified.url()).await,
+            comes: testbed.process(kind).await,
             label: label(kind).to_owned(),
             kind,
-            ground,
+            testbed,
             asked,
-            told,
+            notified,
         }
     }
 
@@ -68,8 +68,8 @@ impl Three {
     async fn with_a_reader() -> Self {
         let kind = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("redis", "read-write"));
         let three = Self::new(kind.expect("it is on the list")).await;
-        let (prefix, tasks) = (&three.ground.prefix, TaskTracker::new());
-        let client = redis::Client::open(three.told.url()).expect("a Redis URL");
+        let (prefix, tasks) = (&three.testbed.prefix, TaskTracker::new());
+        let client = redis::Client::open(three.notified.url()).expect("a Redis URL");
         let subscriber = Subscriber::start(client, prefix, &tasks).expect("a prefix");
         let connection = connect(&three.asked.url()).await;
         let lock = redis_locks::read_write::read_write(&connection, &subscriber, prefix, &tasks);
@@ -96,7 +96,7 @@ impl Three {
         if !self.kind.expires {
             // As an operator does with a permit whose holder does not come back.
             let mut redis = connect(&crate::support::redis_url().await).await;
-            let holders = format!("{}{}:holders:{}", self.ground.prefix, self.kind.kind, name());
+            let holders = format!("{}{}:holders:{}", self.testbed.prefix, self.kind.kind, name());
             let deleted: u64 = redis.del(holders).await.expect("DEL");
             assert_eq!(deleted, 1, "{}: nobody was granted it", self.label);
         }
@@ -108,13 +108,13 @@ impl Three {
     }
 }
 
-/// Every kind whose waiters are told, and the readers of the one that has readers; each fails alone.
+/// Every kind whose waiters are notified, and the readers of the one that has readers; each fails alone.
 async fn in_kinds(
     applies: impl Fn(&Capabilities) -> bool,
     test: impl Fn(Three) -> BoxFuture<'static, ()>,
 ) {
     let mut tests = JoinSet::new();
-    for kind in KINDS.iter().filter(|kind| told(kind) && applies(kind)) {
+    for kind in KINDS.iter().filter(|kind| notified(kind) && applies(kind)) {
         tests.spawn(test(Three::new(kind).await));
     }
     assert!(tests.len() >= 6, "only {} kinds", tests.len());
@@ -133,10 +133,10 @@ async fn m2_a_grant_that_is_older_than_a_refused_look_makes_no_second_holder() {
 }
 
 async fn an_old_grant_comes_late(three: Three) {
-    let Three { label, waits: waiter, asked, told, .. } = &three;
+    let Three { label, waits: waiter, asked, notified, .. } = &three;
     listens(&three).await;
     let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
-    let next = three.granted_and_lost(&mut waits, || told.set(Link::Stalls)).await;
+    let next = three.granted_and_lost(&mut waits, || notified.set(Link::Stalls)).await;
     let looks = asked.scripts_run();
     // It goes on, and looks first: somebody else has the lock.
     tokio::select! {
@@ -144,7 +144,7 @@ async fn an_old_grant_comes_late(three: Three) {
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
         () = three.a_look_more_than(looks) => {}
     }
-    told.set(Link::Works);
+    notified.set(Link::Works);
     let looks = asked.scripts_run();
     tokio::select! {
         biased;
@@ -177,7 +177,7 @@ async fn a_grant_comes_when_its_lease_is_over(three: Three) {
 
 /// The waiter's subscriber is connected, and its scripts are known.
 async fn listens(three: &Three) {
-    // A reader that waits behind nobody has nothing to be told: the writers have.
+    // A reader that waits behind no one needs no notification; the writers do.
     warm_up(&three.holds, &three.waits).await;
 }
 

@@ -8,8 +8,8 @@ use futures::poll;
 use leaselock::{Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::task::yield_now;
 
-use super::ground::{Ground, label, name};
 use super::proxy::Proxy;
+use super::testbed::{Testbed, label, name};
 use super::{LONG_LEASE, PATIENCE, at_once, until, waiting};
 
 /// Up to here every number of polls is tried, then every quarter more.
@@ -18,7 +18,8 @@ const EVERY_POLL_TO: u32 = 40;
 /// An acquire has fewer than this, however slow its backend is.
 const POLLS_MAX: u32 = 1_000_000;
 
-/// Polls a future so often, only when it was woken, and drops it. Answers whether it was ready.
+/// Polls a future up to `polls` times, each time only after a wake-up, and drops it. Returns whether
+/// it was ready.
 async fn after_wakes(mut future: impl Future + Unpin, polls: u32) -> bool {
     let mut left = polls;
     poll_fn(|context| {
@@ -35,8 +36,8 @@ async fn after_wakes(mut future: impl Future + Unpin, polls: u32) -> bool {
     .await
 }
 
-/// Polls a future so often, letting all other tasks run in between, and drops it. This also stops
-/// between what the tasks behind the acquire do.
+/// Polls a future `polls` times, lets all other tasks run in between, and drops it. So it also stops
+/// between two steps of the acquire's background tasks.
 async fn after_turns(mut future: impl Future + Unpin, polls: u32) -> bool {
     for _ in 0..polls {
         if poll!(&mut future).is_ready() {
@@ -65,8 +66,8 @@ fn excludes(kind: &&&Capabilities) -> bool {
 /// holds it, and behind another caller of this process.
 #[tokio::test]
 async fn c1_an_acquire_may_be_dropped_after_any_of_its_wakes() {
-    let ground = Ground::new();
-    for (label, process, other) in ground.pairs(|_| true).await {
+    let testbed = Testbed::new();
+    for (label, process, other) in testbed.pairs(|_| true).await {
         let acquire = || process.acquire(&name(), waiting(LONG_LEASE));
         let mut polls = 0;
         while !after_wakes(acquire(), polls).await {
@@ -112,11 +113,11 @@ async fn c1_an_acquire_may_be_dropped_after_any_of_its_wakes() {
     }
 }
 
-/// The same with a stop after each turn of the tasks behind it.
+/// An acquire is dropped after each number of turns of its background tasks; the name stays free.
 #[tokio::test]
 async fn c1_an_acquire_may_be_dropped_at_any_turn_of_its_tasks() {
-    let ground = Ground::new();
-    for (label, process, other) in ground.pairs(|_| true).await {
+    let testbed = Testbed::new();
+    for (label, process, other) in testbed.pairs(|_| true).await {
         is_free(label, &process).await;
         let mut polls = 0;
         while !after_turns(process.acquire(&name(), waiting(LONG_LEASE)), polls).await {
@@ -133,13 +134,13 @@ async fn c1_an_acquire_may_be_dropped_at_any_turn_of_its_tasks() {
 #[tokio::test]
 async fn c1_a_dropped_acquire_frees_within_two_round_trips() {
     const ROUND_TRIPS_MAX: u64 = 2;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let on_redis = |kind: &&&Capabilities| kind.backend == "redis" && kind.kind != "redlock";
     for kind in KINDS.iter().filter(excludes).filter(on_redis) {
         let label = label(kind);
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
-        let process = ground.process_behind(kind, &proxy.url()).await;
-        let other = ground.process(kind).await;
+        let process = testbed.process_behind(kind, &proxy.url()).await;
+        let other = testbed.process(kind).await;
         // The scripts are known to the server from here on.
         is_free(label, &process).await;
         let mut polls = 0;

@@ -61,7 +61,7 @@ impl Proxy {
         self.link.counted()
     }
 
-    /// Waits until the link has lost the answer that it was told to lose.
+    /// Waits until the link has lost the answer that it was set to lose.
     pub async fn answer_lost(&self) {
         self.link.until_sprung().await;
     }

@@ -8,7 +8,7 @@ use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
-use super::ground::{lazily, name};
+use super::testbed::{lazily, name};
 use super::{LONG_LEASE, PATIENCE, at_once, until_lost, waiting};
 
 const PREFIX: &str = "own:";

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::proxy::{Link, Proxy};
 use super::{
-    FOREIGNER, LONG_LEASE, Place, SHORT_LEASE, acquire, at_once, fence_of, until, until_lost,
-    waiting,
+    FOREIGNER, LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, at_once, fence_of, until,
+    until_lost, waiting,
 };
 use crate::support::rounds;
 
@@ -22,22 +22,22 @@ use crate::support::rounds;
 async fn critical_sections_of_two_processes_never_overlap() {
     const TASKS_PER_PROCESS: u64 = 12;
     let rounds_each = 12 * u64::from(rounds(1));
-    let place = Arc::new(Place::new().await);
-    let counter_key = format!("{}counter", place.prefix);
+    let testbed = Arc::new(TokenTestbed::new().await);
+    let counter_key = format!("{}counter", testbed.prefix);
     let inside = Arc::new(AtomicU64::new(0));
     let fences = Arc::new(StdMutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..2 {
-        let process = place.process().await;
+        let process = testbed.process().await;
         for _ in 0..TASKS_PER_PROCESS {
-            let (process, place, inside) = (process.clone(), place.clone(), inside.clone());
+            let (process, testbed, inside) = (process.clone(), testbed.clone(), inside.clone());
             let (fences, counter_key) = (fences.clone(), counter_key.clone());
             tasks.spawn(async move {
-                let mut redis = place.redis.clone();
+                let mut redis = testbed.redis.clone();
                 for _ in 0..rounds_each {
                     let mut options = waiting(LONG_LEASE);
                     options.wait = leaselock::Wait::Until(Instant::now() + LONG_LEASE);
-                    let guard = process.acquire(&place.name, options).await.expect("granted");
+                    let guard = process.acquire(&testbed.name, options).await.expect("granted");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
                     let read: Option<u64> = redis.get(&counter_key).await.expect("GET");
                     sleep(Duration::from_millis(1)).await;
@@ -51,7 +51,7 @@ async fn critical_sections_of_two_processes_never_overlap() {
     }
     tasks.join_all().await;
     let rounds = 2 * TASKS_PER_PROCESS * rounds_each;
-    let counted: u64 = place.redis.clone().get(&counter_key).await.expect("GET");
+    let counted: u64 = testbed.redis.clone().get(&counter_key).await.expect("GET");
     assert_eq!(counted, rounds, "updates were lost");
     let fences = fences.lock().expect("fences");
     assert_eq!(fences.len() as u64, rounds);
@@ -62,18 +62,18 @@ async fn critical_sections_of_two_processes_never_overlap() {
 /// run a hundred thousand.
 #[tokio::test]
 async fn fences_rise_strictly_whatever_happens() {
-    let place = Place::new().await;
-    let processes = [place.process().await, place.process().await];
+    let testbed = TokenTestbed::new().await;
+    let processes = [testbed.process().await, testbed.process().await];
     let mut last = Fence(0);
     let acquires = 10_000 * rounds(1).min(10) as usize;
     for round in 0..acquires {
-        let guard = acquire(&processes[round % 2], &place, LONG_LEASE).await;
+        let guard = acquire(&processes[round % 2], &testbed, LONG_LEASE).await;
         assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
         last = fence_of(&guard);
         if round % 100 == 50 {
             // The next owner comes while this one still thinks that it holds the lock.
-            place.delete(place.lock_key()).await;
-            let next = acquire(&processes[(round + 1) % 2], &place, LONG_LEASE).await;
+            testbed.delete(testbed.lock_key()).await;
+            let next = acquire(&processes[(round + 1) % 2], &testbed, LONG_LEASE).await;
             assert!(fence_of(&next) > last);
             last = fence_of(&next);
             assert_eq!(next.release().await, ReleaseOutcome::Released);
@@ -83,8 +83,8 @@ async fn fences_rise_strictly_whatever_happens() {
         }
         if round % 1_000 == 999 {
             // An emptied server: all that it knew of these locks is gone.
-            place.delete(place.lock_key()).await;
-            place.delete(place.fence_key()).await;
+            testbed.delete(testbed.lock_key()).await;
+            testbed.delete(testbed.fence_key()).await;
         }
     }
     assert!(last <= Fence::MAX);
@@ -92,15 +92,15 @@ async fn fences_rise_strictly_whatever_happens() {
 
 #[tokio::test]
 async fn a_raised_fence_is_exceeded_and_never_lowered() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
     let fence = async || {
-        let guard = acquire(&process, &place, LONG_LEASE).await;
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
         let fence = fence_of(&guard);
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         fence
     };
-    let raise = async |to: u64| process.raise_fence(&place.name, Fence(to)).await;
+    let raise = async |to: u64| process.raise_fence(&testbed.name, Fence(to)).await;
     let from_clock = fence().await;
     assert!(from_clock > Fence(1_700_000_000_000_000), "{from_clock}");
     assert_eq!(raise(1 << 52).await, Ok(()));
@@ -110,7 +110,7 @@ async fn a_raised_fence_is_exceeded_and_never_lowered() {
     // The end of what can be minted is an error and not a repeated fence.
     assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()));
     assert_eq!(fence().await, Fence::MAX);
-    let refused = process.acquire(&place.name, at_once(LONG_LEASE)).await;
+    let refused = process.acquire(&testbed.name, at_once(LONG_LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");
     assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
 }
@@ -118,44 +118,44 @@ async fn a_raised_fence_is_exceeded_and_never_lowered() {
 /// M4: a release that comes too late leaves the new owner alone.
 #[tokio::test]
 async fn a_late_release_never_frees_another_ones_lock() {
-    let place = Place::new().await;
-    let (slow, quick) = (place.process().await, place.process().await);
-    let late = acquire(&slow, &place, LONG_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let (slow, quick) = (testbed.process().await, testbed.process().await);
+    let late = acquire(&slow, &testbed, LONG_LEASE).await;
     let dropped_late = {
-        place.delete(place.lock_key()).await;
-        acquire(&quick, &place, LONG_LEASE).await
+        testbed.delete(testbed.lock_key()).await;
+        acquire(&quick, &testbed, LONG_LEASE).await
     };
-    place.delete(place.lock_key()).await;
-    let holder = acquire(&place.process().await, &place, LONG_LEASE).await;
-    let held = place.value().await;
+    testbed.delete(testbed.lock_key()).await;
+    let holder = acquire(&testbed.process().await, &testbed, LONG_LEASE).await;
+    let held = testbed.value().await;
     assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
     drop(dropped_late);
     until("the dropped guard was given back", || quick.stats().snapshot().already_lost == 1).await;
-    assert_eq!(place.value().await, held);
+    assert_eq!(testbed.value().await, held);
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    assert_eq!(place.value().await, None);
+    assert_eq!(testbed.value().await, None);
 }
 
 /// M5: the answer to an acquire is lost after the script ran. One hold, the same fence.
 #[tokio::test]
 async fn an_acquire_whose_answer_was_lost_is_repeated_and_is_one_hold() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
+    let process = testbed.process_behind(&proxy.url()).await;
     // Once before, so that the script is loaded and the first answer lost is the acquire's.
-    let _ = acquire(&process, &place, LONG_LEASE).await.release().await;
+    let _ = acquire(&process, &testbed, LONG_LEASE).await.release().await;
     proxy.set(Link::LosesNextAnswer);
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     proxy.answer_lost().await;
-    let fence: u64 = place.redis.clone().get(place.fence_key()).await.expect("GET");
+    let fence: u64 = testbed.redis.clone().get(testbed.fence_key()).await.expect("GET");
     assert_eq!(fence_of(&guard), Fence(fence), "a second fence was minted");
-    let held = place.value().await.expect("held");
+    let held = testbed.value().await.expect("held");
     assert!(held.ends_with(&format!(":{fence}")), "{held}");
     // The same for the release: it ran, its answer is lost, and it is still a release.
     proxy.set(Link::LosesNextAnswer);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     proxy.answer_lost().await;
-    assert_eq!(place.value().await, None);
+    assert_eq!(testbed.value().await, None);
     assert_eq!(process.stats().snapshot().acquired, 2);
 }
 
@@ -167,8 +167,8 @@ async fn a_released_key_stays_gone_whatever_renewal_was_on_its_way() {
     const ROUNDS: u32 = 5;
     // Long enough that a busy machine keeps up with it.
     let lease = SHORT_LEASE * 4;
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
     for _ in 0..ROUNDS * rounds(1).min(40) {
         let mut holds = tokio::task::JoinSet::new();
         for number in 0..HOLDS {
@@ -184,10 +184,10 @@ async fn a_released_key_stays_gone_whatever_renewal_was_on_its_way() {
         }
         let outcomes = holds.join_all().await;
         // Keys that were renewed or made anew by a late command would live for one more lease.
-        let mut redis = place.redis.clone();
+        let mut redis = testbed.redis.clone();
         let mut keys = redis::cmd("EXISTS");
         for number in 0..HOLDS {
-            keys.arg(format!("{}lock:{{thing:1}}:{number}", place.prefix));
+            keys.arg(format!("{}lock:{{thing:1}}:{number}", testbed.prefix));
         }
         let since = Instant::now();
         while since.elapsed() < SHORT_LEASE {
@@ -208,42 +208,42 @@ async fn a_released_key_stays_gone_whatever_renewal_was_on_its_way() {
 /// M7: a renewal neither makes a key that is gone nor touches one that is somebody else's.
 #[tokio::test]
 async fn a_renewal_never_creates_or_prolongs_what_is_not_ours() {
-    let place = Place::new().await;
-    let process = place.process().await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
 
-    let gone = acquire(&process, &place, SHORT_LEASE).await;
-    place.delete(place.lock_key()).await;
+    let gone = acquire(&process, &testbed, SHORT_LEASE).await;
+    testbed.delete(testbed.lock_key()).await;
     until_lost(&gone).await;
-    assert_eq!(place.value().await, None);
+    assert_eq!(testbed.value().await, None);
 
-    let taken = acquire(&process, &place, SHORT_LEASE).await;
-    place.take_over(LONG_LEASE).await;
-    let lease_left_before_ms = place.lease_left_ms().await;
+    let taken = acquire(&process, &testbed, SHORT_LEASE).await;
+    testbed.take_over(LONG_LEASE).await;
+    let lease_left_before_ms = testbed.lease_left_ms().await;
     until_lost(&taken).await;
-    assert_eq!(place.value().await.as_deref(), Some(FOREIGNER));
-    let lease_left_ms = place.lease_left_ms().await;
+    assert_eq!(testbed.value().await.as_deref(), Some(FOREIGNER));
+    let lease_left_ms = testbed.lease_left_ms().await;
     assert!((1..=lease_left_before_ms).contains(&lease_left_ms), "{lease_left_ms}");
 
     // Lost guards that are dropped leave the foreigner alone, too.
     drop((gone, taken));
-    assert_eq!(place.value().await.as_deref(), Some(FOREIGNER));
+    assert_eq!(testbed.value().await.as_deref(), Some(FOREIGNER));
 }
 
 /// M8: a renewal that fails for a moment neither ends the hold nor deletes the key.
 #[tokio::test]
 async fn a_failed_renewal_never_releases() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
-    let guard = acquire(&process, &place, Duration::from_secs(2)).await;
-    let held = place.value().await;
+    let process = testbed.process_behind(&proxy.url()).await;
+    let guard = acquire(&process, &testbed, Duration::from_secs(2)).await;
+    let held = testbed.value().await;
     for round in 1..=3 {
         proxy.set(Link::LosesNextAnswer);
         until("a renewal failed", || process.stats().snapshot().renew_failures >= round).await;
-        assert_eq!(place.value().await, held);
+        assert_eq!(testbed.value().await, held);
         let renewed = process.stats().snapshot().renewals;
         until("the next renewal worked", || process.stats().snapshot().renewals > renewed).await;
-        assert_eq!(place.value().await, held);
+        assert_eq!(testbed.value().await, held);
     }
     assert!(!guard.is_lost());
     assert_eq!(guard.release().await, ReleaseOutcome::Released);

@@ -9,14 +9,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::LONG_LEASE;
-use super::ground::{Ground, name};
+use super::testbed::{Testbed, name};
 
 const CLIENTS_PER_PROCESS: usize = 6;
 /// How many holds all clients have together.
 const HOLDS: u64 = 180;
 const SECTION: Duration = Duration::from_millis(10);
 
-/// One when all have the same, and one in so many when one has it all.
+/// Jain's fairness index: 1 when all shares are equal, 1/n when one of n has everything.
 fn jain(shares: &[u64]) -> f64 {
     let (mut sum, mut squares) = (0.0, 0.0);
     for share in shares {
@@ -28,13 +28,13 @@ fn jain(shares: &[u64]) -> f64 {
 }
 
 /// How many of the holds each client of two processes got.
-async fn shares(ground: &Ground, kind: &str) -> Vec<u64> {
+async fn shares(testbed: &Testbed, kind: &str) -> Vec<u64> {
     let kind = KINDS.iter().find(|listed| (listed.backend, listed.kind) == ("redis", kind));
     let kind = kind.expect("it is on the list");
     let served = Arc::new(AtomicU64::new(0));
     let mut clients = JoinSet::new();
     for _ in 0..2 {
-        let process = ground.process(kind).await;
+        let process = testbed.process(kind).await;
         for _ in 0..CLIENTS_PER_PROCESS {
             let (process, served) = (process.clone(), Arc::clone(&served));
             clients.spawn(async move {
@@ -61,11 +61,11 @@ async fn shares(ground: &Ground, kind: &str) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w5_fair_serves_the_clients_of_two_processes_alike() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     // It promises nothing of the kind: said here, not asserted.
-    let unfair = shares(&ground, "token").await;
+    let unfair = shares(&testbed, "token").await;
     println!("token: Jain's index {:.3}, shares {unfair:?}", jain(&unfair));
-    let fair = shares(&ground, "fair").await;
+    let fair = shares(&testbed, "fair").await;
     println!("fair: Jain's index {:.3}, shares {fair:?}", jain(&fair));
     assert_eq!(fair.iter().sum::<u64>(), HOLDS);
     assert!(jain(&fair) >= 0.95, "{fair:?}");

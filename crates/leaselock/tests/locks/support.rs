@@ -9,6 +9,8 @@ use dev_servers::{
     ZookeeperOptions, ZookeeperServer,
 };
 use futures::future::join_all;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
@@ -92,6 +94,15 @@ impl Database {
         pool.execute(leaselock::mysql::SCHEMA).await.expect("CREATE TABLE");
         Self { url, pool }
     }
+}
+
+/// The random choices of a test, from `SECKILL_TEST_SEED` or a new seed. The seed is printed, so that
+/// a failed test shows it.
+pub fn random() -> StdRng {
+    let asked = std::env::var("SECKILL_TEST_SEED").ok();
+    let seed = asked.map_or_else(rand::random, |text| text.parse().expect("the seed is a number"));
+    println!("SECKILL_TEST_SEED={seed} repeats it");
+    StdRng::seed_from_u64(seed)
 }
 
 /// How often a test repeats what must come out the same every time: `SECKILL_TEST_ROUNDS`, else a

@@ -8,14 +8,14 @@ use leaselock::WaitStrategy::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldTh
 use leaselock::{AcquireOptions, Fencing, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
-use super::ground::{Ground, name};
+use super::testbed::{Testbed, name};
 use super::{LONG_LEASE, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_wait_strategy_gets_the_lock_in_turn() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let mut kinds = tokio::task::JoinSet::new();
-    for (label, process, _) in ground.pairs(|kind| kind.fencing != Fencing::None).await {
+    for (label, process, _) in testbed.pairs(|kind| kind.fencing != Fencing::None).await {
         // Side by side, since most of it is sleeping.
         kinds.spawn(every_strategy(label, process));
     }

@@ -8,7 +8,7 @@ use leaselock::{AcquireError, AcquireOptions, Mutex, ReleaseOutcome, WAITERS_MAX
 use tokio::time::{Instant, sleep};
 
 use super::proxy::{Link, Proxy};
-use super::{LONG_LEASE, PATIENCE, Place, acquire, at_once, until, waiting};
+use super::{LONG_LEASE, PATIENCE, TokenTestbed, acquire, at_once, until, waiting};
 
 fn waiting_until(deadline: Instant) -> AcquireOptions {
     let wait = Wait::Until(deadline);
@@ -18,13 +18,13 @@ fn waiting_until(deadline: Instant) -> AcquireOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
     const WAITERS: u64 = 50;
-    let place = Place::new().await;
-    let process = place.process().await;
-    let holder = acquire(&process, &place, LONG_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let holder = acquire(&process, &testbed, LONG_LEASE).await;
     let served = Arc::new(StdMutex::new(Vec::new()));
     let mut waiters = tokio::task::JoinSet::new();
     for number in 0..WAITERS {
-        let (waiter, name, served) = (process.clone(), place.name.clone(), served.clone());
+        let (waiter, name, served) = (process.clone(), testbed.name.clone(), served.clone());
         waiters.spawn(async move {
             let guard = waiter.acquire(&name, waiting(LONG_LEASE)).await.expect("granted");
             served.lock().expect("served").push(number);
@@ -47,13 +47,13 @@ async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
 #[tokio::test]
 async fn only_one_contender_of_a_process_asks_the_server() {
     const WAITERS: u64 = 500;
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let crowd = place.process_behind(&proxy.url()).await;
-    let holder = acquire(&place.process().await, &place, LONG_LEASE).await;
+    let crowd = testbed.process_behind(&proxy.url()).await;
+    let holder = acquire(&testbed.process().await, &testbed, LONG_LEASE).await;
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..WAITERS {
-        let (crowd, name) = (crowd.clone(), place.name.clone());
+        let (crowd, name) = (crowd.clone(), testbed.name.clone());
         waiters.spawn(async move {
             let options = waiting_until(Instant::now() + LONG_LEASE);
             let guard = crowd.acquire(&name, options).await.expect("granted");
@@ -78,13 +78,13 @@ async fn only_one_contender_of_a_process_asks_the_server() {
 
 #[tokio::test]
 async fn what_this_process_holds_is_refused_without_asking_the_server() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let process = testbed.process_behind(&proxy.url()).await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     let asked_before = proxy.scripts_run();
     for _ in 0..100 {
-        let refused = process.acquire(&place.name, at_once(LONG_LEASE)).await;
+        let refused = process.acquire(&testbed.name, at_once(LONG_LEASE)).await;
         assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
     }
     assert_eq!(proxy.scripts_run(), asked_before);
@@ -94,14 +94,14 @@ async fn what_this_process_holds_is_refused_without_asking_the_server() {
 
 #[tokio::test]
 async fn a_wait_ends_at_its_deadline_and_leaves_no_trace() {
-    let place = Place::new().await;
-    let (process, other) = (place.process().await, place.process().await);
-    let holder = acquire(&other, &place, LONG_LEASE).await;
-    let held = place.value().await;
+    let testbed = TokenTestbed::new().await;
+    let (process, other) = (testbed.process().await, testbed.process().await);
+    let holder = acquire(&other, &testbed, LONG_LEASE).await;
+    let held = testbed.value().await;
     // The first is at the head and polls, the second waits behind it.
     let deadline = Instant::now() + Duration::from_millis(100);
-    let first = process.acquire(&place.name, waiting_until(deadline));
-    let second = process.acquire(&place.name, waiting_until(deadline));
+    let first = process.acquire(&testbed.name, waiting_until(deadline));
+    let second = process.acquire(&testbed.name, waiting_until(deadline));
     let (first, second) = tokio::join!(first, second);
     let late = deadline.elapsed();
     assert!(matches!(first, Err(AcquireError::TimedOut)), "{first:?}");
@@ -109,25 +109,25 @@ async fn a_wait_ends_at_its_deadline_and_leaves_no_trace() {
     assert!(late < PATIENCE / 2, "{late:?} late");
     let stats = process.stats().snapshot();
     assert_eq!((stats.timed_out, stats.waiting_now), (2, 0));
-    assert_eq!(place.value().await, held);
+    assert_eq!(testbed.value().await, held);
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
 #[tokio::test]
 async fn the_line_has_an_end() {
-    let place = Place::new().await;
-    let process = place.process().await;
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     let mut line = Vec::new();
     for _ in 0..WAITERS_MAX {
         let options = waiting_until(Instant::now() + LONG_LEASE);
-        let mut waiter = process.acquire(&place.name, options);
+        let mut waiter = process.acquire(&testbed.name, options);
         assert!(poll!(&mut waiter).is_pending());
         line.push(waiter);
     }
-    let refused = process.acquire(&place.name, waiting(LONG_LEASE)).await;
+    let refused = process.acquire(&testbed.name, waiting(LONG_LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::TooManyWaiters)), "{refused:?}");
     assert_eq!(process.stats().snapshot().waiting_now, WAITERS_MAX);
     drop(line);
@@ -137,19 +137,19 @@ async fn the_line_has_an_end() {
 
 #[tokio::test]
 async fn a_server_that_is_gone_is_unavailable_and_not_a_hang() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = place.process_behind(&proxy.url()).await;
-    let guard = acquire(&process, &place, LONG_LEASE).await;
+    let process = testbed.process_behind(&proxy.url()).await;
+    let guard = acquire(&process, &testbed, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     proxy.set(Link::Refuses);
-    let failed = process.acquire(&place.name, waiting_until(Instant::now() + LONG_LEASE)).await;
+    let failed = process.acquire(&testbed.name, waiting_until(Instant::now() + LONG_LEASE)).await;
     assert!(matches!(failed, Err(AcquireError::Unavailable(_))), "{failed:?}");
     assert_eq!(process.stats().snapshot().unavailable, 1);
     proxy.set(Link::Works);
     let since = Instant::now();
     let guard = loop {
-        match process.acquire(&place.name, waiting(LONG_LEASE)).await {
+        match process.acquire(&testbed.name, waiting(LONG_LEASE)).await {
             Ok(guard) => break guard,
             Err(_) => assert!(since.elapsed() < PATIENCE * 2, "it never came back"),
         }

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use zookeeper_client::Client;
 
-use super::ground::name;
 use super::proxy::{Link, Proxy};
+use super::testbed::name;
 use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting};
 
 /// An election, or the end of a session, on a busy machine.
@@ -23,12 +23,12 @@ const ELECTION_MAX: Duration = Duration::from_secs(30);
 const BRIEF_LEASE: Duration = Duration::from_secs(1);
 
 /// Where one test works, and a bare client to look behind the locks' back.
-struct Place {
+struct TokenTestbed {
     prefix: String,
     bare: Client,
 }
 
-impl Place {
+impl TokenTestbed {
     async fn new() -> Self {
         let hosts = crate::support::zookeeper_hosts().await;
         let prefix = format!("{}:", crate::support::unique("zookeeper"));
@@ -84,17 +84,17 @@ async fn get(process: &LeasedMutex, options: AcquireOptions) -> Guard {
     }
 }
 
-/// M12: the server ends the session of a process that is cut off. It is told before anyone else is
+/// M12: the server ends the session of a process that is cut off. It is notified before anyone else is
 /// let in, and when it is back it takes nothing for its own that is not.
 #[tokio::test]
-async fn m12_a_process_whose_session_ended_is_told_first_and_adopts_nothing() {
-    let place = Place::new().await;
+async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing() {
+    let testbed = TokenTestbed::new().await;
     let (proxy, host) = proxied().await;
     let tasks = TaskTracker::new();
-    let cut_off = sequential::mutex(&place.ensemble_at(&host), &tasks);
-    let other = sequential::mutex(&place.ensemble().await, &tasks);
+    let cut_off = sequential::mutex(&testbed.ensemble_at(&host), &tasks);
+    let other = sequential::mutex(&testbed.ensemble().await, &tasks);
     let late = get(&cut_off, waiting(BRIEF_LEASE)).await;
-    let old_node = place.nodes("sequential").await;
+    let old_node = testbed.nodes("sequential").await;
     assert_eq!(old_node.len(), 1);
 
     proxy.set(Link::Refuses);
@@ -105,9 +105,9 @@ async fn m12_a_process_whose_session_ended_is_told_first_and_adopts_nothing() {
     until_lost(&late).await;
     let lost_at = Instant::now();
     let (granted_at, holder, other) = next.await.expect("the other process");
-    assert!(lost_at < granted_at, "it was told {:?} late", lost_at - granted_at);
+    assert!(lost_at < granted_at, "it was notified {:?} late", lost_at - granted_at);
     assert!(fence_of(&holder) > fence_of(&late));
-    let holders_node = place.nodes("sequential").await;
+    let holders_node = testbed.nodes("sequential").await;
 
     proxy.set(Link::Works);
     assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
@@ -120,11 +120,11 @@ async fn m12_a_process_whose_session_ended_is_told_first_and_adopts_nothing() {
             other => panic!("it may not be granted: {other:?}"),
         }
     }
-    let node = format!("{}/{}", place.path("sequential"), holders_node[0]);
-    assert!(place.bare.check_stat(&node).await.expect("an answer").is_some(), "it was deleted");
+    let node = format!("{}/{}", testbed.path("sequential"), holders_node[0]);
+    assert!(testbed.bare.check_stat(&node).await.expect("an answer").is_some(), "it was deleted");
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
     let again = get(&cut_off, patient(BRIEF_LEASE)).await;
-    assert!(!place.nodes("sequential").await.contains(&old_node[0]), "the old node is back");
+    assert!(!testbed.nodes("sequential").await.contains(&old_node[0]), "the old node is back");
     assert_eq!(again.release().await, ReleaseOutcome::Released);
     drop(other);
 }
@@ -132,11 +132,11 @@ async fn m12_a_process_whose_session_ended_is_told_first_and_adopts_nothing() {
 /// M5: the answer to the creation is lost. The node is found by its token: one hold, one release.
 #[tokio::test]
 async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
     for kind in ["sequential", "spin"] {
         let (proxy, host) = proxied().await;
-        let ensemble = place.ensemble_at(&host);
+        let ensemble = testbed.ensemble_at(&host);
         let process = match kind {
             "spin" => spin::mutex(&ensemble, &tasks),
             _ => sequential::mutex(&ensemble, &tasks),
@@ -150,10 +150,10 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
         let guard = get(&process, waiting(LONG_LEASE)).await;
         proxy.answer_lost().await;
         if kind == "sequential" {
-            assert_eq!(place.nodes(kind).await.len(), 1, "{kind}");
+            assert_eq!(testbed.nodes(kind).await.len(), 1, "{kind}");
         }
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
-        let free = place.bare.list_children(&place.path(kind)).await.unwrap_or_default();
+        let free = testbed.bare.list_children(&testbed.path(kind)).await.unwrap_or_default();
         assert!(free.is_empty(), "{kind}: {free:?}");
         let guard = get(&process, at_once(LONG_LEASE)).await;
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
@@ -163,21 +163,21 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
 /// M9: an operator deletes the node under the holder. The next renewal tells, and the holder's
 /// release leaves the next one's node alone.
 #[tokio::test]
-async fn m9_a_holder_whose_node_was_deleted_is_told() {
-    let place = Place::new().await;
+async fn m9_a_holder_whose_node_was_deleted_is_notified() {
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
-    let (first, second) = (place.ensemble().await, place.ensemble().await);
+    let (first, second) = (testbed.ensemble().await, testbed.ensemble().await);
     for kind in ["sequential", "spin"] {
         let (late, quick) = match kind {
             "spin" => (spin::mutex(&first, &tasks), spin::mutex(&second, &tasks)),
             _ => (sequential::mutex(&first, &tasks), sequential::mutex(&second, &tasks)),
         };
         let guard = get(&late, waiting(Duration::from_secs(2))).await;
-        let node = match place.nodes(kind).await.first() {
-            Some(node) => format!("{}/{node}", place.path(kind)),
-            None => place.path(kind),
+        let node = match testbed.nodes(kind).await.first() {
+            Some(node) => format!("{}/{node}", testbed.path(kind)),
+            None => testbed.path(kind),
         };
-        place.bare.delete(&node, None).await.expect("deleted");
+        testbed.bare.delete(&node, None).await.expect("deleted");
         let holder = get(&quick, at_once(LONG_LEASE)).await;
         until_lost(&guard).await;
         assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost, "{kind}");
@@ -190,10 +190,10 @@ async fn m9_a_holder_whose_node_was_deleted_is_told() {
 /// A waiter that gives up leaves the line at the server, too, and so does one that was dropped.
 #[tokio::test]
 async fn who_gives_up_leaves_no_node_behind() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
-    let holder = sequential::mutex(&place.ensemble().await, &tasks);
-    let waiter = sequential::mutex(&place.ensemble().await, &tasks);
+    let holder = sequential::mutex(&testbed.ensemble().await, &tasks);
+    let waiter = sequential::mutex(&testbed.ensemble().await, &tasks);
     let guard = get(&holder, waiting(LONG_LEASE)).await;
     let refused = waiter.acquire(&name(), at_once(LONG_LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
@@ -203,16 +203,16 @@ async fn who_gives_up_leaves_no_node_behind() {
     let dropped = timeout(Duration::from_millis(80), get(&waiter, waiting(LONG_LEASE))).await;
     assert!(dropped.is_err());
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    place.until_nobody_stands_in_line("sequential").await;
+    testbed.until_nobody_stands_in_line("sequential").await;
 }
 
 /// R1: readers share, a writer excludes, and neither overtakes who came before.
 #[tokio::test]
 async fn r1_readers_share_and_a_writer_has_it_alone() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
-    let first = read_write::read_write(&place.ensemble().await, &tasks);
-    let second = read_write::read_write(&place.ensemble().await, &tasks);
+    let first = read_write::read_write(&testbed.ensemble().await, &tasks);
+    let second = read_write::read_write(&testbed.ensemble().await, &tasks);
     let readers = [
         get(&first.read, at_once(LONG_LEASE)).await,
         get(&first.read, at_once(LONG_LEASE)).await,
@@ -245,11 +245,11 @@ async fn r1_readers_share_and_a_writer_has_it_alone() {
 /// R1: a dead reader's hold ends with its session, and the writer goes in.
 #[tokio::test]
 async fn r1_a_dead_readers_hold_ends_alone() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let (proxy, host) = proxied().await;
     let tasks = TaskTracker::new();
-    let dead = read_write::read_write(&place.ensemble_at(&host), &tasks);
-    let alive = read_write::read_write(&place.ensemble().await, &tasks);
+    let dead = read_write::read_write(&testbed.ensemble_at(&host), &tasks);
+    let alive = read_write::read_write(&testbed.ensemble().await, &tasks);
     let reader = get(&dead.read, waiting(BRIEF_LEASE)).await;
     proxy.set(Link::Refuses);
     let writer = get(&alive.write, patient(LONG_LEASE)).await;
@@ -261,10 +261,10 @@ async fn r1_a_dead_readers_hold_ends_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_permits_are_never_exceeded_and_come_back() {
     const PERMITS: u32 = 3;
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
-    let first = semaphore::mutex(&place.ensemble().await, PERMITS, &tasks);
-    let second = semaphore::mutex(&place.ensemble().await, PERMITS, &tasks);
+    let first = semaphore::mutex(&testbed.ensemble().await, PERMITS, &tasks);
+    let second = semaphore::mutex(&testbed.ensemble().await, PERMITS, &tasks);
     let (inside, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..8 {
@@ -287,7 +287,7 @@ async fn s1_permits_are_never_exceeded_and_come_back() {
     assert!(most <= u64::from(PERMITS), "{most} held at the same time");
 
     let (proxy, host) = proxied().await;
-    let dead = semaphore::mutex(&place.ensemble_at(&host), PERMITS, &tasks);
+    let dead = semaphore::mutex(&testbed.ensemble_at(&host), PERMITS, &tasks);
     let mut held = Vec::new();
     for _ in 0..PERMITS {
         held.push(get(&dead, waiting(BRIEF_LEASE)).await);
@@ -301,22 +301,22 @@ async fn s1_permits_are_never_exceeded_and_come_back() {
 /// The first hold may be given back before those that came after it.
 #[tokio::test]
 async fn an_owner_may_leave_in_any_order() {
-    let place = Place::new().await;
+    let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();
-    let process = reentrant::mutex(&place.ensemble().await, &tasks);
+    let process = reentrant::mutex(&testbed.ensemble().await, &tasks);
     let outer = get(&process, waiting(LONG_LEASE)).await;
     let inner = outer.enter_again().await.expect("the owner may enter again");
     let innermost = inner.enter_again().await.expect("the owner may enter again");
     drop(outer);
     until("it was given back", || process.stats().snapshot().released == 1).await;
     assert_eq!(inner.release().await, ReleaseOutcome::Released);
-    assert_eq!(place.nodes("reentrant").await.len(), 1, "one hold is left");
+    assert_eq!(testbed.nodes("reentrant").await.len(), 1, "one hold is left");
     assert_eq!(innermost.release().await, ReleaseOutcome::Released);
-    place.until_nobody_stands_in_line("reentrant").await;
+    testbed.until_nobody_stands_in_line("reentrant").await;
 }
 
 /// The leader of three is killed under the holder: nobody else gets in while the hold is good, and
-/// fences go on rising. Without a quorum the holder is told, and nobody gets anything.
+/// fences go on rising. Without a quorum the holder is notified, and nobody gets anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_survives_the_leader_and_ends_with_the_quorum() {
     const LEASE: Duration = Duration::from_secs(2);

@@ -1,18 +1,17 @@
-//! `seckill parked`: what an operator does with queued orders that could not be decided.
+//! `seckill dead-letter`: an operator lists, retries and drops queued orders that could not be decided.
 
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use seckill::domain::{ItemId, OrderId, Purchase, UserId};
 use seckill::metrics::Metrics;
-use seckill::store::mysql::items;
 use seckill::store::redis::queue::{Push, Reader};
 use seckill::store::redis::{Counters, Queue, RedisClient};
+use seckill::strategy::redis_stream;
 use serde_json::json;
-use time::OffsetDateTime;
 
 use crate::process::program;
-use crate::support::Shop;
+use crate::support::{self, Shop};
 
-/// An item of ten units with one queued order of two, which was put aside; no service runs.
-struct Desk {
+/// An item of ten units with one queued order of two, which is a dead letter; no service runs.
+struct DeadLetterTestbed {
     shop: Shop,
     item: ItemId,
     order: OrderId,
@@ -20,29 +19,29 @@ struct Desk {
     reader: Reader,
 }
 
-impl Desk {
+impl DeadLetterTestbed {
     async fn new() -> Self {
         let (shop, instance) = Shop::open().await;
         let item = ItemId::new(instance.make_item(json!({})).await).expect("positive");
         instance.stop().await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         let counters = Counters::new(redis.clone(), shop.pool.clone(), Metrics::new());
-        let name = seckill::strategy::redis_stream::NAME;
+        let name = redis_stream::NAME;
         let (queue, _) = Queue::new(redis, shop.pool.clone(), counters.clone(), name, 10);
         let purchase = purchase(&shop, item).await;
         let order = purchase.order_id;
         assert_eq!(queue.push(&purchase, None).await.expect("pushed"), Push::Queued);
-        let desk = Self { shop, item, order, counters, reader: Reader::new(queue) };
-        desk.put_aside().await;
-        desk
+        let testbed = Self { shop, item, order, counters, reader: Reader::new(queue) };
+        testbed.move_to_dead_letters().await;
+        testbed
     }
 
-    /// As the consumer does with what it cannot decide.
-    async fn put_aside(&self) {
+    /// Moves the entry, as the consumer does when it cannot decide an order.
+    async fn move_to_dead_letters(&self) {
         let entries = self.reader.read(self.item, 10).await.expect("read");
         assert_eq!(entries.len(), 1, "{entries:?}");
-        let parked = self.reader.move_to_dead_letters(self.item, &entries[0], "for a test").await;
-        assert!(parked.expect("put aside"));
+        let moved = self.reader.move_to_dead_letters(self.item, &entries[0], "for a test").await;
+        assert!(moved.expect("moved"));
     }
 
     /// The entries that the command lists.
@@ -76,54 +75,46 @@ impl Desk {
 }
 
 async fn purchase(shop: &Shop, item: ItemId) -> Purchase {
-    let found = items::find(&shop.pool, item).await.expect("read").expect("an item");
-    let (quantity, now) = (Quantity::new(2).expect("positive"), OffsetDateTime::now_utc());
-    Purchase {
-        order_id: OrderId::generate(),
-        amount: found.item.price.times(quantity).expect("small"),
-        item: found.item,
-        buyer: UserId::new(3).expect("positive"),
-        quantity,
-        key: RequestKey::parse("k").expect("a key"),
-        strategy: seckill::strategy::redis_stream::NAME,
-        created_at: now,
-        expires_at: now + time::Duration::HOUR,
-    }
+    let purchase = support::purchase(shop, item, 2, (redis_stream::NAME, "k")).await;
+    Purchase { buyer: UserId::new(3).expect("positive"), ..purchase }
 }
 
 #[tokio::test]
-async fn what_was_put_aside_is_listed_and_tried_again() {
-    let desk = Desk::new().await;
-    assert_eq!(desk.left().await, (8, 2));
-    let listed = desk.listed().await;
+async fn a_dead_letter_is_listed_and_retried() {
+    let testbed = DeadLetterTestbed::new().await;
+    assert_eq!(testbed.left().await, (8, 2));
+    let listed = testbed.listed().await;
     let [entry] = &*listed else { panic!("{listed:?}") };
-    let item = desk.item.to_string();
+    let item = testbed.item.to_string();
     let retry = ["parked", "--item", &item, "--retry", entry, "--operator", "1"];
-    assert_eq!(desk.run(&retry).await.0, Some(0));
-    assert_eq!(desk.run(&retry).await.0, Some(1), "it is there no more");
-    assert!(desk.listed().await.is_empty());
+    assert_eq!(testbed.run(&retry).await.0, Some(0));
+    assert_eq!(testbed.run(&retry).await.0, Some(1), "it is there no more");
+    assert!(testbed.listed().await.is_empty());
     // It waits for a consumer again, with its units.
-    desk.put_aside().await;
-    assert_eq!((desk.left().await, desk.status().await), ((8, 2), None));
+    testbed.move_to_dead_letters().await;
+    assert_eq!((testbed.left().await, testbed.status().await), ((8, 2), None));
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_rejected_and_its_units_come_back_once() {
-    let desk = Desk::new().await;
-    let listed = desk.listed().await;
+async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
+    let testbed = DeadLetterTestbed::new().await;
+    let listed = testbed.listed().await;
     let [entry] = &*listed else { panic!("{listed:?}") };
-    let item = desk.item.to_string();
+    let item = testbed.item.to_string();
     let mut drop = vec!["parked", "--item", &item, "--drop", entry, "--operator", "7"];
-    assert_eq!(desk.run(&drop).await.0, Some(2), "without a reason");
+    assert_eq!(testbed.run(&drop).await.0, Some(2), "without a reason");
     drop.extend(["--reason", "the price was wrong"]);
-    let (code, text) = desk.run(&drop).await;
+    let (code, text) = testbed.run(&drop).await;
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(desk.run(&drop).await.0, Some(1), "it is there no more");
-    assert_eq!((desk.left().await, desk.status().await.as_deref()), ((10, 0), Some("rejected")));
-    assert!(desk.listed().await.is_empty());
+    assert_eq!(testbed.run(&drop).await.0, Some(1), "it is there no more");
+    assert_eq!(
+        (testbed.left().await, testbed.status().await.as_deref()),
+        ((10, 0), Some("rejected"))
+    );
+    assert!(testbed.listed().await.is_empty());
     let (user, detail): (i64, String) =
         sqlx::query_as("SELECT user_id, detail FROM admin_actions WHERE action = 'parked_dropped'")
-            .fetch_one(&desk.shop.pool)
+            .fetch_one(&testbed.shop.pool)
             .await
             .expect("one line in the log");
     assert!(user == 7 && detail.contains("the price was wrong"), "{user} {detail}");

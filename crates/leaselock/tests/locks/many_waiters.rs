@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::ground::name;
 use super::handing::warm_up;
+use super::testbed::name;
 use super::{LONG_LEASE, connect};
 use crate::support::{eventually, own_redis};
 
@@ -24,8 +24,8 @@ const WAIT: Duration = Duration::from_secs(120);
 
 async fn process(url: &str) -> LeasedMutex {
     let (tasks, client) = (TaskTracker::new(), redis::Client::open(url).expect("a Redis URL"));
-    let told = Subscriber::start(client, "", &tasks).expect("a prefix");
-    redis_locks::token::notified(connect(url).await, &told, "", &tasks).expect("a prefix")
+    let subscriber = Subscriber::start(client, "", &tasks).expect("a prefix");
+    redis_locks::token::notified(connect(url).await, &subscriber, "", &tasks).expect("a prefix")
 }
 
 /// How many connections the server has.

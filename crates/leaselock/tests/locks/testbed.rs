@@ -1,4 +1,4 @@
-//! Where processes of every kind meet: the one place that knows how each kind on the list is made.
+//! The testbed: the one place that knows how a lock of each kind on the list is made.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -6,19 +6,20 @@ use std::time::{Duration, SystemTime};
 use leaselock::demo::setnx_expire::Repair;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    Capabilities, CountdownLatch, KINDS, LeasedMutex, LockName, MultiMutex, Primitive, ReadWrite,
-    SharedCounter, demo, etcd, local, mysql, redis as redis_locks, zookeeper,
+    AcquireError, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, MultiMutex,
+    Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, demo, etcd, local, mysql,
+    redis as redis_locks, zookeeper,
 };
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use super::connect;
+use super::{LONG_LEASE, at_once, connect, waiting};
 use crate::support::{Database, etcd_url, independent_redis, redis_url, unique, zookeeper_hosts};
 
-/// Where the processes of one test meet: names that nobody else uses, on servers that are started
-/// when a kind first needs them.
-pub struct Ground {
+/// Makes the processes of one test, each with its own lock on the test's own names. Servers are
+/// started when a kind first needs them.
+pub struct Testbed {
     pub prefix: String,
     names: local::Names,
     several: local::Names,
@@ -27,24 +28,24 @@ pub struct Ground {
     database: Arc<OnceCell<Database>>,
 }
 
-impl Ground {
+impl Testbed {
     pub fn new() -> Self {
         Self::at(Arc::default())
     }
 
-    /// The same ground, for somebody who outlives this value or dies before it.
+    /// A second value with equal names and servers, for a task that outlives this one.
     pub fn again(&self) -> Self {
         let (names, several) = (self.names.clone(), self.several.clone());
         let (prefix, zookeeper) = (self.prefix.clone(), self.zookeeper.clone());
         Self { prefix, names, several, zookeeper, database: Arc::clone(&self.database) }
     }
 
-    /// The same ground with another ZooKeeper.
+    /// A testbed with equal names and another ZooKeeper.
     pub fn with_zookeeper(&self, hosts: String) -> Self {
         Self { zookeeper: Some(hosts), ..self.again() }
     }
 
-    /// The same database with names that nobody has used yet.
+    /// A testbed on this database with unused names.
     pub fn elsewhere(&self) -> Self {
         Self::at(Arc::clone(&self.database))
     }
@@ -311,11 +312,6 @@ pub fn can_be_held(kind: &Capabilities) -> bool {
     !matches!(kind.primitive, Primitive::SharedCounter | Primitive::CountdownLatch)
 }
 
-/// The kinds on the list that can be used as this.
-pub fn every(primitive: Primitive) -> impl Iterator<Item = &'static Capabilities> {
-    KINDS.iter().copied().filter(move |kind| kind.primitive == primitive)
-}
-
 /// The kind with this name on this backend.
 pub fn listed(backend: &str, kind: &str) -> &'static Capabilities {
     let found = KINDS.iter().find(|listed| (listed.backend, listed.kind) == (backend, kind));
@@ -344,4 +340,20 @@ pub fn now_ms() -> u64 {
 
 pub fn name() -> LockName {
     LockName::new("{thing:1}:write").expect("a name")
+}
+
+/// Acquires the test's name, which must be free soon.
+pub async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
+    let guard = process.acquire(&name(), waiting(lease)).await;
+    guard.unwrap_or_else(|error| panic!("{label}: {error}"))
+}
+
+/// Whether an acquire that does not wait finds the test's name held.
+pub async fn is_refused(process: &LeasedMutex) -> bool {
+    matches!(process.acquire(&name(), at_once(LONG_LEASE)).await, Err(AcquireError::Busy))
+}
+
+/// Releases a hold, which must not be lost.
+pub async fn let_go(label: &str, guard: Guard) {
+    assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
 }

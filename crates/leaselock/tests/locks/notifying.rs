@@ -1,6 +1,6 @@
-//! What waits for more or less than a mutex on Redis is told, too: all readers when a writer leaves,
-//! as many waiters as permits are free, who wants several names when one is free, and everybody when
-//! a latch is at zero. Mutexes are in `handing`.
+//! Waiters of read/write locks, semaphores, multi-locks and latches on Redis are notified: all readers
+//! when a writer leaves, one waiter per free permit, a waiter for several names when one is free, and
+//! all waiters when a latch is at zero. Mutexes are in `handing`.
 
 use leaselock::redis::countdown_latch::RedisLatch;
 use leaselock::redis::subscriber::Subscriber;
@@ -15,9 +15,9 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::dying::dying;
-use super::ground::{Ground, label, listed, name};
 use super::handing::warm_up;
 use super::proxy::Proxy;
+use super::testbed::{Testbed, label, listed, name};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
 use crate::support::{eventually, rounds};
 
@@ -29,7 +29,7 @@ async fn let_go(guard: Guard) {
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
-fn told(process: &LeasedMutex) -> u64 {
+fn notified(process: &LeasedMutex) -> u64 {
     process.stats().snapshot().handed_over_by_others
 }
 
@@ -44,28 +44,28 @@ async fn queued(process: &LeasedMutex) -> JoinHandle<Guard> {
 }
 
 /// A process with both halves, whose subscriber listens.
-async fn read_write(ground: &Ground) -> (LeasedMutex, LeasedMutex) {
-    let half = ground.read_write(listed("redis", "read-write")).await;
-    let other = ground.read_write(listed("redis", "read-write")).await;
+async fn read_write(testbed: &Testbed) -> (LeasedMutex, LeasedMutex) {
+    let half = testbed.read_write(listed("redis", "read-write")).await;
+    let other = testbed.read_write(listed("redis", "read-write")).await;
     warm_up(&half.write, &other.write).await;
     (half.read, half.write)
 }
 
 /// A machine that stands still for a second makes a waiter find by its own look what it would have
-/// been told. That is right, too, and it is not most of the times.
-fn mostly_told(told: u64, times: u64) {
-    assert!(told > times / 2, "told {told} times of {times}");
+/// been notified. That is right, too, and it is not most of the times.
+fn mostly_notified(notified: u64, times: u64) {
+    assert!(notified > times / 2, "notified {notified} times of {times}");
 }
 
 /// One release lets all readers in at once, and the last of them the writer behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let (first, second, third) =
-        (read_write(&ground).await, read_write(&ground).await, read_write(&ground).await);
+        (read_write(&testbed).await, read_write(&testbed).await, read_write(&testbed).await);
     let readers = [&first.0, &second.0, &third.0];
-    let all_told = || readers.iter().copied().map(told).sum::<u64>() + told(&second.1);
-    let (before, times) = (all_told(), u64::from(rounds(5)));
+    let all_notified = || readers.iter().copied().map(notified).sum::<u64>() + notified(&second.1);
+    let (before, times) = (all_notified(), u64::from(rounds(5)));
     for _ in 0..times {
         let writer = granted(&first.1).await;
         let mut reading = Vec::new();
@@ -85,16 +85,16 @@ async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer(
         }
         let_go(writing.await.expect("no panic")).await;
     }
-    mostly_told(all_told() - before, 4 * times);
+    mostly_notified(all_notified() - before, 4 * times);
 }
 
-/// Readers wait behind a writer that waits. When it gives up they are told.
+/// Readers wait behind a writer that waits. When it gives up they are notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let (first, second, third) =
-        (read_write(&ground).await, read_write(&ground).await, read_write(&ground).await);
-    let (before, times) = (told(&third.0), u64::from(rounds(5)));
+        (read_write(&testbed).await, read_write(&testbed).await, read_write(&testbed).await);
+    let (before, times) = (notified(&third.0), u64::from(rounds(5)));
     for _ in 0..times {
         let reading = granted(&first.0).await;
         let (gives_up, given_up) = oneshot::channel::<()>();
@@ -112,25 +112,25 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
         let_go(behind.await.expect("no panic")).await;
         let_go(reading).await;
     }
-    mostly_told(told(&third.0) - before, times);
+    mostly_notified(notified(&third.0) - before, times);
 }
 
 /// As many get in as permits were given back, and nobody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn as_many_are_told_as_permits_are_free() {
+async fn as_many_are_notified_as_permits_are_free() {
     const PERMITS: u32 = 3;
-    let ground = Ground::new();
-    let (mut newly_told, mut times) = (0, 0);
+    let testbed = Testbed::new();
+    let (mut newly_notified, mut times) = (0, 0);
     for kind in [listed("redis", "semaphore"), listed("redis", "expiring-semaphore")] {
-        let (label, holder) = (label(kind), ground.semaphore(kind, PERMITS).await);
+        let (label, holder) = (label(kind), testbed.semaphore(kind, PERMITS).await);
         let mut waiters = Vec::new();
         for _ in 0..PERMITS {
-            waiters.push(ground.semaphore(kind, PERMITS).await);
+            waiters.push(testbed.semaphore(kind, PERMITS).await);
         }
-        let all_told = || waiters.iter().map(told).sum::<u64>();
+        let all_notified = || waiters.iter().map(notified).sum::<u64>();
         // The first round is for their subscribers to connect.
         for round in 0..=rounds(3) {
-            let before = all_told();
+            let before = all_notified();
             let mut held = Vec::new();
             for _ in 0..PERMITS {
                 held.push(granted(&holder).await);
@@ -149,29 +149,29 @@ async fn as_many_are_told_as_permits_are_free() {
                 let_go(waiter.await.expect("no panic")).await;
             }
             if round > 0 {
-                newly_told += all_told() - before;
+                newly_notified += all_notified() - before;
                 times += u64::from(PERMITS);
             }
         }
     }
-    mostly_told(newly_told, times);
+    mostly_notified(newly_notified, times);
 }
 
-/// Who wants two names is told that the first is free. Since the second is not, it leaves the first
-/// to who wants that one alone, and gets both in the end.
+/// A waiter for two names is notified that the first is free. Since the second is not, it leaves the first
+/// to a waiter that wants that one alone, and gets both in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_wants_several_names_is_told_and_leaves_what_it_cannot_use_to_others() {
+async fn a_waiter_for_several_names_is_notified_and_leaves_unusable_grants_to_others() {
     let all = u64::from(rounds(6));
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let kind = listed("redis", "multi");
-    let alone = [ground.multi(kind).await, ground.multi(kind).await];
-    let several = ground.multi(kind).await;
+    let alone = [testbed.multi(kind).await, testbed.multi(kind).await];
+    let several = testbed.multi(kind).await;
     warm_up(alone[0].mutex(), alone[1].mutex()).await;
     warm_up(alone[0].mutex(), several.mutex()).await;
     let other = LockName::new("{thing:1}:write-too").expect("a name");
     // In this order, so that the first is the one that it waits for.
     let both = [name(), other.clone()];
-    let before = told(alone[1].mutex());
+    let before = notified(alone[1].mutex());
     for _ in 0..all {
         let one = alone[0].acquire_all(&both[..1], waiting(LONG_LEASE)).await.expect("granted");
         let two = alone[0].acquire_all(&both[1..], waiting(LONG_LEASE)).await.expect("granted");
@@ -190,22 +190,23 @@ async fn who_wants_several_names_is_told_and_leaves_what_it_cannot_use_to_others
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
     }
     // Without the message both of them would look once a second, and either might be first.
-    mostly_told(told(alone[1].mutex()) - before, all);
+    mostly_notified(notified(alone[1].mutex()) - before, all);
 }
 
-/// At zero everybody is told: nobody has to look again.
+/// At zero everybody is notified: nobody has to look again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d1_all_that_wait_for_a_latch_are_told_at_zero() {
+async fn d1_all_waiters_of_a_latch_are_notified_at_zero() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let url = crate::support::redis_url().await;
     let proxy = Proxy::start(&url).await;
     let client = redis::Client::open(&*url).expect("a Redis URL");
-    let told = Subscriber::start(client, &ground.prefix, &TaskTracker::new()).expect("a prefix");
-    let latch = RedisLatch::new(connect(&proxy.url()).await, &told, &ground.prefix);
+    let notified =
+        Subscriber::start(client, &testbed.prefix, &TaskTracker::new()).expect("a prefix");
+    let latch = RedisLatch::new(connect(&proxy.url()).await, &notified, &testbed.prefix);
     let latch = std::sync::Arc::new(latch.expect("a prefix"));
-    let counting = ground.latch(listed("redis", "countdown-latch")).await;
-    let queue = format!("{}countdown-latch:waiting:{}", ground.prefix, name());
+    let counting = testbed.latch(listed("redis", "countdown-latch")).await;
+    let queue = format!("{}countdown-latch:waiting:{}", testbed.prefix, name());
     // A machine that stands still for a second makes them look, not every time.
     for round in 0.. {
         assert_eq!(counting.set(&name(), 2).await, Ok(true));
@@ -234,27 +235,27 @@ async fn d1_all_that_wait_for_a_latch_are_told_at_zero() {
         assert!(round < 5, "{looks} looks of {WAITERS} waiters");
     }
     let mut redis = connect(&url).await;
-    let left: Vec<String> = redis.keys(format!("{}*", ground.prefix)).await.expect("KEYS");
+    let left: Vec<String> = redis.keys(format!("{}*", testbed.prefix)).await.expect("KEYS");
     assert_eq!(left, Vec::<String>::new());
 }
 
 /// With a crowd in a process, each acquire costs the server an acquire, a release and little else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn w7_a_crowd_costs_three_commands_for_each_acquire_of_every_kind_that_is_told() {
+async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_kind() {
     const WAITERS: u64 = 100;
-    let ground = Ground::new();
-    let is_told = |kind: &&&Capabilities| {
+    let testbed = Testbed::new();
+    let is_notified = |kind: &&&Capabilities| {
         kind.backend == "redis"
             && kind.waiting == Waiting::Notified
             && kind.primitive != Primitive::CountdownLatch
     };
-    for kind in KINDS.iter().filter(is_told) {
+    for kind in KINDS.iter().filter(is_notified) {
         let label = label(kind);
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
         let url = crate::support::redis_url().await;
         let crowd =
-            ground.process_notified_at(kind, &proxy.url(), &url).await.with_hand_over(false);
-        let other = ground.process(kind).await;
+            testbed.process_notified_at(kind, &proxy.url(), &url).await.with_hand_over(false);
+        let other = testbed.process(kind).await;
         warm_up(&crowd, &other).await;
         let holder = granted(&other).await;
         let before = proxy.scripts_run();
@@ -283,14 +284,14 @@ async fn w7_a_crowd_costs_three_commands_for_each_acquire_of_every_kind_that_is_
 /// after the other has it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w3_a_hundred_waiters_go_on_after_their_holder_died() {
-    let ground = Ground::new();
+    let testbed = Testbed::new();
     let mut kinds = JoinSet::new();
-    let is_told = |kind: &&&Capabilities| {
+    let is_notified = |kind: &&&Capabilities| {
         kind.backend == "redis" && kind.waiting == Waiting::Notified && kind.expires
     };
-    for kind in KINDS.iter().filter(is_told) {
+    for kind in KINDS.iter().filter(is_notified) {
         if kind.primitive != Primitive::CountdownLatch {
-            kinds.spawn(go_on_after_their_holder_died(ground.again(), kind));
+            kinds.spawn(go_on_after_their_holder_died(testbed.again(), kind));
         }
     }
     while let Some(kind) = kinds.join_next().await {
@@ -298,12 +299,12 @@ async fn w3_a_hundred_waiters_go_on_after_their_holder_died() {
     }
 }
 
-async fn go_on_after_their_holder_died(ground: Ground, kind: &'static Capabilities) {
+async fn go_on_after_their_holder_died(testbed: Testbed, kind: &'static Capabilities) {
     const WAITERS: u64 = 100;
-    let (label, process) = (label(kind), ground.process(kind).await);
+    let (label, process) = (label(kind), testbed.process(kind).await);
     // It is held from before the first of them comes until the lease ends.
     dying(async move {
-        let process = ground.process(kind).await;
+        let process = testbed.process(kind).await;
         let guard = process.acquire(&name(), waiting(SHORT_LEASE * 3)).await;
         std::mem::forget(guard.expect("it is free"));
         std::mem::forget(process);

@@ -66,7 +66,7 @@ async fn all_hear(pages: &mut [watch::Receiver<i64>], available: i64) -> Duratio
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_watches_one_item() {
+async fn many_pages_watch_one_item() {
     let wanted = std::env::var("SECKILL_TEST_STREAMS").ok().and_then(|text| text.parse().ok());
     let count = wanted.unwrap_or(STREAMS);
     let shop = Shop::new().await;

@@ -1,0 +1,62 @@
+//! Named conformance tests: a module per kind of lock, in it a test per promise.
+
+use std::collections::BTreeSet;
+
+use leaselock::{Capabilities, KINDS};
+
+/// Makes a module per kind, with a test per promise: `cargo test redis_token` runs one kind, and
+/// `cargo test m3_` one promise on all kinds. A promise is a function of the calling module that
+/// takes the kind. The calling module gets the list of its kinds as `TESTED`.
+macro_rules! conformance {
+    (
+        kinds: [$($module:ident: $kind:literal on $backend:literal,)*]
+        $promises:tt
+    ) => {
+        /// The kinds that have their tests here: module, backend, name.
+        const TESTED: &[(&str, &str, &str)] =
+            &[$((stringify!($module), $backend, $kind),)*];
+
+        $(mod $module {
+            use crate::testbed::listed;
+
+            crate::conformance::promises! { $backend, $kind, $promises }
+        })*
+    };
+}
+
+macro_rules! promises {
+    (
+        $backend:literal, $kind:literal,
+        { one thread: [$($one:ident)*], two threads: [$($two:ident)*] }
+    ) => {
+        $(
+            #[tokio::test]
+            async fn $one() {
+                super::$one(listed($backend, $kind)).await;
+            }
+        )*
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $two() {
+                super::$two(listed($backend, $kind)).await;
+            }
+        )*
+    };
+}
+
+pub(crate) use {conformance, promises};
+
+/// Fails when a kind that `applies` to is on the list of the library and not in `tested`, or has a
+/// module of another name.
+pub fn assert_all_are_tested(
+    tested: &[(&str, &str, &str)],
+    applies: impl Fn(&Capabilities) -> bool,
+) {
+    let listed = KINDS.iter().filter(|kind| applies(kind));
+    let listed: BTreeSet<_> = listed.map(|kind| (kind.backend, kind.kind)).collect();
+    let named: BTreeSet<_> = tested.iter().map(|(_, backend, kind)| (*backend, *kind)).collect();
+    assert_eq!(named, listed);
+    for (module, backend, kind) in tested {
+        assert_eq!(*module, format!("{backend}_{}", kind.replace('-', "_")));
+    }
+}

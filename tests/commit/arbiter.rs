@@ -1,0 +1,150 @@
+//! What the arbiter does when COMMIT fails or is slow: it asks the ledger, retries within its budget,
+//! and begins nothing after the deadline.
+
+use std::time::Duration;
+
+use faulty_link::{Fault, Trap};
+use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
+use seckill::domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql as store;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{COMMIT, link_before, loses_answer, loses_commit};
+use crate::support::{FaultyLink, Instance, Shop, eventually, purchase, statements_running};
+
+/// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
+async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter, Metrics) {
+    let mut shop = Shop::new().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": stock })).await;
+    let link = link_before(&mut shop).await;
+    shop.config.mysql.pool_max = 1;
+    let pool = store::pool(&shop.config).expect("the URL is fine");
+    drop(pool.acquire().await.expect("a connection"));
+    let metrics = Metrics::new();
+    let arbiter = Arbiter::new(pool, metrics.clone());
+    (link, shop, instance, item, arbiter, metrics)
+}
+
+/// A purchase as a gate without a lock hands it over.
+fn guarded(purchase: &Purchase, deadline: Option<Instant>) -> OrderWrite<'_> {
+    OrderWrite { purchase, fence: None, stock: StockWrite::Guarded, deadline }
+}
+
+/// A purchase of one unit by buyer 1.
+async fn one_unit(shop: &Shop, item: i64) -> Purchase {
+    purchase(shop, ItemId::new(item).expect("positive"), 1, ("mysql-atomic", "k")).await
+}
+
+/// One look at the ledger that fails says nothing about the COMMIT: it is asked again.
+#[tokio::test]
+async fn a_ledger_that_misses_one_look_is_asked_again() {
+    let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
+    let purchase = one_unit(&shop, item).await;
+    link.trap(loses_answer().then(Fault::RefuseNext));
+    let outcome = arbiter.write(&guarded(&purchase, None)).await;
+    assert_eq!(link.caught(), 1, "the fault did not bite");
+    assert_eq!(link.fault(), Fault::Pass, "the ledger answered the first look");
+    assert!(matches!(outcome, Outcome::Sold(_)), "the ledger knows it: {outcome:?}");
+    assert_eq!(instance.audit(item).await["held"], 1);
+}
+
+/// When every transaction fails, there are 100 retries and one more for every ten writes: a ledger in
+/// trouble is not asked four times as often.
+#[tokio::test]
+async fn retries_end_when_all_transactions_fail() {
+    const PURCHASES: u64 = 40;
+    let (link, shop, instance, item, arbiter, metrics) = linked_arbiter(50).await;
+    link.trap(loses_commit().always());
+    let mut purchase = one_unit(&shop, item).await;
+    for number in 0..PURCHASES {
+        purchase.order_id = OrderId::generate();
+        purchase.key = RequestKey::of_order(purchase.order_id);
+        let outcome = arbiter.write(&guarded(&purchase, None)).await;
+        assert!(matches!(outcome, Outcome::Unavailable(_)), "{number}: {outcome:?}");
+    }
+    let retries = metrics.arbiter_retries.get();
+    assert!((1..=100 + PURCHASES / 10).contains(&retries), "{retries} retries");
+    assert!(metrics.arbiter_retries_unaffordable.get() > 0, "no retry was refused");
+    assert_eq!(instance.audit(item).await["orders"], 0);
+}
+
+#[tokio::test]
+async fn nothing_is_begun_for_a_purchase_that_is_late() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let purchase = one_unit(&shop, item).await;
+    let connections = BatchConnections::new(shop.pool.clone(), 2);
+    let group_commit = GroupCommit::new(arbiter.clone(), connections, TaskTracker::new());
+    let contended = Outcome::Unavailable(Unavailable::Contended);
+    let late = Some(Instant::now());
+    assert_eq!(arbiter.write(&guarded(&purchase, late)).await, contended);
+    assert_eq!(group_commit.write(purchase.clone(), late).await, contended, "in a batch");
+    assert_eq!(instance.audit(item).await["orders"], 0);
+    let in_time = Some(Instant::now() + Duration::from_secs(600));
+    let sold = group_commit.write(purchase, in_time).await;
+    assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
+}
+
+/// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
+/// a lie.
+async fn a_slow_commit_is_waited_for(buyers: i64) {
+    let mut shop = Shop::new().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let link = link_before(&mut shop).await;
+    let pool = store::pool(&shop.config).expect("the URL is fine");
+    // Connected before, since that is not what takes its time here.
+    drop(pool.acquire().await.expect("a connection"));
+    let arbiter = Arbiter::new(pool.clone(), Metrics::new());
+    let group_commit =
+        GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
+    let mut batches = group_commit.writer();
+    let mut purchases = Vec::new();
+    for buyer in 1..=buyers {
+        let buyer = UserId::new(buyer).expect("positive");
+        purchases.push(Purchase { buyer, ..one_unit(&shop, item).await });
+    }
+    link.trap(Trap::at(COMMIT).cut_client_and_hold());
+    let told = CancellationToken::new();
+    let watch = async {
+        eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;
+        // The order's row is locked by the transaction whose COMMIT is kept.
+        eventually("the ledger to be asked", || async {
+            let waiting =
+                statements_running(&shop.pool, "%FROM orders WHERE user_id% FOR UPDATE").await;
+            (waiting > 0 || told.is_cancelled()).then_some(())
+        })
+        .await;
+        link.mend();
+    };
+    let written = async {
+        // Begun in time, and with no time for another try once the row was waited for.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let answers = batches.write(&purchases, None, Some(deadline)).await;
+        told.cancel();
+        answers
+    };
+    let (answers, ()) = tokio::join!(written, watch);
+    eventually("the orders to be in the ledger", || async {
+        (instance.audit(item).await["held"] == buyers).then_some(())
+    })
+    .await;
+    let are_sold = answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_))));
+    assert!(are_sold, "they are orders: {answers:?}");
+}
+
+#[tokio::test]
+async fn a_commit_that_is_only_slow_is_waited_for() {
+    a_slow_commit_is_waited_for(1).await;
+}
+
+#[tokio::test]
+async fn a_batchs_commit_that_is_only_slow_is_waited_for() {
+    a_slow_commit_is_waited_for(2).await;
+}

@@ -1,0 +1,123 @@
+//! COMMIT is lost, and another instance makes an order with the same key: the answer never shows one
+//! request's order to the other request.
+
+use reqwest::Method;
+use seckill::strategy::LIST;
+use serde_json::json;
+
+use super::{linked_shop_with, loses_commits_in_silence};
+use crate::support::{
+    Answer, Client, FaultyLink, Instance, eventually, hold_stock_row, purchase_path,
+    until_in_flight,
+};
+
+/// How long a buyer waits whose purchase the test holds up.
+const PATIENT_MS: u64 = 60_000;
+
+/// Buys with the key `k`.
+async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {
+    let request = buyer.request(Method::POST, &purchase_path(strategy, item));
+    Client::send(request.header("idempotency-key", "k").json(&json!({ "quantity": units }))).await
+}
+
+/// The COMMIT of `pressed` is lost; before it is decided, another instance makes an order of one
+/// unit with the same key, by `strategy`. Answers what the request was told.
+async fn overtaken(
+    (link, beside): (&FaultyLink, &Instance),
+    (strategy, item): (&str, i64),
+    pressed: impl Future<Output = Answer> + Send + 'static,
+) -> Answer {
+    let cuts = link.caught();
+    let pressed = tokio::spawn(pressed);
+    eventually("the fault to bite", || async { (link.caught() > cuts).then_some(()) }).await;
+    let other = buy_units(beside.buyer(1), strategy, item, 1).await;
+    assert_eq!(other.status, 201, "{strategy}: {}", other.text);
+    link.mend();
+    pressed.await.expect("no panic")
+}
+
+/// A request for as many units as the other order has is a replay; one for more is refused.
+fn assert_told_of_the_other_order(strategy: &str, units: i64, answer: &Answer) {
+    if units == 1 {
+        assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
+        let replayed = answer.headers.contains_key("idempotency-replayed");
+        assert!(replayed, "{strategy}: told as sold: {}", answer.text);
+    } else {
+        let expected = (422, "idempotency_key_reused");
+        assert_eq!(answer.brief(), expected, "{strategy}: {}", answer.text);
+    }
+}
+
+mod a_lost_commit_is_not_answered_with_another_requests_order {
+    crate::support::strategies::tests! {
+        super::a_lost_commit_shows_no_other_order;
+        lock_redis mysql_atomic mysql_batch redis_bucket redis_lua redis_watch
+    }
+}
+
+async fn a_lost_commit_shows_no_other_order(strategy: &str) {
+    let strategy = listed(strategy);
+    // No reconciliation: the gates give back by themselves.
+    let (link, linked, beside, _) = linked_shop_with(|config| {
+        config.job.reconcile_period_ms = 3_600_000;
+        config.purchase.deadline_ms = PATIENT_MS;
+    })
+    .await;
+    for units in [2, 1] {
+        let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+        // The gate's counter is loaded.
+        assert_eq!(linked.buyer(2).buy(strategy, item).await.status, 201);
+        link.trap(loses_commits_in_silence());
+        let pressed = buy_units(linked.buyer(1), strategy, item, units);
+        // The item's lock is taken; the other order comes without it.
+        let other = if strategy == "lock-redis" { "mysql-atomic" } else { strategy };
+        let answer = overtaken((&link, &beside), (other, item), pressed).await;
+        assert_told_of_the_other_order(strategy, units, &answer);
+        let audit = linked.audit(item).await;
+        assert_eq!((&audit["held"], &audit["clean"]), (&json!(2), &json!(true)), "{audit}");
+    }
+}
+
+mod a_lost_batch_is_not_answered_with_another_requests_order {
+    crate::support::strategies::tests! {
+        super::a_lost_batch_shows_no_other_order;
+        mysql_batch redis_bucket redis_lua
+    }
+}
+
+async fn a_lost_batch_shows_no_other_order(strategy: &str) {
+    let strategy = listed(strategy);
+    let (link, linked, beside, pool) = linked_shop_with(|config| {
+        config.mysql.lock_wait_timeout_seconds = 60;
+        config.purchase.deadline_ms = PATIENT_MS;
+    })
+    .await;
+    for units in [2, 1] {
+        let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+        assert_eq!(linked.buyer(9).buy(strategy, item).await.status, 201);
+        // The first purchase's transaction waits for this row; later purchases form one batch.
+        let holder = hold_stock_row(&pool, item).await;
+        let mut presses = Vec::new();
+        for buyer in [8, 2] {
+            let client = linked.buyer(buyer);
+            presses.push(tokio::spawn(async move { client.buy(strategy, item).await }));
+            until_in_flight(&linked, presses.len()).await;
+        }
+        let pressed = tokio::spawn(buy_units(linked.buyer(1), strategy, item, units));
+        until_in_flight(&linked, 3).await;
+        link.trap(loses_commits_in_silence().skip(1));
+        holder.rollback().await.expect("the row is free");
+        let pressed = async { pressed.await.expect("no panic") };
+        let answer = overtaken((&link, &beside), ("mysql-atomic", item), pressed).await;
+        assert_told_of_the_other_order(strategy, units, &answer);
+        for press in presses {
+            assert_eq!(press.await.expect("no panic").status, 201);
+        }
+    }
+}
+
+/// The strategy's name on the list, which outlives the test's own copy.
+fn listed(strategy: &str) -> &'static str {
+    let mut names = LIST.iter().map(|entry| entry.card.name);
+    names.find(|name| *name == strategy).expect("a strategy on the list")
+}

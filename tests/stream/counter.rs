@@ -1,0 +1,33 @@
+//! The item's counter in Redis counts the queued orders.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::{STREAM, hold_up, in_ledger, key, queue, redis, shop};
+use crate::support::eventually;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    // With the arbiter off nothing but the counter stands between the queue and overselling.
+    let item = instance.make_item(json!({ "stock": 5, "arbiter": "off" })).await;
+    let holder = hold_up(&shop, item).await;
+    queue(&instance, item, 3).await;
+    let stock = key(&shop, item, "stock");
+    let mut delete = redis::cmd("DEL");
+    let _: () = delete.arg(&stock).query_async(&mut redis(&shop).await).await.expect("deleted");
+    let presses = (11..=18).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { buyer.buy(STREAM, item).await.status }
+    });
+    let statuses = join_all(presses).await;
+    assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 2, "{statuses:?}");
+    holder.rollback().await.expect("the row is free");
+    eventually("the queue to be empty", || async {
+        (instance.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(in_ledger(&shop, item).await.len(), 5);
+    assert_eq!(instance.audit(item).await["oversold"], 0);
+}

@@ -1,0 +1,157 @@
+//! One key, several requests: with a queued order there is one order for the key.
+
+use faulty_link::Fault;
+use reqwest::Method;
+use seckill::config::Secret;
+use seckill::store::redis::queue::{Push, Reader};
+use serde_json::json;
+
+use super::{
+    STREAM, counted, ends_as, hold_up, in_ledger, key, order, purchase, queue_of, redis, shop,
+};
+use crate::http::{assert_clean, order_id};
+use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url};
+
+/// A key that is sent by another strategy while its first order waits in the queue stays one order.
+/// Whichever is decided first counts; the other one takes no units.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_queued_and_sent_again_elsewhere_is_one_order() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let holder = hold_up(&shop, item).await;
+    let buyer = instance.buyer(1);
+    let queued = buyer.buy_with_key(STREAM, item, "twice").await;
+    assert_eq!((queued.status, &queued.json["status"]), (202, &json!("queued")));
+    let again =
+        tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "twice").await });
+    holder.rollback().await.expect("released");
+    let again = again.await.expect("no panic");
+    assert!(again.status < 300 || again.json["retryable"] == true, "{}", again.text);
+    let id = queued.json["id"].as_str().expect("an id");
+    eventually("the queued order to be decided", || async {
+        let seen = order(&instance.buyer(1), id).await.json["status"].clone();
+        (seen == "pending" || seen == "rejected").then_some(())
+    })
+    .await;
+    let last = eventually("the key to be answered", || async {
+        let last = instance.buyer(1).buy_with_key("mysql-atomic", item, "twice").await;
+        (last.status < 300).then_some(last)
+    })
+    .await;
+    assert_eq!(in_ledger(&shop, item).await, [last.json["id"].as_str().expect("an id")]);
+    eventually("the books to be clean", || async {
+        (instance.audit(item).await["clean"] == true).then_some(())
+    })
+    .await;
+    assert_eq!(assert_clean(&instance, item).await["held"], 1);
+}
+
+/// The ledger is asked about a key before anything is queued under it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_an_order_already_is_not_queued() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let bought = buyer.buy_with_key("mysql-atomic", item, "once").await;
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    let request = buyer.request(Method::POST, &purchase_path(STREAM, item));
+    let request = request.header("idempotency-key", "once").json(&json!({ "quantity": 2 }));
+    let reused = Client::send(request).await;
+    assert_eq!(reused.brief(), (422, "idempotency_key_reused"), "{}", reused.text);
+    let again = buyer.buy_with_key(STREAM, item, "once").await;
+    assert_eq!((again.status, &again.json["id"]), (201, &bought.json["id"]), "{}", again.text);
+    assert_eq!(in_ledger(&shop, item).await, [bought.json["id"].as_str().expect("an id")]);
+    assert_eq!(assert_clean(&instance, item).await["held"], 1);
+}
+
+/// An instance that had not heard of the order queues another one under its key. Nobody repairs the
+/// counter here, so the unit comes back with the refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_comes_back() {
+    let mut shop = shop().await;
+    shop.config.job.reconcile_period_ms = 3_600_000;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let sold = order_id(&buyer.buy_with_key("mysql-atomic", item, "k").await);
+    let purchase = purchase(&shop, item, "k").await;
+    assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
+    ends_as(&buyer, &purchase.order_id.to_string(), "rejected").await;
+    assert_eq!(in_ledger(&shop, item).await, [sold]);
+    eventually("the unit to come back", || async {
+        (instance.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(counted(&shop, item).await, 4);
+    assert_clean(&instance, item).await;
+}
+
+/// While a key is looked for in the queue, its order gets from there to the ledger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
+    let shop = shop().await;
+    let link = link_to(&redis_url().await).await;
+    let mut slow = shop.config.clone();
+    slow.redis_url = Secret::new(link.url());
+    slow.redis.command_timeout_ms = 9_000;
+    // It leaves the queue to the other instance.
+    (slow.queue.poll_ms, slow.queue.claim_idle_ms) = (3_600_000, 7_200_000);
+    let here = Shop { config: slow, pool: shop.pool.clone() }.start().await;
+    let item = here.make_item(json!({})).await;
+    let purchase = purchase(&shop, item, "k").await;
+    assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
+    sqlx::query("UPDATE items SET paused = 1 WHERE id = ?")
+        .bind(item)
+        .execute(&shop.pool)
+        .await
+        .expect("the item is changed");
+    eventually("the pause to be seen", || async {
+        let request = here.buyer(2).request(Method::POST, &purchase_path("mysql-atomic", item));
+        // More than a buyer may have.
+        let refused = Client::send(request.json(&json!({ "quantity": 9 }))).await;
+        (refused.code() == "sale_paused").then_some(())
+    })
+    .await;
+    link.set(Fault::Stall);
+    let buyer = here.buyer(1);
+    let asked = tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "k").await });
+    let there = shop.start().await;
+    ends_as(&there.buyer(1), &purchase.order_id.to_string(), "pending").await;
+    eventually("the queue to be empty", || async {
+        (there.audit(item).await["redis_queued"] == 0).then_some(())
+    })
+    .await;
+    link.mend();
+    let told = asked.await.expect("no panic");
+    assert_eq!(told.status, 201, "it is an order: {}", told.text);
+    assert_eq!(order_id(&told), purchase.order_id.to_string());
+}
+
+/// No consumer runs, so the scripts are tested alone.
+#[tokio::test]
+async fn a_queued_order_is_known_by_its_key_and_settled_once() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    instance.stop().await;
+    let (queue, first) = (queue_of(&shop), purchase(&shop, item, "k").await);
+    assert_eq!(queue.push(&first, None).await.expect("asked"), Push::Queued);
+    // The memory of requests runs out while the order waits.
+    let mut forget = redis::cmd("DEL");
+    forget.arg(key(&shop, item, "requests"));
+    forget.exec_async(&mut redis(&shop).await).await.expect("deleted");
+    let again = queue.push(&purchase(&shop, item, "k").await, None).await.expect("asked");
+    assert_eq!(again, Push::Known(first.order_id, 1));
+    assert_eq!(counted(&shop, item).await, 4);
+    let (reader, id) = (Reader::new(queue), first.item.id);
+    let entries = reader.read(id, 10).await.expect("asked");
+    let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+    let intention = entry.order.as_ref().expect("an order");
+    for was_queued in [true, false] {
+        let settled = reader.ack(id, &entry.id, intention, true).await.expect("asked");
+        assert_eq!((settled, counted(&shop, item).await), (was_queued, 5));
+    }
+    let lengths = reader.lengths(&[id]).await.expect("asked");
+    assert_eq!(lengths, [(0, 0)], "something is left");
+}
