@@ -103,7 +103,7 @@ impl Desk {
         let described = described(&letter);
         let status = match &letter.order {
             Ok(order) => self.reject_order(item, order).await?,
-            // Nobody was told of an order that nobody can read.
+            // An entry that cannot be read names no order, so no order is rejected.
             Err(_) => OrderStatus::Rejected,
         };
         let detail = json!({ "entry": entry, "order": described, "reason": reason });

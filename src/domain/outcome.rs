@@ -1,14 +1,14 @@
-//! What a purchase can end in.
+//! The possible results of a purchase.
 //!
-//! The four words matter more than the details: `sold`; `refused` (nothing changed, and trying
-//! again the same way will not help); `unavailable` (nothing changed, try again); `unknown` (it
+//! The four classes matter more than the details: `sold`; `refused` (nothing changed, and trying
+//! again with the same request will not help); `unavailable` (nothing changed, try again); `unknown` (it
 //! may have changed: ask again with the same key).
 
 use time::OffsetDateTime;
 
 use super::{Order, OrderId};
 
-/// The end of one purchase, as its buyer is told.
+/// The result of one purchase, as it is answered to its buyer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The order is durable.
@@ -21,7 +21,7 @@ pub enum Outcome {
     Refused(Refusal),
     /// Nothing changed; the same request may succeed later.
     Unavailable(Unavailable),
-    /// It may or may not have happened; a retry with the same key tells.
+    /// The purchase may or may not have happened; a retry with the same key answers which.
     Unknown(Doubt),
 }
 
@@ -100,7 +100,7 @@ pub enum Refusal {
     TicketRequired,
     /// The ticket is not ours, or another buyer's, or another item's.
     TicketInvalid,
-    /// It is a queue token that has not been called yet.
+    /// The ticket is a queue token whose admission time has not come.
     TicketNotYetValid,
     /// The ticket's time is over.
     TicketExpired,
@@ -193,13 +193,13 @@ impl Unavailable {
 /// Why the ledger did not do what it was asked, for everything but a purchase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
-    /// It does not answer; nothing changed.
+    /// The ledger does not answer; nothing changed.
     #[error("the ledger does not answer")]
     Unavailable,
-    /// It answers, but takes no writes; nothing changed.
+    /// The ledger answers, but refuses writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
-    /// It was asked for a change and did not answer: the change may have been made.
+    /// The ledger did not answer a write: the change may have been made.
     #[error("the ledger did not answer; the change may have been made")]
     OutcomeUnknown,
 }

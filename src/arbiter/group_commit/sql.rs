@@ -127,7 +127,7 @@ pub(super) enum Filled {
     TooFew,
     /// A later holder of the item's lock has written.
     Fenced {
-        /// The highest token that was accepted.
+        /// The highest fence that was accepted.
         accepted: u64,
     },
 }
