@@ -3,9 +3,9 @@
 //! # How it works
 //! Each bucket is loaded with an eighth of the stock under one epoch, in a key whose slot is its own.
 //! A buyer's id picks the bucket that is asked first; when it has too few, the others are asked in
-//! order, and several may give a part. Each bucket is asked by a script that takes what is there, up
-//! to what is missing. What does not add up goes back to where it came from, as does what the arbiter
-//! refuses.
+//! order, and several may give a part. A script takes from each bucket the units that it has, up to
+//! the number still missing. When all buckets together have too few, or the arbiter refuses, the
+//! units go back to their buckets.
 //!
 //! # What can go wrong
 //! * When Redis loses a bucket all are loaded again from the ledger under the next epoch; only the
