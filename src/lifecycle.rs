@@ -36,7 +36,7 @@ pub enum Ended {
 }
 
 impl Lifecycle {
-    /// A lifecycle without tasks.
+    /// Makes a lifecycle without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self {

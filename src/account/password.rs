@@ -13,7 +13,8 @@ pub const PASSWORD_LENGTH_MIN: usize = 8;
 pub const PASSWORD_BYTES_MAX: usize = 256;
 
 /// Dummy hash verified for unknown users, so that they take as long as a wrong password.
-static NOBODY: LazyLock<String> = LazyLock::new(|| hash("nobody's password").unwrap_or_default());
+static DUMMY_HASH: LazyLock<String> =
+    LazyLock::new(|| hash("nobody's password").unwrap_or_default());
 
 /// Whether a password may be set.
 #[must_use]
@@ -47,7 +48,7 @@ pub fn hash(password: &str) -> Option<String> {
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     let known = hash.is_some();
-    let Ok(hash) = PasswordHash::new(hash.unwrap_or(&NOBODY)) else { return false };
+    let Ok(hash) = PasswordHash::new(hash.unwrap_or(&DUMMY_HASH)) else { return false };
     let is_right = |form: &str| Argon2::default().verify_password(form.as_bytes(), &hash).is_ok();
     let normalized = normalized(password);
     (is_right(&normalized) || normalized != password && is_right(password)) && known

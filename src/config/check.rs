@@ -43,7 +43,7 @@ impl Config {
             ),
             (
                 self.mysql.lane_connections_max >= 1,
-                "mysql.lane_connections_max must be at least 1, or there are no lanes",
+                "mysql.lane_connections_max must be at least 1, or group commit has no connections",
             ),
             (
                 self.http.body_bytes_max >= 1_024,
@@ -51,11 +51,11 @@ impl Config {
             ),
             (
                 self.limits.user_burst >= 1 && self.limits.address_burst >= 1,
-                "limits.user_burst and limits.address_burst must be at least 1, or nobody is let in",
+                "limits.user_burst and limits.address_burst must be at least 1, or every request is refused",
             ),
             (
                 self.limits.user_streams_max >= 1 && self.limits.address_streams_max >= 1,
-                "limits.user_streams_max and limits.address_streams_max must be at least 1, or nobody can watch",
+                "limits.user_streams_max and limits.address_streams_max must be at least 1, or every stream is refused",
             ),
             (
                 self.live.streams_kept_percent <= 100,

@@ -169,7 +169,7 @@ mod tests {
             Some((at("203.0.113.1"), TooManyStreams::PerClient))
         );
         taken.push(take(at("203.0.113.2")).expect("a permit"));
-        // The share of strangers is used up, whoever they are; buyers still have theirs.
+        // The share of clients without a session is used up; buyers still have theirs.
         for stranger in [at("203.0.113.3"), Watcher::Stranger(None)] {
             assert_eq!(take(stranger).err(), Some((stranger, TooManyStreams::InTotal)));
         }

@@ -114,7 +114,7 @@ impl KeyReader {
             if come == 0 {
                 return;
             }
-            // Nobody waits any more for the answers to these.
+            // The callers of these have stopped waiting.
             together.retain(|question| !question.answer.is_closed());
             if together.is_empty() {
                 continue;

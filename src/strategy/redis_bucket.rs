@@ -11,7 +11,7 @@
 //! * When Redis loses a bucket all are loaded again from the ledger under the next epoch; only the
 //!   arbiter then stands between the units in flight and a second sale.
 //! * Two buyers who want several units can each hold a part of the last ones, and both go away.
-//! * Sold out costs eight questions instead of one; and nobody knows the sum at any moment.
+//! * Sold out costs eight questions instead of one; and the sum is not known at any moment.
 //! * Units that came back (a cancellation, a lost answer) are not in any bucket. With the arbiter on
 //!   the reconciliation adds them, or all are loaded again when they are empty although the ledger is
 //!   not. With it off neither happens.

@@ -22,7 +22,7 @@
 //!   between the units in flight and a second sale. An older copy is noticed by its epoch.
 //! * A server whose clock is wrong opens and closes the sale at the wrong time, within what the
 //!   service's own clock allows.
-//! * A lost answer leaves units taken by nobody: the retry gets them, or the reconciliation.
+//! * A lost answer leaves units that no order has: the retry gets them, or the reconciliation.
 //!
 //! # When to use it
 //! For a hot item, in front of the arbiter: it refuses each buyer in one round trip.

@@ -1,4 +1,4 @@
--- Moves an entry that cannot be decided to the dead letters, so that it holds nobody up. Its order
+-- Moves an entry that cannot be decided to the dead letters, so that it does not delay others. Its order
 -- stays queued.
 -- KEYS[1]  the queue, a stream
 -- KEYS[2]  the dead letters, a stream
