@@ -29,7 +29,7 @@ pub const POINTS: &[&str] = &[
     "batch-committed",
     "reject-inserted",
     "decided",
-    "settled",
+    "acknowledged",
     "step-status-set",
     "step-applied",
     "step-committed",

@@ -112,7 +112,7 @@ impl Consumers {
         failpoint!("decided");
         match self.parts.reader.ack(item, &entry.id, intention, refused).await {
             Ok(was_queued) => {
-                failpoint!("settled");
+                failpoint!("acknowledged");
                 if was_queued {
                     self.parts.metrics.queue_decided(if refused { "rejected" } else { "sold" });
                     self.parts.hub.order_changed(order);

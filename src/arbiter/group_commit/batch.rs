@@ -4,9 +4,9 @@
 //! `available >= ?` hold for it as for a single order, so it breaks no rule.
 //! When one of them objects, the batch is rolled back, and this batch and the next one are
 //! *pre-checked*: duplicates of a key, buyers over their limit and orders for which nothing is left
-//! are answered singly, and the rest is written together. An order that the rest leaves no room for
-//! is checked again once the rest is written or refused. As soon as no order had to be sorted out,
-//! batches are optimistic again.
+//! are answered singly, and the rest is written together. An order that would fit without the rest
+//! is checked again once the rest is written or refused. After a batch without such orders, batches are
+//! optimistic again.
 //!
 //! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 

@@ -121,7 +121,7 @@ pub async fn list(State(lab): State<Lab>, Admin(_operator): Admin) -> Json<RunsB
     tag = "lab",
     params(("id" = String, Path)),
     responses(
-        (status = 200, description = "The run as it stands", body = Run),
+        (status = 200, description = "The present state of the run", body = Run),
         (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),

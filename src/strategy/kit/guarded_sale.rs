@@ -25,7 +25,7 @@ pub struct GuardedSale {
     pub context: StrategyContext,
     /// The locks.
     pub locks: SaleLocks,
-    /// What is locked when the request does not say.
+    /// The scope when the request names none.
     pub scope: Scope,
     /// Does the work of the requests that wait for an item's lock in batches; `None`: each alone.
     pub combined: Option<CombinedSale>,

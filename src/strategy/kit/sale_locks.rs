@@ -9,7 +9,7 @@ use crate::arbiter::Fence;
 use crate::domain::outcome::Dependency;
 use crate::domain::{Doubt, Outcome, Purchase, Refusal, Unavailable};
 use leaselock::combine::SubmitError;
-use leaselock::{AcquireError, AcquireOptions, Fence as Token, Guard, LockName, Wait};
+use leaselock::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// The locks that a sale takes.
 pub struct SaleLocks {
@@ -122,7 +122,7 @@ impl SaleLocks {
 /// over, or the lock lost its counter and its clock is behind. Raising is right in both cases.
 pub(super) async fn catch_up(mutex: &dyn leaselock::Mutex, name: &LockName, accepted: u64) {
     mutex.stats().count_fenced();
-    if let Err(error) = mutex.raise_fence(name, Token(accepted)).await {
+    if let Err(error) = mutex.raise_fence(name, leaselock::Fence(accepted)).await {
         tracing::warn!(%error, "the fence counter was not raised");
     }
 }

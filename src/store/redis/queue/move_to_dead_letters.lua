@@ -7,7 +7,7 @@
 -- ARGV[3]  the most dead letters
 -- ARGV[4]  the order as it was queued
 -- ARGV[5]  why
--- Answers 1 when it was moved, 0 when there is no room.
+-- Answers 1 when it was moved, 0 when the dead letters are full.
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[3]) then
   return 0
 end
