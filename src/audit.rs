@@ -1,4 +1,4 @@
-//! The audit of a sale: what the ledger and Redis hold of it, verified by the invariants of
+//! Audits a sale: reads its figures from the ledger and Redis, and verifies the invariants of
 //! [`domain::audit`](crate::domain::audit).
 
 use sqlx::MySqlPool;
@@ -39,7 +39,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// Audits by the ledger behind `pool` and its `breaker`, and by `counters`.
+    /// Makes an auditor of the ledger behind `pool` and its `breaker`, and of `counters`.
     #[must_use]
     pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters) -> Self {
         Self { pool, breaker, counters }

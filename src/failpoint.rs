@@ -1,6 +1,6 @@
 //! Crash points: places at which a test makes the process end at once, as a power cut would.
 //!
-//! `failpoint!("name")` is nothing at all unless the crate is built with the feature `failpoints`,
+//! `failpoint!("name")` compiles to nothing unless the crate is built with the feature `failpoints`,
 //! which tests are and a release build refuses to be. Then a process that was started with
 //! `FAILPOINT=name` aborts when it comes to that point, with `FAILPOINT=name:3` the third time.
 //! [`POINTS`] is every step between the first write of something and the answer to it.
@@ -29,7 +29,7 @@ pub const POINTS: &[&str] = &[
     "batch-committed",
     "reject-inserted",
     "decided",
-    "settled",
+    "acknowledged",
     "step-status-set",
     "step-applied",
     "step-committed",

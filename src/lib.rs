@@ -2,27 +2,33 @@
 //!
 //! # Bird's-eye view
 //! Thousands of buyers press *Buy* in the same second. A *strategy* (the gate) decides who gets
-//! stock: a lock, a script, a compare-and-set loop. Whatever it decides, the *arbiter*, one InnoDB
-//! transaction, writes the order and takes the stock with a condition. Gates make the sale fast
-//! and fair and may be lost at any moment; the arbiter makes it right.
+//! stock: a lock, a script, a compare-and-set loop. Whatever the gate decides, the *arbiter*, one
+//! InnoDB transaction, writes the order and takes the stock with a condition. Gates make the sale
+//! fast and fair and may be lost at any moment; the arbiter keeps it correct.
 //!
-//! Data flows one way:
+//! Data flows one way; the locks are a crate of their own, [`leaselock`]:
 //!
 //! ```text
-//! http -> purchase -> strategy -> { lock, arbiter } -> store -> domain
+//! http -> purchase -> strategy -> { leaselock, arbiter } -> store -> domain
 //! ```
 //!
-//! # Invariants, as absences
-//! * Nothing but `arbiter` and `order` writes an order or changes what is left of an item.
-//! * Nothing but `http` knows a status code, and `http` never reaches into `store`.
-//! * `domain` does no I/O; `lock` knows nothing of items or orders.
-//! * No state of the process is needed by another process, and none is global.
-//! * No money or quantity is a bare number once it is past the request's body.
+//! # Rules that a test keeps
+//! * Only three modules change the stock of an item: [`arbiter`] takes units, [`order`] gives them
+//!   back, and [`catalog`] restocks through the arbiter.
+//! * Only [`http`] knows status codes, and it never imports [`store`]: it calls use cases.
+//! * [`domain`] does no I/O; `leaselock` knows no items, buyers or orders.
+//! * No process needs the memory of another one.
+//! * Money and quantities have types of their own as soon as a request's body is parsed.
 //!
 //! # Modules, in reading order
-//! [`domain`], [`store`], [`arbiter`], [`lock`], [`strategy`], [`purchase`], [`consumer`], [`order`], [`job`],
-//! [`live`], [`lab`], [`catalog`], [`account`], [`audit`], [`readiness`], [`http`], then what holds it together: [`config`], [`lifecycle`],
-//! [`open_files`], [`metrics`], [`app`], [`dev`], and [`failpoint`] for tests.
+//! 1. The sale: [`domain`] (types and rules), [`purchase`] (one purchase from request to outcome),
+//!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued orders),
+//!    [`order`] (payment, cancellation, expiry).
+//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`job`]
+//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
+//! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
+//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`],
+//!    [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
 pub mod failpoint;
@@ -40,7 +46,6 @@ pub mod job;
 pub mod lab;
 pub mod lifecycle;
 pub mod live;
-pub use leaselock as lock;
 pub mod metrics;
 pub mod open_files;
 pub mod order;

@@ -27,16 +27,16 @@ pub struct Lifecycle {
 /// How the service ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to stop, and all tasks finished in time.
+    /// The service was asked to stop, and all tasks finished in time.
     Clean,
-    /// It was told to stop, and a task did not finish in time, or a second signal came.
+    /// The service was asked to stop; a task did not finish in time, or a second signal came.
     Cut,
     /// The named worker ended by itself.
     Crashed(&'static str),
 }
 
 impl Lifecycle {
-    /// A lifecycle without tasks.
+    /// Makes a lifecycle without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self {

@@ -117,7 +117,7 @@ pub struct Metrics {
     lock_hold: Family<LockLabel, Times>,
     lock_renewal_lag: Family<LockLabel, Times>,
     queue_decided: Family<DecisionLabels, Counter>,
-    /// Orders in the Redis queues that wait or are being written, at the last look.
+    /// Orders in the Redis queues that wait or are being written, at the last poll.
     pub queue_waiting: Gauge,
     /// Queued orders reclaimed from a consumer that did not finish them in time.
     pub queue_reclaimed: Counter,

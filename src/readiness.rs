@@ -15,7 +15,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long Redis may take to say how it writes to disk.
 const DURABILITY_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Probes a server; the error says what is wrong.
+/// A probe of a server; its error is a sentence for the operator.
 pub type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// The servers to probe.
@@ -25,17 +25,17 @@ pub struct Readiness {
     lock_servers: Vec<(Dependency, Probe)>,
 }
 
-/// What the probes found.
+/// The results of the probes.
 #[derive(Clone, Debug)]
 pub struct Probed {
     /// Whether the schema is recent enough for this program; `None` when the ledger did not answer.
     pub schema_is_current: Option<bool>,
-    /// `ok` or what is wrong, by the name of the server.
+    /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<&'static str, String>,
 }
 
 impl Readiness {
-    /// Probes the ledger, Redis and the configured lock servers.
+    /// Makes the probes of the ledger, Redis and the configured lock servers.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
@@ -67,23 +67,23 @@ impl Readiness {
         }
     }
 
-    /// What a queued order is worth while it waits in Redis, in a sentence, by the settings that Redis
-    /// has now.
+    /// How safe a queued order is while it waits in Redis, in a sentence, by the present settings of
+    /// Redis.
     pub async fn redis_promise(&self) -> &'static str {
         let asked = tokio::time::timeout(DURABILITY_TIMEOUT, Durability::ask(&self.redis)).await;
         asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown).promise()
     }
 }
 
-/// What to say of a dependency, and what it answered. Errors of clients can name addresses: they go
-/// to the log, not to the page.
+/// The state of a dependency for the page, and its answer. Errors of clients can contain addresses, so
+/// they go to the log and not to the page.
 async fn probed<T, E: std::fmt::Display>(
     probe: impl Future<Output = Result<T, E>>,
 ) -> (String, Option<T>) {
     match tokio::time::timeout(PROBE_TIMEOUT, probe).await {
         Ok(Ok(answer)) => ("ok".to_owned(), Some(answer)),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "a dependency does not answer its probe");
+            tracing::debug!(%error, "dependency does not answer its probe");
             ("does not answer".to_owned(), None)
         }
         Err(_) => ("too slow".to_owned(), None),

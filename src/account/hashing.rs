@@ -1,8 +1,8 @@
-//! The pool in which passwords are hashed: a few at once, and the requests that wait are served in
-//! turns by address, so that nobody waits behind a stranger's hundred.
+//! The pool in which passwords are hashed: a few at once, and the requests that wait are served
+//! round-robin by address, so that one address with a hundred requests does not delay another.
 //!
-//! When the queue is full, the newest request of the address with the most gives way to an address
-//! that has at least two fewer waiting.
+//! When the queue is full, a new request replaces the newest request of the address with the most
+//! waiting, if its own address has at least two fewer.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ const WAITING_EACH_MAX: usize = 32;
 /// Why a password was not hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashingError {
-    /// Too many wait already.
+    /// Too many requests wait already.
     #[error("too many passwords wait to be hashed")]
     Busy,
     /// Hashing failed or panicked.
@@ -50,7 +50,7 @@ struct Queue {
 }
 
 impl HashingPool {
-    /// A pool that hashes `permits` passwords at once.
+    /// Makes a pool that hashes `permits` passwords at once.
     #[must_use]
     pub fn new(permits: usize) -> Self {
         Self { permits: permits.max(1), queue: Arc::default() }
@@ -59,8 +59,8 @@ impl HashingPool {
     /// Waits for a permit.
     ///
     /// # Errors
-    /// [`HashingError::Busy`] when too many wait already, or when this request gives way to an
-    /// address that has fewer waiting.
+    /// [`HashingError::Busy`] when too many requests wait already, or when a request of an address
+    /// with fewer waiting replaces this one.
     pub async fn acquire(&self, address: IpAddr) -> Result<HashingPermit, HashingError> {
         let granted = {
             let mut queue = self.queue();
@@ -88,7 +88,7 @@ impl HashingPermit {
         hash.flatten().ok_or(HashingError::Failed)
     }
 
-    /// Whether a password has this hash; without a hash it takes as long and answers no.
+    /// Whether a password has this hash; `None` takes as long and answers `false`.
     ///
     /// # Errors
     /// [`HashingError::Failed`].
@@ -102,7 +102,7 @@ impl HashingPermit {
     }
 
     /// Computes `work` off the event loop. The permit is held until the work has ended, even if
-    /// nobody waits for it any more; `None` when it panicked.
+    /// the caller stops waiting; `None` when it panicked.
     async fn compute<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -119,7 +119,7 @@ impl Drop for HashingPermit {
     fn drop(&mut self) {
         let next = self.pool.queue().next();
         if let Some(next) = next {
-            // A request that was given up drops the permit at once, which calls the next one.
+            // A cancelled request drops the permit at once, which admits the next one.
             let _ = next.send(Self { pool: self.pool.clone() });
         }
     }
@@ -127,7 +127,7 @@ impl Drop for HashingPermit {
 
 impl Queue {
     fn join(&mut self, address: IpAddr) -> Result<oneshot::Receiver<HashingPermit>, HashingError> {
-        self.forget_given_up(address);
+        self.remove_cancelled(address);
         let mine = self.by_address.get(&address).map_or(0, VecDeque::len);
         if mine >= WAITING_EACH_MAX {
             return Err(HashingError::Busy);
@@ -151,8 +151,8 @@ impl Queue {
         Ok(granted)
     }
 
-    /// Forgets the requests of an address that were given up.
-    fn forget_given_up(&mut self, address: IpAddr) {
+    /// Removes the cancelled requests of an address.
+    fn remove_cancelled(&mut self, address: IpAddr) {
         let Some(waiting) = self.by_address.get_mut(&address) else { return };
         let before = waiting.len();
         waiting.retain(|grant| !grant.is_closed());
@@ -163,7 +163,7 @@ impl Queue {
         }
     }
 
-    /// The request that is served next; without one, the permit is free.
+    /// Removes the request that is served next; `None` makes the permit free.
     fn next(&mut self) -> Option<oneshot::Sender<HashingPermit>> {
         while let Some(address) = self.addresses.pop_front() {
             let Some(waiting) = self.by_address.get_mut(&address) else { continue };
@@ -206,14 +206,14 @@ mod tests {
     async fn join(
         pool: &HashingPool,
         waiting: &mut JoinSet<Result<(), HashingError>>,
-        told: &Arc<Mutex<Vec<u8>>>,
+        served: &Arc<Mutex<Vec<u8>>>,
         (number, count): (u8, usize),
     ) {
         for _ in 0..count {
-            let (pool, told) = (pool.clone(), Arc::clone(told));
+            let (pool, served) = (pool.clone(), Arc::clone(served));
             waiting.spawn(async move {
                 let permit = pool.acquire(address(number)).await?;
-                told.lock().expect("no panic").push(number);
+                served.lock().expect("no panic").push(number);
                 drop(permit);
                 Ok(())
             });
@@ -223,48 +223,48 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_behind_a_strangers_hundred() {
+    async fn one_address_with_many_requests_does_not_delay_another() {
         let pool = HashingPool::new(1);
-        let (mut waiting, told) = (JoinSet::new(), Arc::default());
+        let (mut waiting, served) = (JoinSet::new(), Arc::default());
         let permit = pool.acquire(address(1)).await.expect("the first");
-        join(&pool, &mut waiting, &told, (1, 100)).await;
-        join(&pool, &mut waiting, &told, (2, 1)).await;
+        join(&pool, &mut waiting, &served, (1, 100)).await;
+        join(&pool, &mut waiting, &served, (2, 1)).await;
         drop(permit);
         let ended = waiting.join_all().await;
-        let told = told.lock().expect("no panic").clone();
-        assert_eq!(told.iter().position(|number| *number == 2), Some(1), "{told:?}");
-        assert_eq!(told.len(), WAITING_EACH_MAX + 1, "an address has no more waiting");
+        let served = served.lock().expect("no panic").clone();
+        assert_eq!(served.iter().position(|number| *number == 2), Some(1), "{served:?}");
+        assert_eq!(served.len(), WAITING_EACH_MAX + 1, "an address has no more waiting");
         let refused = ended.iter().filter(|ended| ended.is_err()).count();
         assert_eq!(refused, 100 - WAITING_EACH_MAX);
         assert_eq!(counts(&pool), (0, 0));
     }
 
     #[tokio::test]
-    async fn a_full_queue_has_room_for_an_address_with_fewer_waiting() {
+    async fn a_full_queue_admits_an_address_with_fewer_waiting() {
         let pool = HashingPool::new(1);
-        let (mut waiting, told) = (JoinSet::new(), Arc::default());
+        let (mut waiting, served) = (JoinSet::new(), Arc::default());
         let permit = pool.acquire(address(1)).await.expect("the first");
         for stranger in [1, 2] {
-            join(&pool, &mut waiting, &told, (stranger, WAITING_EACH_MAX)).await;
+            join(&pool, &mut waiting, &served, (stranger, WAITING_EACH_MAX)).await;
         }
         assert_eq!(pool.queue().waiting, WAITING_MAX);
-        join(&pool, &mut waiting, &told, (3, 1)).await;
+        join(&pool, &mut waiting, &served, (3, 1)).await;
         assert_eq!(pool.queue().waiting, WAITING_MAX, "one of the others gave way");
         drop(permit);
         waiting.join_all().await;
-        let told = told.lock().expect("no panic").clone();
-        assert_eq!(told.iter().position(|number| *number == 3), Some(2), "{told:?}");
+        let served = served.lock().expect("no panic").clone();
+        assert_eq!(served.iter().position(|number| *number == 3), Some(2), "{served:?}");
     }
 
     #[tokio::test]
-    async fn a_request_that_was_given_up_holds_no_permit() {
+    async fn a_cancelled_request_holds_no_permit() {
         let pool = HashingPool::new(1);
-        let (mut gone, told) = (JoinSet::new(), Arc::default());
+        let (mut gone, served) = (JoinSet::new(), Arc::default());
         let permit = pool.acquire(address(1)).await.expect("the first");
-        join(&pool, &mut gone, &told, (2, 5)).await;
+        join(&pool, &mut gone, &served, (2, 5)).await;
         gone.shutdown().await;
-        let (mut waiting, told) = (JoinSet::new(), Arc::default());
-        join(&pool, &mut waiting, &told, (3, 1)).await;
+        let (mut waiting, served) = (JoinSet::new(), Arc::default());
+        join(&pool, &mut waiting, &served, (3, 1)).await;
         drop(permit);
         assert!(waiting.join_all().await.iter().all(Result::is_ok));
         assert_eq!(counts(&pool), (0, 0));

@@ -1,6 +1,6 @@
 //! Accounts: signing up, in and out; tokens, passwords, and the log of what operators did.
 //!
-//! A token is checked without a database, so that ten thousand buyers can be told apart while the
+//! A token is verified without a database, so that ten thousand buyers are identified while the
 //! databases are busy selling.
 
 pub mod hashing;
@@ -36,7 +36,7 @@ pub enum SignUpError {
     /// The password is too short or too long.
     #[error("the password is not acceptable")]
     InvalidPassword,
-    /// The name, or one that looks like it, belongs to somebody.
+    /// The name, or one that looks like it, belongs to another account.
     #[error("the username is taken")]
     UsernameTaken,
     /// Too many passwords wait to be hashed.
@@ -47,10 +47,10 @@ pub enum SignUpError {
     Ledger(#[from] LedgerError),
 }
 
-/// Why nobody was signed in.
+/// Why a sign-in was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
-    /// The name or the password is wrong; which of them is not said.
+    /// The name or the password is wrong; the error does not say which.
     #[error("wrong username or password")]
     WrongCredentials,
     /// The address has failed too often with this name.
@@ -67,20 +67,20 @@ pub enum SignInError {
     Ledger(#[from] LedgerError),
 }
 
-/// Somebody who has signed in.
+/// A session after a sign-in.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// What proves it.
+    /// The bearer token.
     pub token: String,
-    /// Who it is.
+    /// The user.
     pub user: UserId,
-    /// What they may do.
+    /// The user's role.
     pub role: Role,
     /// When the token expires.
     pub expires_at: OffsetDateTime,
 }
 
-/// What [`Accounts`] is made of.
+/// The parts of [`Accounts`].
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
@@ -92,7 +92,7 @@ pub struct Parts {
     pub clock: Clock,
     /// How long a session lasts.
     pub token_life: Duration,
-    /// Whether accounts whose password everybody knows may sign in.
+    /// Whether demo accounts, whose passwords are public, may sign in.
     pub demo_accounts: bool,
 }
 
@@ -104,14 +104,14 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Accounts in the ledger behind the parts' pool.
+    /// Makes accounts of the parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let throttle = SignInThrottle::new(parts.pool.clone(), parts.breaker.clone());
         Self { parts, throttle }
     }
 
-    /// Creates an account for a buyer. `address` is whose turn at hashing it takes.
+    /// Creates an account for a buyer. Waits for password hashing under `address`.
     ///
     /// # Errors
     /// See [`SignUpError`].
@@ -138,7 +138,7 @@ impl Accounts {
         created.map_err(|error| failed_change(&error))?.ok_or(SignUpError::UsernameTaken)
     }
 
-    /// Signs somebody in. It takes as long for an unknown name as for a wrong password.
+    /// Signs a user in. An unknown name takes as long as a wrong password.
     ///
     /// # Errors
     /// See [`SignInError`].
@@ -152,7 +152,7 @@ impl Accounts {
         if password.len() > password::PASSWORD_BYTES_MAX {
             return Err(SignInError::WrongCredentials);
         }
-        // The ledger is asked only with a permit: a flood of guesses does not reach it.
+        // The ledger is read only with a hashing permit, so that a flood of guesses does not reach it.
         let permit = self.parts.hashing.acquire(address).await?;
         let find = users::find(&self.parts.pool, &folded);
         let account = mysql::ask(&self.parts.breaker, find).await;
@@ -178,7 +178,7 @@ impl Accounts {
     /// seconds at most.
     ///
     /// # Errors
-    /// When the ledger does not take it; then only this instance refuses the token.
+    /// When the ledger does not store it; then only this instance refuses the token.
     pub async fn sign_out(&self, claims: &Claims) -> Result<(), LedgerError> {
         let revoke = self.parts.revocations.revoke(&claims.token_id, claims.expires_at);
         let revoked = mysql::change(&self.parts.breaker, revoke).await;

@@ -1,5 +1,5 @@
-//! The log of what operators did. A change of an item writes its line in its own transaction, see
-//! `catalog`; everything else writes it here.
+//! The log of operators' actions. A change of an item writes its line in its own transaction, see
+//! `catalog`; every other action is recorded here.
 
 use sqlx::MySqlPool;
 
@@ -17,13 +17,13 @@ pub struct OperatorLog {
 }
 
 impl OperatorLog {
-    /// The log in the ledger behind `pool` and its `breaker`.
+    /// Makes the log of the ledger behind `pool` and its `breaker`.
     #[must_use]
     pub fn new(pool: MySqlPool, breaker: Breaker) -> Self {
         Self { pool, breaker }
     }
 
-    /// Writes a line for an act outside of the ledger; `detail` is what was asked for.
+    /// Writes a line for an action outside of the ledger; `detail` has its parameters.
     ///
     /// # Errors
     /// The database's.

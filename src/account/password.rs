@@ -9,11 +9,12 @@ use unicode_normalization::UnicodeNormalization;
 
 /// The shortest password, in characters.
 pub const PASSWORD_LENGTH_MIN: usize = 8;
-/// The longest password, in bytes: hashing must not become a way to burn our processor.
+/// The longest password, in bytes: limits the cost of one hash.
 pub const PASSWORD_BYTES_MAX: usize = 256;
 
 /// Dummy hash verified for unknown users, so that they take as long as a wrong password.
-static NOBODY: LazyLock<String> = LazyLock::new(|| hash("nobody's password").unwrap_or_default());
+static DUMMY_HASH: LazyLock<String> =
+    LazyLock::new(|| hash("nobody's password").unwrap_or_default());
 
 /// Whether a password may be set.
 #[must_use]
@@ -42,12 +43,12 @@ pub fn hash(password: &str) -> Option<String> {
     Some(hash.to_string())
 }
 
-/// Checks a password against a hash, or against a dummy hash at the same cost. Older hashes are of
-/// passwords as they were typed, so a password that normalising changes is tried both ways.
+/// Checks a password against a hash, or against a dummy hash at the same cost. Older hashes
+/// were made of unnormalized passwords, so a password that normalizing changes is tried both ways.
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     let known = hash.is_some();
-    let Ok(hash) = PasswordHash::new(hash.unwrap_or(&NOBODY)) else { return false };
+    let Ok(hash) = PasswordHash::new(hash.unwrap_or(&DUMMY_HASH)) else { return false };
     let is_right = |form: &str| Argon2::default().verify_password(form.as_bytes(), &hash).is_ok();
     let normalized = normalized(password);
     (is_right(&normalized) || normalized != password && is_right(password)) && known

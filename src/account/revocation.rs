@@ -2,7 +2,7 @@
 //!
 //! The list is short (signing out is rare, and entries leave when the token would have expired),
 //! so each instance keeps it whole and reads it again every two seconds: a token that was signed
-//! out on another instance is good for at most that much longer. Until an instance has read the list
+//! out on another instance is accepted for at most two seconds more. Until an instance has read the list
 //! once it cannot know which tokens were signed out, so it refuses all of them.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::store::mysql::sessions;
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
 
-/// The revoked tokens that this instance knows of. Clones share the list.
+/// The signed-out tokens that this instance knows. Clones share the list.
 #[derive(Clone)]
 pub struct Revocations {
     pool: MySqlPool,
@@ -26,13 +26,13 @@ pub struct Revocations {
 }
 
 impl Revocations {
-    /// A list over the ledger's table, which was not read yet.
+    /// Makes an empty list, before the first read of the ledger's table.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self { pool, known: Arc::default(), was_read: Arc::default() }
     }
 
-    /// Whether the list was read at least once; until then no token may be taken.
+    /// Whether the list was read at least once; until then no token may be accepted.
     #[must_use]
     pub fn was_read(&self) -> bool {
         self.was_read.load(Ordering::Acquire)
@@ -45,7 +45,7 @@ impl Revocations {
         !known.is_empty() && known.contains_key(token_id)
     }
 
-    /// Signs a token out, here at once and elsewhere soon.
+    /// Signs a token out: here at once, on other instances after their next read.
     ///
     /// # Errors
     /// The database's; the token is signed out on this instance all the same.
@@ -54,15 +54,15 @@ impl Revocations {
         token_id: &'a str,
         expires_at: OffsetDateTime,
     ) -> impl Future<Output = sqlx::Result<()>> + 'a {
-        // At once, even if nobody asks the ledger.
+        // At once, before the returned future writes to the ledger.
         self.write().insert(token_id.to_owned(), expires_at);
         sessions::revoke(&self.pool, token_id, expires_at)
     }
 
-    /// Reads the list again and forgets what has expired.
+    /// Reads the list again and removes expired tokens.
     ///
     /// # Errors
-    /// The database's; the list stays as it was, or what has expired is not forgotten yet.
+    /// The database's; the list stays as it was, or expired tokens are not removed yet.
     pub async fn refresh(&self) -> sqlx::Result<usize> {
         let listed = sessions::list(&self.pool).await?;
         let count = listed.len();

@@ -1,8 +1,8 @@
-//! How often one may try to sign in.
+//! Limits failed sign-ins.
 //!
 //! Failed attempts are counted for an account and an address together, so that a stranger's guesses
-//! lock the stranger out and not the owner. When an account is guessed at from many addresses, each
-//! of them has fewer attempts; the right password from an address that has not failed still works.
+//! lock the stranger out and not the owner. When an account is attacked from many addresses, each of
+//! them has fewer attempts; the right password from an address that has not failed still works.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::store::mysql::{self, failed_change};
 const ADDRESS_FAILURES_MAX: u32 = 10;
 /// Failed sign-ins to one account from everywhere before each address has fewer attempts.
 const ACCOUNT_FAILURES_MAX: u32 = 100;
-/// The attempts of each address then: the owner may mistype once.
+/// Attempts of each address after that: the owner may mistype once.
 const ADDRESS_FAILURES_MAX_BRAKED: u32 = 2;
 /// How long failures count, from the first of them.
 const WINDOW_SECONDS: u32 = 60;
@@ -38,7 +38,7 @@ pub(super) struct SignInThrottle {
     attempts: Arc<AtomicU32>,
 }
 
-/// A sign-in that counts as failed until it is forgiven.
+/// A sign-in attempt, which counts as failed until it is forgiven.
 pub(super) struct Attempt {
     account: String,
     address: IpAddr,
@@ -64,7 +64,7 @@ impl SignInThrottle {
         let counting = failures::count(&self.pool, &account, &from, WINDOW_SECONDS, is_allowed);
         let counted = mysql::change(&self.breaker, counting).await;
         let failures = counted.map_err(|error| match failed_change(&error) {
-            // Nothing but a count may have changed.
+            // Only a count may have changed.
             LedgerError::OutcomeUnknown => LedgerError::Unavailable,
             known => known,
         })?;
@@ -81,12 +81,12 @@ impl SignInThrottle {
         Ok(Attempt { account, address, failures })
     }
 
-    /// Takes an attempt back: the password was right.
+    /// Removes an attempt from the count: the password was right.
     pub(super) async fn forgive(&self, attempt: &Attempt) {
         let from = attempt.address.to_string();
         let forgiving = failures::forgive(&self.pool, &attempt.account, &from);
         if let Err(error) = mysql::change(&self.breaker, forgiving).await {
-            // The count ends within a minute anyway.
+            // The count expires within a minute.
             tracing::debug!(%error, "a successful sign-in still counts as a failed one");
         }
     }

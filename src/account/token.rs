@@ -19,9 +19,9 @@ use crate::domain::item::word_enum;
 const VERSION: &str = "sk1";
 /// Bytes of the binary claims: user, role, expiry, id.
 const CLAIMS_BYTES: usize = 8 + 1 + 8 + TOKEN_ID_BYTES;
-/// Random bytes that tell one token from another.
+/// Random bytes of a token's id.
 const TOKEN_ID_BYTES: usize = 16;
-/// No valid token is longer.
+/// Longest token that is read, in characters.
 const TOKEN_LENGTH_MAX: usize = 160;
 
 word_enum! {
@@ -29,30 +29,30 @@ word_enum! {
     Role {
         /// Buys.
         Buyer = "buyer",
-        /// Also creates, edits and audits sales.
+        /// Buys, and creates, edits and audits sales.
         Admin = "admin",
     }
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// Who it is.
+    /// The user.
     pub user: UserId,
-    /// What they may do.
+    /// The user's role.
     pub role: Role,
-    /// Until when, to the second.
+    /// The end of its validity, to the second.
     pub expires_at: OffsetDateTime,
-    /// Which token this is, for signing out.
+    /// The id of the token, for signing out.
     pub token_id: String,
 }
 
-/// Why a token is not taken.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
     /// Damaged, forged, or signed with a secret that is no longer known.
     Invalid,
-    /// Genuine, but its time is over.
+    /// Genuine, but expired.
     Expired,
 }
 
@@ -69,14 +69,14 @@ struct Key {
 }
 
 impl Tokens {
-    /// Signs with `secret`; also reads what `previous` signed, if it is not empty.
+    /// Makes a signer with `secret`, which also reads tokens signed with `previous` if it is not empty.
     #[must_use]
     pub fn new(secret: &Secret, previous: &Secret) -> Self {
         let secrets = [secret, previous].into_iter().filter(|secret| !secret.is_empty());
         Self { keys: secrets.map(Key::new).collect() }
     }
 
-    /// Makes a token for `user` that is good until `expires_at`.
+    /// Makes a token for `user` that is valid until `expires_at`.
     ///
     /// # Panics
     /// When there is no secret; the configuration is checked before this is reached.

@@ -1,4 +1,4 @@
-//! The locks that the service uses, made from its settings.
+//! Builds the locks of the service from its settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,22 @@ use tokio_util::task::TaskTracker;
 use super::shared::Shared;
 use crate::config::Config;
 use crate::domain::outcome::Dependency;
-use crate::lock;
-use crate::lock::redis::subscriber::Subscriber;
 use crate::readiness::Probe;
 use crate::store::mysql;
 use crate::store::redis::{RedisClient, SharedConnection, connect_when_used};
 use crate::strategy::LockSources;
+use leaselock::redis::subscriber::Subscriber;
 
 /// Connections of the lock table to the database.
 const LOCK_CONNECTIONS_MAX: u32 = 4;
 
-/// The connection on which all locks on Redis are told that it is their turn.
+/// The subscription on which all Redis locks are notified of a release.
 fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
     Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
 
-/// The servers on which the lock strategies keep their locks. Nothing connects before one of them
-/// is used.
+/// Builds the sources of the lock strategies. A server is connected when its first lock is used.
 pub(super) fn lock_sources(
     config: &Config,
     shared: &Shared,
@@ -36,7 +34,7 @@ pub(super) fn lock_sources(
     let redis = &shared.redis;
     let subscriber = lock_subscriber(config, redis)?;
     let (tasks, prefix) = (TaskTracker::new(), &config.redis.prefix);
-    let token = lock::redis::token::notified(redis.shared(), &subscriber, prefix, &tasks)
+    let token = leaselock::redis::token::notified(redis.shared(), &subscriber, prefix, &tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     let clock = shared.clock.clone();
     let now_ms = Arc::new(move || {
@@ -56,24 +54,24 @@ pub(super) fn lock_sources(
     })
 }
 
-/// Where the locks of the other servers come from, where these are configured. Nothing connects
-/// before it is used.
+/// The clients of the lock servers besides Redis and MySQL, where they are configured. They connect
+/// when they are first used.
 pub(super) struct LockServers {
     redlock: Vec<SharedConnection>,
-    etcd: Option<lock::etcd::Client>,
-    zookeeper: Option<Arc<lock::zookeeper::Ensemble>>,
+    etcd: Option<leaselock::etcd::Client>,
+    zookeeper: Option<Arc<leaselock::zookeeper::Ensemble>>,
     lease: Duration,
 }
 
 impl LockServers {
-    /// Those of the settings.
+    /// Makes the clients that the settings name.
     pub(super) fn new(config: &Config) -> Result<Self, String> {
         let lease = Duration::from_millis(config.lock.lease_ms);
         let (redlock, etcd) = (redlock_connections(config)?, etcd_client(config)?);
         Ok(Self { redlock, etcd, zookeeper: zookeeper(config)?, lease })
     }
 
-    /// A probe for each of them.
+    /// A readiness probe for each configured server.
     pub(super) fn probes(&self) -> Vec<(Dependency, Probe)> {
         let mut probes: Vec<(Dependency, Probe)> = Vec::new();
         let redlock = self.redlock.clone();
@@ -115,21 +113,21 @@ fn redlock_connections(config: &Config) -> Result<Vec<SharedConnection>, String>
     connections.map_err(|error| format!("lock.redlock_urls cannot be used: {error}"))
 }
 
-fn etcd_client(config: &Config) -> Result<Option<lock::etcd::Client>, String> {
+fn etcd_client(config: &Config) -> Result<Option<leaselock::etcd::Client>, String> {
     let endpoints = &config.lock.etcd_endpoints;
     if endpoints.is_empty() {
         return Ok(None);
     }
-    let client = lock::etcd::Client::new(endpoints);
+    let client = leaselock::etcd::Client::new(endpoints);
     client.map(Some).map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))
 }
 
-/// The sessions with ZooKeeper, where it is configured.
-fn zookeeper(config: &Config) -> Result<Option<Arc<lock::zookeeper::Ensemble>>, String> {
+/// The client of ZooKeeper, if it is configured.
+fn zookeeper(config: &Config) -> Result<Option<Arc<leaselock::zookeeper::Ensemble>>, String> {
     let hosts = &*config.lock.zookeeper_hosts;
     if hosts.is_empty() {
         return Ok(None);
     }
-    let ensemble = lock::zookeeper::Ensemble::new(hosts, &config.redis.prefix);
+    let ensemble = leaselock::zookeeper::Ensemble::new(hosts, &config.redis.prefix);
     ensemble.map(Some).map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }

@@ -24,11 +24,11 @@ use locks::LockServers;
 use shared::{Shared, Writers};
 use workers::Worker;
 
-/// How long a start waits for the list of signed-out tokens. When it was not read by then, the
-/// service starts nevertheless, and refuses every token until it was.
+/// How long a start waits for the list of signed-out tokens. If it is not read by then, the service
+/// starts nevertheless, and refuses every token until the list is read.
 const FIRST_READ_MAX: Duration = Duration::from_secs(3);
 
-/// A service that is built and listens, but does not serve yet.
+/// A service whose parts are built and whose port is open, but that does not serve yet.
 pub struct App {
     config: Config,
     connection_limiter: ConnectionLimiter,
@@ -86,13 +86,13 @@ impl App {
         })
     }
 
-    /// Where it listens; the port is real even when the configuration said 0.
+    /// The address of the listener, with the real port if the configuration said 0.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The wall clock that the service goes by, for tests to move.
+    /// The wall clock of the service, which tests can move.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.shared.clock.clone()
@@ -104,7 +104,7 @@ impl App {
         self.shared.lifecycle.clone()
     }
 
-    /// The ledger.
+    /// The connection pool of the ledger.
     #[must_use]
     pub fn pool(&self) -> MySqlPool {
         self.shared.pool.clone()

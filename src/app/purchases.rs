@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::shared::{Shared, Writers};
 use super::workers::Worker;
 use crate::config::Config;
-use crate::live::Tally;
+use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::Rules;
 use crate::purchase::{Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom};
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::Buckets;
 use crate::strategy::{LockSources, Strategies, StrategyContext};
 
-/// The purchases, and the workers that look up keys and announce requests for them.
+/// Builds the purchases, and the workers that look up keys and announce requests for them.
 pub(super) fn purchases(
     config: &Config,
     shared: &Shared,
@@ -37,7 +37,7 @@ pub(super) fn purchases(
         breakers: shared.breakers.clone(),
         sold_out: SoldOut::new(Duration::from_millis(settings.sold_out_ms)),
         hub: shared.hub.clone(),
-        tally: Tally::default(),
+        outcome_counts: OutcomeCounts::default(),
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),
@@ -52,7 +52,7 @@ pub(super) fn purchases(
     Ok((purchases, [("keys", look_up), ("requests", announce)]))
 }
 
-/// What strategies work with.
+/// Builds the parts that strategies use.
 fn strategy_context(
     config: &Config,
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! What most parts of the service share.
+//! Builds the parts that most others share: pools, clients, breakers, counters, clock, metrics.
 
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
@@ -33,15 +33,15 @@ pub(super) struct Shared {
     pub watch: Watch,
     pub revocations: Revocations,
     pub job_status: JobStatus,
-    /// Names this instance to the others.
+    /// The name of this instance for the others.
     pub instance: String,
 }
 
 /// The receiving ends of the shared parts' channels, each for one worker.
 pub(super) struct Inboxes {
-    /// Changes of orders that other instances have to hear of.
+    /// Changes of orders to send to other instances.
     pub outbox: mpsc::Receiver<OrderChanged>,
-    /// Items whose queue has something in it.
+    /// Items whose queue has entries.
     pub wake_ups: mpsc::Receiver<ItemId>,
 }
 
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-/// The arbiter, alone and behind its batches.
+/// The arbiter for single orders, and the group commit in front of it.
 #[derive(Clone)]
 pub(super) struct Writers {
     pub arbiter: Arbiter,
@@ -108,7 +108,7 @@ impl Writers {
 
 fn stream_limits(config: &Config) -> StreamLimits {
     let (all, limits) = (config.live.streams_max, &config.limits);
-    // Rounded down: a share of very few streams is none.
+    // Rounded down: the share of a few streams may be 0.
     let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
     StreamLimits {
         all,

@@ -1,6 +1,7 @@
-//! What the HTTP handlers work with.
+//! Builds the state of the HTTP handlers.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::locks::LockServers;
@@ -12,6 +13,7 @@ use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
 use crate::http::hosts::Hosts;
 use crate::http::rates::{Rate, Rates};
+use crate::http::session_cookie::SessionCookie;
 use crate::http::{Parts, Web};
 use crate::lab::{self, Lab};
 use crate::order::Orders;
@@ -28,7 +30,7 @@ pub(super) fn web(
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     Web::new(Parts {
-        lock_stats: purchases.strategies().locks(),
+        locks: purchases.strategies().locks(),
         lab: lab(shared, purchases.clone()),
         purchases,
         orders,
@@ -36,7 +38,7 @@ pub(super) fn web(
         accounts: accounts(config, shared, tokens.clone()),
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
         auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
-        readiness: Readiness::new(pool, shared.redis.clone(), lock_servers.probes()),
+        readiness: Arc::new(Readiness::new(pool, shared.redis.clone(), lock_servers.probes())),
         hub: shared.hub.clone(),
         watch: shared.watch.clone(),
         tokens,
@@ -52,7 +54,7 @@ pub(super) fn web(
             bytes_max: config.http.body_bytes_max,
             timeout: Duration::from_millis(config.http.body_timeout_ms),
         },
-        cookie_secure: config.http.cookie_secure,
+        session_cookie: SessionCookie { secure: config.http.cookie_secure },
         static_dir: config.http.static_dir.clone(),
         instance: shared.instance.clone(),
     })

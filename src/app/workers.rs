@@ -1,4 +1,4 @@
-//! What runs beside the requests: background jobs, the consumers of the queues, and live events.
+//! Builds the workers beside the requests: background jobs, consumers of the queues, live events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::purchase::Purchases;
 use crate::store::redis::queue::Reader;
 use crate::strategy::redis_stream;
 
-/// A name for the log, and the work; it ends when the service stops.
+/// A worker: its name for the log, and its work, which ends when the service stops.
 pub(super) type Worker = (&'static str, BoxFuture<'static, ()>);
 
-/// Every worker but those of the purchase path.
+/// Builds every worker except those of the purchase path.
 pub(super) fn workers(
     config: &Config,
     shared: &Shared,

@@ -1,4 +1,5 @@
-//! Fences: the tokens of an item's lock, raised with each write so that a late holder is refused.
+//! Fences: the fencing tokens of an item's lock, compared with each write so that a late holder is
+//! refused.
 
 use sqlx::{MySqlConnection, Row};
 
@@ -7,8 +8,7 @@ use crate::domain::Purchase;
 /// The longest name of a counter, as the ledger's column has it.
 const BACKEND_LENGTH_MAX: usize = 32;
 
-/// A lock's token together with the counter that it comes from: tokens of different backends
-/// cannot be compared.
+/// A fencing token with the name of its counter: tokens of different backends cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// Names the counter.
@@ -18,7 +18,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A token of the counter that the ledger calls `backend`.
+    /// Makes a fence of the counter that the ledger calls `backend`.
     #[must_use]
     pub fn new(backend: &'static str, token: u64) -> Self {
         assert!(backend.len() <= BACKEND_LENGTH_MAX, "the fence counter's name does not fit");
@@ -26,17 +26,17 @@ impl Fence {
     }
 }
 
-/// What the comparison of a write's fence with those before it came to.
+/// The result of comparing a write's fence with the accepted one.
 pub(super) enum Raised {
-    /// None before it is later. Its orders keep the number of the write, so that the audit can tell
-    /// in which order writes were accepted.
+    /// Accepted: no earlier write has a higher fence. The orders keep the number of the write, by which
+    /// the audit knows the order of the writes.
     Accepted {
         /// The number of this write among those under the same counter, from 1 on.
         sequence: u64,
     },
     /// A later holder has written.
     Late {
-        /// The highest token that was accepted.
+        /// The highest fence that was accepted.
         accepted: u64,
     },
 }

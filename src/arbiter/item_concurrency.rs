@@ -17,7 +17,7 @@ use crate::domain::ItemId;
 const SHARE: u32 = 4;
 /// Items whose limits are known at once.
 const ITEMS_MAX: u64 = 100_000;
-/// The limit of an item that nobody has bought for this long is forgotten: longer than a transaction
+/// The limit of an item without purchases for this long is forgotten: longer than a transaction
 /// takes.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 

@@ -56,14 +56,14 @@ const PAUSE_FIRST: Duration = Duration::from_millis(4);
 /// An order to be written, as a gate hands it over.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderWrite<'a> {
-    /// The purchase that the gate let through.
+    /// The purchase that the gate accepted.
     pub purchase: &'a Purchase,
-    /// The token of the item's lock, if the gate holds one.
+    /// The fence of the item's lock, if the gate holds one.
     pub fence: Option<Fence>,
     /// The statement that takes the stock.
     pub stock: StockWrite<'a>,
     /// No transaction is begun after this instant, while one that is under way is finished; `None`
-    /// where nobody waits for the answer. It leaves enough time for a transaction that waits for a
+    /// where no buyer waits for the answer. It leaves enough time for a transaction that waits for a
     /// row to end before the buyer stops waiting.
     pub deadline: Option<Instant>,
 }
@@ -75,13 +75,13 @@ pub enum Conflict {
     Stale,
     /// A later holder of the item's lock has written. Only writes with a fence can meet this.
     Fenced {
-        /// The highest token that was accepted.
+        /// The highest fence that was accepted.
         accepted: u64,
     },
 }
 
 impl From<Conflict> for Outcome {
-    /// What a gate answers that gives up after a conflict.
+    /// The outcome for a gate that gives up after a conflict.
     fn from(_: Conflict) -> Self {
         Self::Unavailable(Unavailable::Contended)
     }
@@ -231,8 +231,8 @@ impl Arbiter {
 }
 
 /// Sorts an error that came before COMMIT was sent; the transaction is rolled back already.
-/// The connection in hand is used further: were each to wait for a second one, a crowd of
-/// retries would hold all and wait for more.
+/// The connection in hand is used again: if each retry waited for a second one, many retries at once
+/// would hold all connections and wait for more.
 async fn after_error(
     connection: &mut MySqlConnection,
     purchase: &Purchase,

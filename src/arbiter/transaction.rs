@@ -92,11 +92,11 @@ pub(super) async fn insert_orders(
     sequence: Option<u64>,
 ) -> sqlx::Result<()> {
     let status = WRITTEN_AS.as_str();
-    let place = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?)");
-    let places = vec![place; purchases.len()].join(", ");
+    let placeholder = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?)");
+    let placeholders = vec![placeholder; purchases.len()].join(", ");
     let statement = format!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-         fence, fence_backend, fence_sequence, request_key, created_at, expires_at) VALUES {places}"
+         fence, fence_backend, fence_sequence, request_key, created_at, expires_at) VALUES {placeholders}"
     );
     let mut query = sqlx::query(&statement);
     for purchase in purchases {

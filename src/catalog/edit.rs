@@ -1,5 +1,5 @@
-//! Creating and editing items. Each is one transaction that also writes the operator's act down:
-//! there is no change without its line in the log, and no line without its change.
+//! Creating and editing items. Each is one transaction that also writes the operator's log: no
+//! change without its line, and no line without its change.
 
 use serde_json::{Value, json};
 use sqlx::{MySqlConnection, MySqlPool};
@@ -35,7 +35,7 @@ pub enum StrategyError {
     /// There is no strategy of this name.
     #[error("no such strategy")]
     Unknown,
-    /// It can oversell, and the item is one of the shop.
+    /// The strategy can oversell, and the item belongs to the shop.
     #[error("the strategy can oversell")]
     Unsafe,
 }
@@ -43,7 +43,7 @@ pub enum StrategyError {
 /// Why an item was not edited; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// No such item.
+    /// There is no such item.
     #[error("no such item")]
     NotFound,
     /// The item has another revision than the operator saw.
@@ -63,15 +63,14 @@ pub enum EditError {
     Ledger(#[from] LedgerError),
 }
 
-/// So that `?` works inside the transaction of an edit.
+/// For `?` inside the transaction of an edit.
 impl From<sqlx::Error> for EditError {
     fn from(error: sqlx::Error) -> Self {
         Self::Ledger(failed_change(&error))
     }
 }
 
-/// Creates an item and its stock, on behalf of no operator and without checks: for demo sales and
-/// the lab.
+/// Creates an item and its stock without an operator and without checks: for demo sales and the lab.
 ///
 /// # Errors
 /// The database's.
@@ -88,7 +87,7 @@ pub async fn create(
 }
 
 impl Catalog {
-    /// Creates an item and its stock as the act of an operator, and reads it back.
+    /// Creates an item and its stock for an operator, and reads it back.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -108,13 +107,13 @@ impl Catalog {
         };
         let created = mysql::change(&self.breaker, create).await;
         let created = created.map_err(|error| failed_change(&error))?;
-        // Somebody may have asked for it before it was there.
+        // A request for this id may have cached that there is no such item.
         self.forget(created.item.id).await;
         Ok(created)
     }
 
-    /// Edits an item as the act of an operator; a restock is part of it, and the counter in Redis
-    /// follows.
+    /// Edits an item for an operator; a restock is part of an edit and changes the counter in Redis
+    /// too.
     ///
     /// # Errors
     /// See [`EditError`].
@@ -124,7 +123,7 @@ impl Catalog {
         edit: &ItemEdit,
         actor: &Actor,
     ) -> Result<StockedItem, EditError> {
-        // Read first: while the ledger does not answer, it is known that nothing changed.
+        // Read first: if the ledger does not answer here, nothing has changed for certain.
         let found = mysql::ask(&self.breaker, items::find(&self.pool, id)).await;
         let before = found.map_err(|error| failed_read(&error))?.ok_or(EditError::NotFound)?;
         if let Some(strategy) = &edit.strategy {
@@ -139,7 +138,8 @@ impl Catalog {
         Ok(edited)
     }
 
-    /// The item after the edit; with a restock, the version of the stock that it made and its units.
+    /// Makes the edit; answers the item after it and, with a restock, the new version of the stock and
+    /// the units added.
     async fn edit_in_ledger(
         &self,
         id: ItemId,
@@ -187,7 +187,7 @@ async fn insert(
     Ok(id)
 }
 
-/// Reads an item before the COMMIT: after it, a failed read would look like a failed change.
+/// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
 async fn read_back(transaction: &mut MySqlConnection, id: ItemId) -> sqlx::Result<StockedItem> {
     items::find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
 }
@@ -200,7 +200,7 @@ fn check_strategy(name: &str, kind: ItemKind) -> Result<(), StrategyError> {
     Ok(())
 }
 
-/// What the operators' log keeps of a new item.
+/// The operators' log line of a new item.
 fn new_item_json(new: &NewItem) -> Value {
     json!({
         "name": new.name,
@@ -217,7 +217,7 @@ fn new_item_json(new: &NewItem) -> Value {
     })
 }
 
-/// What the operators' log keeps of an edit: the fields that it changes.
+/// The operators' log line of an edit: the fields that it changes.
 fn edit_json(edit: &ItemEdit) -> Value {
     let mut detail = json!({
         "starts_at": rfc3339(edit.starts_at),

@@ -1,9 +1,9 @@
 //! Items: reading them, creating them, editing and restocking them.
 //!
-//! One cache holds the last state of each item that was read. A purchase may be judged by a state
-//! that is half a second old, so a crowd costs the ledger two reads a second; a page asks the ledger
-//! each time. While the ledger does not answer, pages show the cached state, marked with its age; a
-//! purchase is not judged by it, except that an item which was sold out still is.
+//! One cache holds the last state of each item that was read. A purchase may use a state that
+//! is half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
+//! ledger each time. While the ledger does not answer, pages show the cached state with its age; a
+//! purchase uses it only to refuse an item that was sold out.
 
 mod edit;
 
@@ -26,7 +26,7 @@ pub use edit::{CreateError, EditError, StrategyError, create};
 
 /// Items in the cache.
 const CACHED_MAX: u64 = 10_000;
-/// The oldest state that is shown while the ledger does not answer.
+/// The greatest age of a state that is shown while the ledger does not answer.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
@@ -34,18 +34,18 @@ const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 /// A value from the ledger or from the cache.
 #[derive(Clone, Debug)]
 pub struct Seen<T> {
-    /// What was read.
+    /// The value.
     pub value: T,
-    /// `None` when the ledger answered; otherwise how long ago it last did.
+    /// Its age; `None` when the ledger answered.
     pub age: Option<Duration>,
 }
 
-/// The ledger does not answer, and the cache has nothing to show.
+/// Error: the ledger does not answer, and the cache has no value.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the ledger does not answer")]
 pub struct Unreachable;
 
-/// A sale at one moment, for its operator.
+/// The figures of a sale at one moment, for its operator.
 #[derive(Clone, Debug)]
 pub struct SaleFigures {
     /// The item and its stock in the ledger.
@@ -56,18 +56,18 @@ pub struct SaleFigures {
     pub counter_available: Option<i64>,
 }
 
-/// What the cache holds of one item.
+/// The cache entry of one item.
 #[derive(Clone)]
 struct Cached {
-    /// What the ledger last answered, and when; `None` if it never has.
+    /// The last answer of the ledger and its time; `None` before the first answer.
     answer: Option<(Option<StockedItem>, Instant)>,
-    /// When the ledger was last asked; `None` once the item was forgotten.
+    /// The time of the last read, answered or not; `None` once the item was forgotten.
     asked_at: Option<Instant>,
-    /// Whether it answered that time.
+    /// Whether the ledger answered the last read.
     is_current: bool,
 }
 
-/// The shop's list, and when it was read.
+/// The shop's list, and the time of its read.
 type Listed = (Vec<StockedItem>, Instant);
 
 /// The items. Clones share the cache.
@@ -82,8 +82,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog with an empty cache. `clock` learns the database's time from each read, and
-    /// `counters` follow restocks.
+    /// Makes a catalog with an empty cache. Each read sets the database's time of `clock`; each restock
+    /// changes `counters`.
     #[must_use]
     pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters, clock: Clock) -> Self {
         let items = Cache::builder().max_capacity(CACHED_MAX).time_to_live(AGE_MAX).build();
@@ -96,17 +96,16 @@ impl Catalog {
     /// When the ledger does not answer and the cache does not have the item.
     pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
         let read = self.read(id).await;
-        // Also after a failed read: a purchase then knows that the ledger does not answer. Pages for items
-        // that nobody has seen leave no trace.
+        // A failed read is stored too, so that a purchase knows that the ledger does not answer.
+        // An item that was never read is not stored.
         if matches!(read.answer, Some((Some(_), _))) {
             self.items.insert(id, read.clone()).await;
         }
         read.seen()
     }
 
-    /// Reads an item from the cache if the ledger was asked about it within `age_max`, and from the
-    /// ledger otherwise: once for all who ask at the same time. That there is no such item is cached
-    /// too.
+    /// Reads an item from the cache if its last read is younger than `age_max`, and from the ledger
+    /// otherwise; callers at the same time share one read. A missing item is cached too.
     ///
     /// # Errors
     /// As for [`Self::find`].
@@ -120,7 +119,7 @@ impl Catalog {
         entry.or_insert_with_if(self.read(id), is_old).await.into_value().seen()
     }
 
-    /// Makes the next [`Self::find_recent`] ask the ledger.
+    /// Forgets an item's last read, so that the next [`Self::find_recent`] reads the ledger.
     pub async fn forget(&self, id: ItemId) {
         if let Some(cached) = self.items.get(&id).await {
             self.items.insert(id, Cached { asked_at: None, ..cached }).await;
@@ -147,7 +146,7 @@ impl Catalog {
         Ok(Seen { value: listed.clone(), age: Some(age) })
     }
 
-    /// Reads what an operator's console shows of a sale; `None` when there is no such item.
+    /// Reads the figures of a sale for the operator's console; `None` when there is no such item.
     ///
     /// # Errors
     /// When the ledger does not answer. Without Redis the counter is left out.
@@ -164,7 +163,7 @@ impl Catalog {
         Ok(Some(SaleFigures { stocked, orders, counter_available }))
     }
 
-    /// Asks the ledger about an item; what it answered before is kept when it does not answer.
+    /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.
     async fn read(&self, id: ItemId) -> Cached {
         let started = Instant::now();
         let answer = match self.ask(items::find_with_time(&self.pool, id)).await {
@@ -181,14 +180,14 @@ impl Catalog {
             return Cached { answer, asked_at, is_current: true };
         }
         match self.items.get(&id).await {
-            // It answered somebody else meanwhile.
+            // Another caller got an answer meanwhile.
             Some(cached) if cached.is_current && cached.asked_at > Some(started) => cached,
             Some(Cached { answer, .. }) => Cached { answer, asked_at, is_current: false },
             None => Cached { answer: None, asked_at, is_current: false },
         }
     }
 
-    /// Asks the ledger, unless it is known not to answer.
+    /// Reads the ledger, unless its breaker is open.
     async fn ask<T>(
         &self,
         question: impl Future<Output = sqlx::Result<T>>,
@@ -214,7 +213,7 @@ impl Cached {
     }
 
     fn is_older_than(&self, age_max: Duration) -> bool {
-        // That nothing is known is not worth keeping.
+        // An entry without an answer is always read again.
         self.answer.is_none() || self.asked_at.is_none_or(|at| at.elapsed() > age_max)
     }
 }

@@ -1,4 +1,4 @@
-//! `seckill audit`: the invariants, from the ledger.
+//! `seckill audit`: verifies the invariants on the ledger.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use seckill::store::redis::{Counters, RedisClient};
 
 use super::Ended;
 
-/// Which items.
+/// The arguments: which items are audited.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all of them if it is left out.
@@ -20,8 +20,8 @@ pub struct Arguments {
     item: Option<ItemId>,
 }
 
-/// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could
-/// be read, since an audit of nothing proves nothing.
+/// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could be
+/// read, since an audit without items proves nothing.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     let pool = mysql::pool(&config)?;
@@ -30,8 +30,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         Some(item) => vec![item],
         None => mysql::audit::item_ids(&pool).await.map_err(unreadable)?,
     };
-    // Redis only adds I7, and the audit must not need it. But one that answers and refuses us is no
-    // reason to leave I7 out.
+    // Redis only adds I7, so the audit runs without it. But when Redis answers and refuses the
+    // password, the command fails instead of leaving I7 out.
     let redis = RedisClient::new(&config).ok();
     if let Some(redis) = &redis {
         redis.takes_password().await?;
@@ -54,12 +54,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
 }
 
 fn print(report: &Report) {
-    let verdict = if report.is_clean() { "clean" } else { "BROKEN" };
-    println!(
-        "item {}: {verdict}, {} units oversold",
-        report.facts.item_id,
-        report.units_oversold()
-    );
+    let state = if report.is_clean() { "clean" } else { "BROKEN" };
+    println!("item {}: {state}, {} units oversold", report.facts.item_id, report.units_oversold());
     for finding in &report.findings {
         let holds = match finding.holds {
             Some(true) => "holds ",

@@ -17,10 +17,10 @@ use sqlx::MySqlPool;
 
 use super::Ended;
 
-/// Which orders, and what to do with them.
+/// The arguments: which orders, and what to do with them.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// One item; all that have a queue if it is left out.
+    /// One item; all items with a queue if it is left out.
     #[arg(long, value_parser = parse_item)]
     item: Option<ItemId>,
     /// Put this entry of the item back into its queue.
@@ -29,15 +29,15 @@ pub struct Arguments {
     /// Reject the order of this entry of the item, and give its units back.
     #[arg(long, value_name = "ENTRY", requires_all = ["item", "operator", "reason"])]
     drop: Option<String>,
-    /// Why, for the log of what operators did.
+    /// The reason, for the operators' log.
     #[arg(long, requires = "drop")]
     reason: Option<String>,
-    /// Who does it, for the same log.
+    /// The operator, for the operators' log.
     #[arg(long, value_name = "USER", value_parser = parse_user)]
     operator: Option<UserId>,
 }
 
-/// Lists the dead letters, or resolves one of them. Exit 1 when it is not there.
+/// Lists the dead letters, or resolves one of them. Exit 1 when there is no such entry.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     let pool = mysql::pool(&config)?;
@@ -79,7 +79,7 @@ impl Desk {
                 println!("item {item} entry {}: {}; {}", letter.id, described(&letter), letter.why);
             }
         }
-        println!("{count} orders were put aside");
+        println!("{count} dead letters");
         Ok(ExitCode::SUCCESS)
     }
 
@@ -103,7 +103,7 @@ impl Desk {
         let described = described(&letter);
         let status = match &letter.order {
             Ok(order) => self.reject_order(item, order).await?,
-            // Nobody was told of an order that nobody can read.
+            // An entry that cannot be read names no order, so no order is rejected.
             Err(_) => OrderStatus::Rejected,
         };
         let detail = json!({ "entry": entry, "order": described, "reason": reason });
@@ -161,7 +161,7 @@ fn described(letter: &DeadLetter) -> String {
 }
 
 fn not_there(item: ItemId, entry: &str) -> Ended {
-    eprintln!("seckill: item {item} has no entry {entry} that was put aside");
+    eprintln!("seckill: item {item} has no dead letter {entry}");
     Ok(ExitCode::from(1))
 }
 

@@ -17,14 +17,13 @@ use time::OffsetDateTime;
 
 use super::{Ended, extra_servers, seed, serve};
 
-/// The demo accounts. They are marked in the database, and nothing but this command lets them
-/// sign in.
+/// The demo accounts. They are marked in the database, and only this command lets them sign in.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
     [("demo", "demo-password", Role::Buyer), ("operator", "operator-password", Role::Admin)];
 
-/// Starts everything and serves until a signal.
+/// Starts the servers and the service, and serves until a signal.
 pub async fn run(file: Option<&Path>) -> Ended {
-    // Not the file of an earlier run: its addresses are gone with its servers.
+    // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
     let dir = config.data.dir.clone();
@@ -40,7 +39,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
     let servers = start_servers(&mut config, &dir).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
     let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
-    // The addresses in it are gone.
+    // The servers of these addresses have ended.
     let _ = fs::remove_file(dir.join("env"));
     if servers.is_some() || extra.is_some() {
         say("stopping the private servers");
@@ -52,7 +51,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
     served
 }
 
-/// Private servers for whichever address is not configured; none when both are.
+/// Starts a private server for each address that is not configured; `None` when both are.
 async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers>, String> {
     match (config.database_url.is_empty(), config.redis_url.is_empty()) {
         (false, false) => {
@@ -140,7 +139,7 @@ fn greet(url: &str, config: &Config) {
     println!();
 }
 
-/// What a server says of its version, without where it lies and how it was built.
+/// The version of a server from its own text, without path and build options.
 fn short(version: &str) -> String {
     let words = version.split_whitespace().filter(|word| !word.starts_with('/'));
     words
@@ -153,7 +152,7 @@ pub(super) fn say(line: &str) {
     println!("seckill: {line}");
 }
 
-/// The secret of this data directory, made when there is none or one that `serve` would refuse.
+/// Reads the secret of this data directory; makes one if there is none, or if `serve` would refuse it.
 fn secret(path: &Path) -> Result<String, String> {
     let failed =
         |error: std::io::Error| format!("cannot keep a secret in {}: {error}", path.display());
@@ -174,7 +173,7 @@ fn secret(path: &Path) -> Result<String, String> {
     Ok(secret)
 }
 
-/// What a second terminal needs, one `KEY=value` a line.
+/// Writes the settings for a second terminal, one `KEY=value` a line.
 fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
     let mut text = format!(
         "SECKILL_URL={url}\nDATABASE_URL={}\nREDIS_URL={}\nSECKILL_SECRET={}\n",

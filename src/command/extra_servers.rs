@@ -59,10 +59,10 @@ pub struct ExtraServers {
 
 impl ExtraServers {
     /// Starts the wanted servers, each with its data in a folder below `dir`, and writes their
-    /// addresses into `config`. A server whose address stands there already is not started.
+    /// addresses into `config`. A server whose address is configured already is not started.
     ///
     /// # Errors
-    /// The sentence of the server that did not start.
+    /// The error of the server that did not start.
     pub async fn start(
         wanted: &[ExtraServer],
         config: &mut Config,
@@ -106,12 +106,12 @@ impl ExtraServers {
         Ok(extra)
     }
 
-    /// Whether any was started.
+    /// Whether any server was started.
     pub fn is_some(&self) -> bool {
         self.zookeeper.is_some() || self.etcd.is_some() || !self.redlock.is_empty()
     }
 
-    /// Stops them all and returns when they have ended.
+    /// Stops all servers, and returns when they have ended.
     pub async fn stop(&self) {
         let zookeeper = async {
             if let Some(server) = &self.zookeeper {
@@ -127,8 +127,8 @@ impl ExtraServers {
         tokio::join!(zookeeper, etcd, redlock);
     }
 
-    /// Waits until one of them has ended. The servers of Redlock are left out: it is made to go on
-    /// without some of them.
+    /// Waits until one server has ended. The servers of Redlock are left out: Redlock works without some
+    /// of them.
     pub async fn ended(&self) -> StartError {
         let zookeeper = async {
             match &self.zookeeper {

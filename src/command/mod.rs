@@ -21,7 +21,7 @@ use tracing_subscriber::EnvFilter;
 pub type Ended = Result<ExitCode, String>;
 
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`
-/// writes, so that a second terminal just works.
+/// writes, so that a second terminal needs no settings.
 fn settings(file: Option<&Path>) -> Result<Config, String> {
     let mut variables: Vec<(String, String)> = Vec::new();
     if let Some(path) = env_file() {
@@ -32,7 +32,7 @@ fn settings(file: Option<&Path>) -> Result<Config, String> {
     Config::load(file, variables).map_err(|error| error.to_string())
 }
 
-/// `.data/env` here or in a folder above, or under SECKILL_DATA_DIR.
+/// Finds `.data/env` in this folder or one above, or under SECKILL_DATA_DIR.
 fn env_file() -> Option<PathBuf> {
     if let Ok(dir) = std::env::var("SECKILL_DATA_DIR") {
         return Some(Path::new(&dir).join("env")).filter(|path| path.is_file());
@@ -46,7 +46,7 @@ fn start_logging(config: &Config) -> Result<(), String> {
     let filter = EnvFilter::try_new(&config.log.filter)
         .map_err(|error| format!("log.filter cannot be read: {error}"))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Colours are for people.
+    // Colours only on a terminal.
     let log = log.with_ansi(std::io::stderr().is_terminal());
     if config.log.format == "json" {
         log.json().init();

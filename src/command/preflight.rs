@@ -1,6 +1,5 @@
 //! Checks before `serve` starts. A risk stops the start unless the setting `accept_risks` names it: a
-//! secret that everybody can read, a server without a password, a server that loses what it has
-//! confirmed. A database that does not enforce CHECK constraints is always refused.
+//! published secret, a server without a password, a server that loses confirmed writes. A database that does not enforce CHECK constraints is always refused.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,11 +12,11 @@ use seckill::store::mysql::{self, Durability};
 use seckill::store::redis::{DENIED, RedisClient, is_denial};
 use sqlx::MySqlPool;
 
-/// The secrets that this project's own files show.
+/// The secrets that are published in this project's files.
 const PUBLISHED: [&str; 1] = ["demo-only-demo-only-demo-only-demo-only"];
-/// A secret of fewer different characters was not made by chance.
+/// The least number of different characters in a random secret.
 const DIFFERENT_MIN: usize = 8;
-/// How long the start waits until the servers have told their settings.
+/// How long the start waits for the servers' settings.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The message about a database that accepts a forbidden row.
 const CHECKS_IGNORED: &str = "MySQL accepted a row that the CHECK constraints of the ledger forbid, so buyers could exceed their limit: use MySQL >= 8.0.16 or MariaDB >= 10.2.1 with check_constraint_checks=ON, and tables that were made there";
@@ -88,7 +87,7 @@ pub async fn servers(
     Ok(())
 }
 
-/// The result of the check; `None` when a server does not answer, or MySQL does not let us try.
+/// Checks both servers; `None` when one does not answer, or MySQL does not allow the check.
 async fn check_servers(
     config: &Config,
     pool: &MySqlPool,
@@ -97,7 +96,7 @@ async fn check_servers(
     let durability = mysql::durability(pool).await.ok()?;
     let evicts = match redis.evicts().await {
         Ok(evicts) => evicts,
-        // It answers, and asking again would not change the answer.
+        // The server answers, and a second try would not change its answer.
         Err(error) if is_denial(&error) => return Some(Err(DENIED.to_owned())),
         Err(_) => return None,
     };
@@ -226,22 +225,22 @@ mod tests {
     #[test]
     fn a_sample_secret_is_refused() {
         let mut config = Config::defaults();
-        let judged = |config: &Config, secret: &str| {
+        let checked_secret = |config: &Config, secret: &str| {
             let secret = seckill::config::Secret::new(secret);
             settings(&Config { secret, ..config.clone() })
         };
-        assert!(judged(&config, PUBLISHED[0]).is_err());
+        assert!(checked_secret(&config, PUBLISHED[0]).is_err());
         let random = "7f1c02a9be44d3568e0b17c2fa9d6635";
-        assert_eq!(judged(&config, random), Ok(()));
+        assert_eq!(checked_secret(&config, random), Ok(()));
         assert_eq!(
-            judged(&config, &"x".repeat(40)),
+            checked_secret(&config, &"x".repeat(40)),
             Ok(()),
-            "nobody else reaches a loopback address"
+            "a loopback address is reachable from this machine only"
         );
         config.http.addr = "0.0.0.0:8080".parse().expect("an address");
-        assert!(judged(&config, &"x".repeat(40)).is_err());
-        assert_eq!(judged(&config, random), Ok(()));
+        assert!(checked_secret(&config, &"x".repeat(40)).is_err());
+        assert_eq!(checked_secret(&config, random), Ok(()));
         config.accept_risks = "sample-secret".to_owned();
-        assert_eq!(judged(&config, PUBLISHED[0]), Ok(()));
+        assert_eq!(checked_secret(&config, PUBLISHED[0]), Ok(()));
     }
 }

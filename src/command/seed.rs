@@ -12,7 +12,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::Ended;
 
-/// Makes the demo sales unless a sale of the shop can be bought from now.
+/// Makes the demo sales unless a sale of the shop is open now.
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
@@ -21,7 +21,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether demo sales were made.
+/// Makes the demo sales; `false` when a sale of the shop is open now.
 pub async fn seed(config: &Config) -> Result<bool, String> {
     let pool = mysql::pool(config)?;
     let seeded = make_sales(&pool).await;
@@ -78,7 +78,7 @@ impl Demo {
     }
 }
 
-/// One to buy at once, one to wait for, one that is gone in a moment.
+/// The demo sales: one that is open, one that starts later, one with few units.
 fn demos() -> [Demo; 3] {
     [
         Demo {

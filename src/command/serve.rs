@@ -40,7 +40,7 @@ pub async fn until_stopped(app: App) -> Ended {
             tracing::info!("stopped; everything accepted is done");
             Ok(ExitCode::SUCCESS)
         }
-        Run::Cut => Err("stopped before everything had finished; unknown outcomes are settled by a retry with the same key".to_owned()),
+        Run::Cut => Err("stopped before all work had finished; after an unknown outcome retry with the same key".to_owned()),
         Run::Crashed(worker) => Err(format!("the worker {worker:?} ended by itself")),
     }
 }

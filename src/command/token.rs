@@ -14,10 +14,10 @@ use super::Ended;
 /// The most tokens that one call prints.
 const TOKENS_MAX: i64 = 10_000_000;
 
-/// Which tokens.
+/// The arguments: which tokens are printed.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// One user's id, or a range of them: 7, 1..10 (without 10), 1..=10000.
+    /// One user's id, or a range of ids: 7, 1..10 (without 10), 1..=10000.
     #[arg(long, value_parser = parse_users)]
     user: RangeInclusive<i64>,
     /// buyer or admin.
@@ -39,7 +39,7 @@ pub fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for user in arguments.user.clone().filter_map(UserId::new) {
         let line = tokens.sign(user, arguments.role, expires_at);
-        // A reader that has enough closes the pipe.
+        // A reader that needs no more tokens closes the pipe.
         if writeln!(out, "{line}").is_err() {
             return Ok(ExitCode::SUCCESS);
         }

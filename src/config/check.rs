@@ -2,7 +2,7 @@
 
 use super::{Config, ConfigError, Risk};
 
-/// The shortest secret that is taken.
+/// The shortest secret that is accepted, in bytes.
 pub const SECRET_LENGTH_MIN: usize = 32;
 
 impl Config {
@@ -19,7 +19,7 @@ impl Config {
             ),
             (
                 self.gate_wait() + self.transaction_margin() <= self.purchase_deadline(),
-                "purchase.deadline_ms must be at least 4/3 of mysql.lock_wait_timeout_seconds and half a second together, or a row that somebody holds looks like an unknown outcome",
+                "purchase.deadline_ms must be at least 4/3 of mysql.lock_wait_timeout_seconds and half a second together, or a locked row looks like an unknown outcome",
             ),
             (
                 self.redis.command_timeout_ms < self.purchase.deadline_ms,
@@ -43,7 +43,7 @@ impl Config {
             ),
             (
                 self.mysql.lane_connections_max >= 1,
-                "mysql.lane_connections_max must be at least 1, or there are no lanes",
+                "mysql.lane_connections_max must be at least 1, or group commit has no connections",
             ),
             (
                 self.http.body_bytes_max >= 1_024,
@@ -51,11 +51,11 @@ impl Config {
             ),
             (
                 self.limits.user_burst >= 1 && self.limits.address_burst >= 1,
-                "limits.user_burst and limits.address_burst must be at least 1, or nobody is let in",
+                "limits.user_burst and limits.address_burst must be at least 1, or every request is refused",
             ),
             (
                 self.limits.user_streams_max >= 1 && self.limits.address_streams_max >= 1,
-                "limits.user_streams_max and limits.address_streams_max must be at least 1, or nobody can watch",
+                "limits.user_streams_max and limits.address_streams_max must be at least 1, or every stream is refused",
             ),
             (
                 self.live.streams_kept_percent <= 100,
@@ -65,7 +65,7 @@ impl Config {
                 (1..=1_000_000).contains(&self.waiting_room.per_second)
                     && self.waiting_room.ticket_seconds >= 1
                     && self.waiting_room.line_max >= 1,
-                "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or nobody is ever called up",
+                "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or no buyer is ever admitted",
             ),
             (
                 self.waiting_room.proof_bits_max <= 24,
@@ -83,7 +83,7 @@ impl Config {
             ),
             (
                 self.accepted_risks()
-                    .all(|word| Risk::ALL.iter().any(|risk| risk.as_str() == word)),
+                    .all(|name| Risk::ALL.iter().any(|risk| risk.as_str() == name)),
                 "accept_risks takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
             ),
             (

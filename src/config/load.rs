@@ -1,4 +1,4 @@
-//! Defaults, then a file, then the environment.
+//! Loads the settings: defaults, then a file, then the environment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::Config;
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
-/// Why the settings cannot be used, in a sentence for the operator.
+/// Why the settings are refused, in a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file or a variable could not be read or understood.
+    /// A file or a variable cannot be read or parsed.
     #[error("{0}")]
     Unreadable(String),
     /// Two settings contradict each other, or one is out of its range.
@@ -25,7 +25,7 @@ impl Config {
     /// Reads the defaults, `file` if given, and the variables `environment`; checks relations.
     ///
     /// # Errors
-    /// A sentence naming the key or variable that is wrong.
+    /// A sentence with the key or variable that is wrong.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -56,7 +56,7 @@ pub fn read_env_file(path: &Path) -> std::io::Result<Vec<(String, String)>> {
     Ok(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
 }
 
-/// Where each variable's value stands: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
+/// The path of each variable's setting: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
 fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
     let mut variables = BTreeMap::new();
     for (key, value) in defaults {
@@ -81,7 +81,7 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
 /// Old names of settings, which still work, and the new ones.
 const RENAMED: &[(&str, &str)] = &[("i_know", "accept_risks")];
 
-/// Variables with our prefix that are no settings: they speak to `make` and the tests.
+/// Variables with our prefix that are not settings: `make` and the tests use them.
 const OTHER_VARIABLES: &[&str] = &[
     "SECKILL_WITH",
     "SECKILL_URL",

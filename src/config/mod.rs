@@ -16,9 +16,9 @@ use serde::Deserialize;
 pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS, read_env_file};
 
-/// What a transaction takes beside its wait for a row, with its answer on the way to the buyer.
+/// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.
 const ANSWER_MARGIN: Duration = Duration::from_millis(500);
-/// A gate may wait at least for the buyer's wait divided by this.
+/// A gate may wait at least for the deadline of a purchase divided by this.
 const GATE_SHARE_MIN: u32 = 4;
 
 /// All settings; sections and keys as in `defaults.toml`.
@@ -62,13 +62,13 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The string itself; name this call in review.
+    /// The string itself; each call of this needs a reason.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing was set.
+    /// Whether the secret is not set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -81,10 +81,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What `serve` refuses to start with unless the operator accepts it.
+/// A risk with which `serve` refuses to start unless the operator accepts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Risk {
-    /// The secret that signs tokens is a published one.
+    /// The secret that signs tokens is published.
     SampleSecret,
     /// A server on another machine has no password.
     EmptyPassword,
@@ -95,7 +95,7 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// All of them.
+    /// All risks.
     pub const ALL: [Self; 4] =
         [Self::SampleSecret, Self::EmptyPassword, Self::VolatileDatabase, Self::EvictingRedis];
 
@@ -111,7 +111,7 @@ impl Risk {
     }
 }
 
-/// Declares the structs of the sections; the meaning of each key stands in `defaults.toml`.
+/// Declares the structs of the sections; `defaults.toml` documents each key.
 macro_rules! sections {
     ($($name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {$(
         #[doc = concat!("Section of `defaults.toml`: ", stringify!($name), ".")]
@@ -208,7 +208,7 @@ sections! {
 }
 
 impl Config {
-    /// The commented defaults alone, as tests start from.
+    /// The defaults without a file or the environment, for tests.
     ///
     /// # Panics
     /// Never: a unit test reads the same text.
@@ -220,12 +220,12 @@ impl Config {
     /// Whether the operator accepts a risk.
     #[must_use]
     pub fn accepts(&self, risk: Risk) -> bool {
-        self.accepted_risks().any(|word| word == risk.as_str())
+        self.accepted_risks().any(|name| name == risk.as_str())
     }
 
     /// The names in `accept_risks`.
     fn accepted_risks(&self) -> impl Iterator<Item = &str> {
-        self.accept_risks.split(',').map(str::trim).filter(|word| !word.is_empty())
+        self.accept_risks.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
 
     /// How long a buyer waits for an answer.
@@ -234,15 +234,15 @@ impl Config {
         Duration::from_millis(self.purchase.deadline_ms)
     }
 
-    /// How long a gate waits, and until when a transaction is begun for a buyer: what is begun then
-    /// may wait for a row, and ends before the buyer is answered, so the buyer is told what happened.
+    /// The longest wait of a gate, and the time within which a transaction may begin: it can then wait
+    /// for a row and still end before the deadline, so that the buyer gets its result.
     #[must_use]
     pub fn gate_wait(&self) -> Duration {
         let deadline = self.purchase_deadline();
         deadline.saturating_sub(self.transaction_margin()).max(deadline / GATE_SHARE_MIN)
     }
 
-    /// What a transaction that waits for one row in vain takes.
+    /// The time of a transaction whose wait for a row times out.
     fn transaction_margin(&self) -> Duration {
         Duration::from_secs(self.mysql.lock_wait_timeout_seconds.into()) + ANSWER_MARGIN
     }

@@ -15,11 +15,11 @@ use crate::store::mysql::items;
 use crate::store::redis::queue::{Entry, Intention};
 
 /// Orders of a lab item without an arbiter that are written at once.
-const BARE_WRITES_MAX: usize = 8;
+const UNGUARDED_WRITES_MAX: usize = 8;
 
 /// What the ledger decided about an order.
 enum Decision {
-    /// It is an order, as it stands there now; `rejected` when it was refused.
+    /// The order as the ledger has it now; `rejected` when it was refused.
     Decided(Order),
     /// The ledger is busy or does not answer: the order is delivered again.
     Later,
@@ -43,10 +43,10 @@ impl Consumers {
                 decisions.push(self.decide_one(item, entry));
             }
         }
-        // Into the lane all at once, which makes batches of them. With the arbiter off a few by
-        // a few, with the bare write: the gate is what is being tested.
+        // With the arbiter, all at once: the group commit makes batches of them. Without it, a few
+        // at a time with the unguarded write, since the lab tests the gate alone.
         let guarded = found.as_ref().is_none_or(|item| item.arbiter == ArbiterMode::On);
-        let at_once = if guarded { entries.len() } else { BARE_WRITES_MAX };
+        let at_once = if guarded { entries.len() } else { UNGUARDED_WRITES_MAX };
         let decisions: Vec<Decision> =
             futures::stream::iter(decisions).buffered(at_once.max(1)).collect().await;
         let mut decisions = decisions.into_iter();
@@ -73,7 +73,7 @@ impl Consumers {
     async fn decide_one(&self, item: &Arc<Item>, entry: &Entry) -> Decision {
         let Ok(intention) = &entry.order else { return Decision::Stuck("it cannot be read") };
         let purchase = intention.clone().purchase(Arc::clone(item), self.parts.strategy);
-        // A panic spoils its own order, not its neighbours.
+        // A panic fails its own order, not the others.
         let written = AssertUnwindSafe(self.write(&purchase)).catch_unwind().await;
         written.unwrap_or(Decision::Stuck("writing it panicked"))
     }
@@ -89,12 +89,12 @@ impl Consumers {
         };
         match outcome {
             Outcome::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),
-            // Its key has become another order: this one is not sold as well.
+            // The key belongs to another order already: this one is not sold too.
             Outcome::Sold(_) | Outcome::Replayed(_) | Outcome::Refused(_) => {
                 match self.parts.arbiter.reject(purchase).await {
                     Ok(order) => Decision::Decided(order),
                     Err(error) => {
-                        tracing::warn!(%error, order = %purchase.order_id, "a refusal is not written down yet");
+                        tracing::warn!(%error, order = %purchase.order_id, "refused order not stored yet");
                         Decision::Later
                     }
                 }
@@ -106,13 +106,13 @@ impl Consumers {
         }
     }
 
-    /// Acknowledges a decided order and tells its owner.
+    /// Acknowledges a decided order and publishes it to its owner.
     async fn ack(&self, item: ItemId, entry: &Entry, intention: &Intention, order: &Order) -> bool {
         let refused = order.status == OrderStatus::Rejected;
         failpoint!("decided");
         match self.parts.reader.ack(item, &entry.id, intention, refused).await {
             Ok(was_queued) => {
-                failpoint!("settled");
+                failpoint!("acknowledged");
                 if was_queued {
                     self.parts.metrics.queue_decided(if refused { "rejected" } else { "sold" });
                     self.parts.hub.order_changed(order);
@@ -120,7 +120,7 @@ impl Consumers {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, order = %order.id, "a decided order was not acknowledged; it is delivered again");
+                tracing::warn!(%error, order = %order.id, "decided order not acknowledged; it is delivered again");
                 false
             }
         }
@@ -133,14 +133,14 @@ impl Consumers {
             Ok(deliveries) => deliveries >= self.parts.deliveries_max,
             Err(_) => false,
         };
-        // Whatever fails while the ledger is away is not the order's fault.
+        // A failure while the ledger does not answer is not the order's fault.
         if !too_often || items::find(&self.parts.pool, item).await.is_err() {
             return false;
         }
         match reader.move_to_dead_letters(item, entry, why).await {
             Ok(true) => {
                 self.parts.metrics.queue_parked.inc();
-                tracing::error!(%item, entry = entry.id, why, "a queued order is a dead letter now: see `seckill dead-letter`");
+                tracing::error!(%item, entry = entry.id, why, "queued order moved to the dead letters: see `seckill dead-letter`");
                 true
             }
             Ok(false) | Err(_) => false,

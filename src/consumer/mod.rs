@@ -1,21 +1,21 @@
 //! The consumers of the queues: they hand queued orders to the arbiter, which decides.
 //!
 //! # How it works
-//! One worker per process looks after all items that have a queue. An item with something in its
-//! queue has a task of its own, woken by the gate of this process or by a poll; it reads the entries
-//! that no consumer has yet, hands a batch to the item's lane, and acknowledges each order once the
-//! ledger has decided: after COMMIT, never before. A refused order is written down
-//! as `rejected`, and its units go back to the counter.
+//! One worker per process serves all items that have a queue. An item with entries in its queue has a
+//! task of its own, woken by the gate of this process or by a poll; it reads the entries that no
+//! consumer has yet, hands a batch to the item's group commit, and acknowledges each order once the
+//! ledger has decided: after COMMIT, never before. A refused order is stored as `rejected`, and its
+//! units go back to the counter.
 //!
 //! # What can go wrong
-//! * A consumer dies with orders in hand. They stay pending in the group, and another one takes
-//!   them over when they have lain idle for `queue.claim_idle_ms`.
-//! * An order comes twice: because its consumer died between COMMIT and acknowledging it, or was only
-//!   slow. The ledger's keys make the second time find the first, and only one ack counts.
-//! * The ledger does not answer: the orders stay, and come again.
+//! * A consumer dies with orders in hand. They stay pending in the group, and another consumer takes
+//!   them over after they were idle for `queue.claim_idle_ms`.
+//! * An order is delivered twice: its consumer died between COMMIT and ack, or was slow. By the
+//!   ledger's keys the second delivery finds the order of the first, and only one ack counts.
+//! * The ledger does not answer: the orders stay in the queue and are delivered again.
 //! * An order cannot be decided though the ledger answers others: after `queue.deliveries_max`
-//!   deliveries it becomes a dead letter, so that it holds nobody up, and stays `queued` until an
-//!   operator resolves it.
+//!   deliveries it becomes a dead letter, so that it does not delay others, and stays `queued`
+//!   until an operator resolves it.
 
 mod decide;
 
@@ -37,32 +37,32 @@ use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::redis::queue::Reader;
 
-/// How long an item's task waits for more before it ends.
+/// How long an item's task waits for more entries before it ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);
-/// The longest pause after orders could not be decided; half of it at least.
+/// The longest pause after orders could not be decided; the shortest is half of it.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
-/// How often empty queues of ended sales are taken off the list.
+/// Time between two removals of ended sales' empty queues from the list.
 const SWEEP_PERIOD: Duration = Duration::from_secs(30);
 
-/// What the consumers work with.
+/// The parts of the service that the consumers use.
 pub struct Parts {
     /// The queues.
     pub reader: Reader,
-    /// Where the orders of items with an arbiter are written, in batches.
+    /// Writes the orders of items with an arbiter, in batches.
     pub group_commit: GroupCommit,
-    /// Where the orders of lab items without an arbiter are written, and rejected orders of all.
+    /// Writes the orders of lab items without an arbiter, and the rejected orders of all items.
     pub arbiter: Arbiter,
-    /// The ledger, for looking at items.
+    /// The connection pool for reading items.
     pub pool: MySqlPool,
-    /// Tells owners of decided orders.
+    /// Publishes decided orders to their owners.
     pub hub: Hub,
-    /// Counts them.
+    /// Counts the decisions.
     pub metrics: Metrics,
-    /// The strategy that queues them.
+    /// The strategy that queues the orders.
     pub strategy: &'static str,
-    /// How often queues are polled that no gate of this process has woken.
+    /// Time between two polls of the queues that no gate of this process has woken.
     pub poll: Duration,
-    /// How long an order may lie with a consumer before another one takes it over.
+    /// How long an order may be with one consumer before another takes it over.
     pub claim_idle: Duration,
     /// Deliveries after which an order that cannot be decided becomes a dead letter.
     pub deliveries_max: u64,
@@ -80,22 +80,22 @@ pub struct Consumers {
 
 /// How one round over an item's queue ended.
 enum Round {
-    /// Something was decided; there may be more.
+    /// Orders were decided; there may be more.
     Worked,
     /// The queue was empty.
     Empty,
-    /// Something could not be decided now.
+    /// An order could not be decided now.
     Trouble,
 }
 
 impl Consumers {
-    /// Consumers that do nothing yet.
+    /// Makes the consumers; [`Self::run`] starts them.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self { parts: Arc::new(parts), awake: Arc::default(), tasks: TaskTracker::new() }
     }
 
-    /// Works until `stop` fires and what is in hand then is finished.
+    /// Works until `stop` fires, then finishes the orders in hand.
     pub async fn run(self, mut wake_ups: mpsc::Receiver<ItemId>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(self.parts.poll);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -109,7 +109,7 @@ impl Consumers {
                         swept = Instant::now();
                     }
                     tokio::select! {
-                        () = self.look(sweep, &stop) => {}
+                        () = self.poll(sweep, &stop) => {}
                         () = stop.cancelled() => {}
                     }
                 }
@@ -121,15 +121,15 @@ impl Consumers {
     }
 
     /// Wakes the tasks of all queues that are not empty.
-    async fn look(&self, sweep: bool, stop: &CancellationToken) {
+    async fn poll(&self, sweep: bool, stop: &CancellationToken) {
         let reader = &self.parts.reader;
         let items: Vec<ItemId> = match reader.queue().refresh().await {
             Ok(items) => items.into_iter().collect(),
-            Err(error) => return tracing::debug!(%error, "the list of queues is not read"),
+            Err(error) => return tracing::debug!(%error, "list of queues not read"),
         };
         let lengths = match reader.lengths(&items).await {
             Ok(lengths) => lengths,
-            Err(error) => return tracing::debug!(%error, "the queues are not looked at"),
+            Err(error) => return tracing::debug!(%error, "lengths of the queues not read"),
         };
         let waiting: u64 = lengths.iter().map(|(entries, _)| entries).sum();
         self.parts.metrics.queue_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
@@ -142,7 +142,7 @@ impl Consumers {
             }
         }
         if sweep && let Err(error) = reader.sweep(&empty).await {
-            tracing::debug!(%error, "empty queues stay on the list");
+            tracing::debug!(%error, "empty queues not removed from the list");
         }
     }
 
@@ -155,7 +155,7 @@ impl Consumers {
             self.tasks.spawn(async move {
                 let served = AssertUnwindSafe(consumers.serve(item, &woken, &stop)).catch_unwind();
                 if served.await.is_err() {
-                    // The next look makes another one.
+                    // The next poll makes another task.
                     consumers.awake().remove(&item);
                 }
             });
@@ -164,7 +164,7 @@ impl Consumers {
         task.notify_one();
     }
 
-    /// One item's queue, until nothing has come for a while.
+    /// Serves one item's queue until it was empty for [`IDLE_MAX`].
     async fn serve(&self, item: ItemId, woken: &Notify, stop: &CancellationToken) {
         let mut reclaimed: Option<Instant> = None;
         while !stop.is_cancelled() {
@@ -189,25 +189,25 @@ impl Consumers {
             }
         }
         self.awake().remove(&item);
-        // A wake-up until then found this task and made no other one.
+        // A wake-up before this point found this task and started no other.
         if !stop.is_cancelled() && matches!(self.round(item, &mut reclaimed).await, Round::Worked) {
             self.wake(item, stop);
         }
     }
 
-    /// Takes over what another consumer has had for too long, reads what nobody has, and decides.
+    /// Takes over the entries that another consumer has had for too long, reads new ones, and decides.
     async fn round(&self, item: ItemId, reclaimed: &mut Option<Instant>) -> Round {
         let (reader, idle) = (&self.parts.reader, self.parts.claim_idle);
         let mut entries = Vec::new();
         if reclaimed.is_none_or(|last| last.elapsed() >= idle / 2) {
             match reader.reclaim(item, idle, BATCH_MAX).await {
                 Ok(taken_over) => {
-                    // More than a batch: the next round goes on with it.
+                    // More than a batch: the next round continues.
                     *reclaimed = (taken_over.len() < BATCH_MAX).then(Instant::now);
                     entries = taken_over;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, %item, "no order is taken over");
+                    tracing::debug!(%error, %item, "idle orders not taken over");
                     return Round::Trouble;
                 }
             }
@@ -217,7 +217,7 @@ impl Consumers {
             entries = match reader.read(item, BATCH_MAX).await {
                 Ok(entries) => entries,
                 Err(error) => {
-                    tracing::debug!(%error, %item, "a queue is not read");
+                    tracing::debug!(%error, %item, "queue not read");
                     return Round::Trouble;
                 }
             };

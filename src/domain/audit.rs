@@ -1,11 +1,11 @@
-//! The invariants of one item, verified on what was read of the ledger.
+//! Verifies the invariants of one item on the figures that were read from the ledger.
 //!
-//! `store::mysql::audit` reads; here is only the verification, so that planted faults can test it
-//! without a database.
+//! `store::mysql::audit` reads the figures; this module only verifies them, so that tests with planted
+//! faults need no database.
 
 use super::{ArbiterMode, ItemId};
 
-/// What was read of one item, in one consistent snapshot.
+/// The figures of one item, read in one consistent snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The item.
@@ -38,7 +38,7 @@ pub struct Facts {
     pub fences_fallen: i64,
     /// Orders whose fence is above the highest that was accepted under its counter.
     pub fences_above_accepted: i64,
-    /// Orders with a fence that nothing compared.
+    /// Orders with a fence that was never compared with the accepted one.
     pub fences_not_compared: i64,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
@@ -53,9 +53,9 @@ pub struct Facts {
 pub struct Finding {
     /// `I1` to `I7`.
     pub invariant: &'static str,
-    /// What it says.
+    /// The claim of the invariant.
     pub claim: &'static str,
-    /// Whether it holds; `None` when there was nothing to judge by.
+    /// Whether it holds; `None` when the figures for it are missing.
     pub holds: Option<bool>,
     /// The figures.
     pub detail: String,
@@ -64,15 +64,15 @@ pub struct Finding {
 /// The audit of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What was read.
+    /// The figures.
     pub facts: Facts,
     /// `I1` to `I7`, in order.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Whether no invariant is broken and nothing is oversold. Without an arbiter the second does
-    /// not follow from the first: a gate that counts by itself oversells with every sum in order.
+    /// Whether no invariant is broken and no unit is oversold. Without an arbiter the second does not
+    /// follow from the first: a gate with its own counter can oversell while every sum is right.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let holds = self.findings.iter().all(|finding| finding.holds != Some(false));

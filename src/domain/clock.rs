@@ -1,4 +1,4 @@
-//! The wall clock, which tests can move, and the ledger's clock, which nobody here can.
+//! The wall clock, which tests can move, and the database's clock, which the service only reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use time::{Duration, OffsetDateTime};
 
-/// Nothing was heard of the ledger's clock yet.
+/// Value before the first reading of the database's clock.
 const UNHEARD: i64 = i64::MIN;
 
 /// The one source of time of day in the service; clones share it.
 ///
-/// [`Self::now`] is this machine's: it judges schedules, tokens and tickets. [`Self::ledger_now`] is
-/// the database's: it stamps orders and their holds, which the database ends. Leases and deadlines
-/// count on the monotonic clock.
+/// [`Self::now`] is this machine's time: schedules, tokens and tickets are compared with it.
+/// [`Self::ledger_now`] is the database's time: orders and their holds, which the database ends, are
+/// stamped with it. Leases and deadlines use the monotonic clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub struct Clock {
 #[derive(Debug)]
 struct Shared {
     shift_ms: AtomicI64,
-    /// Where the monotonic clock of this process begins.
+    /// The zero of the monotonic clock of this process.
     begin: Instant,
     /// The ledger's time at `begin`, in microseconds since 1970, or [`UNHEARD`].
     ledger_begin_us: AtomicI64,
@@ -36,15 +36,15 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Now in UTC, cut to microseconds, which is what the database keeps.
+    /// This machine's time in UTC, cut to microseconds as in the database.
     #[must_use]
     pub fn now(&self) -> OffsetDateTime {
         let shift = Duration::milliseconds(self.shared.shift_ms.load(Ordering::Relaxed));
         cut(OffsetDateTime::now_utc() + shift)
     }
 
-    /// Now by the database's clock: what it said last, moved on by the monotonic clock. As long as
-    /// nothing was heard of it, this machine's.
+    /// The database's time: its last reading plus the monotonic time since. Before the first reading,
+    /// this machine's time.
     ///
     /// Every purchase has read its item a moment ago, and with it the time, so that this costs no
     /// round trip.
@@ -59,15 +59,15 @@ impl Clock {
         now.unwrap_or_else(|_| cut(OffsetDateTime::now_utc()))
     }
 
-    /// Learns the time of the database, which was asked at `asked` and has just answered `told`.
+    /// Takes a reading of the database's clock, which was asked at `asked` and has just answered `read`.
     ///
-    /// The answer is late by at most as long as it took. An earlier one that fits in between was
-    /// quicker, and is kept.
-    pub fn heard_from_ledger(&self, told: OffsetDateTime, asked: Instant) {
-        let Ok(told_us) = i64::try_from(told.unix_timestamp_nanos() / 1_000) else { return };
+    /// A reading is late by at most the time that its answer took. An earlier reading within that
+    /// range took less time, and is kept.
+    pub fn heard_from_ledger(&self, read: OffsetDateTime, asked: Instant) {
+        let Ok(read_us) = i64::try_from(read.unix_timestamp_nanos() / 1_000) else { return };
         let heard = Instant::now();
-        let earliest = told_us.saturating_sub(self.us_since_begin(heard));
-        let latest = told_us.saturating_sub(self.us_since_begin(asked));
+        let earliest = read_us.saturating_sub(self.us_since_begin(heard));
+        let latest = read_us.saturating_sub(self.us_since_begin(asked));
         let known = self.shared.ledger_begin_us.load(Ordering::Relaxed);
         if !(earliest..=latest).contains(&known) {
             self.shared.ledger_begin_us.store(earliest, Ordering::Relaxed);
@@ -111,15 +111,15 @@ mod tests {
         assert!(about(ahead(&clock), Duration::ZERO), "nothing was heard");
         clock.shift(Duration::HOUR);
         assert!(about(ahead(&clock), Duration::ZERO), "tests move this machine's clock alone");
-        let told = OffsetDateTime::now_utc() - Duration::HOUR;
-        clock.heard_from_ledger(told, Instant::now());
+        let read = OffsetDateTime::now_utc() - Duration::HOUR;
+        clock.heard_from_ledger(read, Instant::now());
         assert!(about(ahead(&clock), -Duration::HOUR));
-        assert!(clock.ledger_now() >= told);
-        assert!(clock.clone().ledger_now() >= told);
+        assert!(clock.ledger_now() >= read);
+        assert!(clock.clone().ledger_now() >= read);
         // The ledger's clock was set.
-        clock.heard_from_ledger(told + Duration::HOUR * 3, Instant::now());
+        clock.heard_from_ledger(read + Duration::HOUR * 3, Instant::now());
         assert!(about(ahead(&clock), Duration::HOUR * 2));
-        clock.heard_from_ledger(told, Instant::now());
+        clock.heard_from_ledger(read, Instant::now());
         assert!(about(ahead(&clock), -Duration::HOUR));
     }
 
@@ -128,11 +128,11 @@ mod tests {
         let clock = Clock::default();
         let asked_long_ago = clock.shared.begin;
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let told = OffsetDateTime::now_utc();
-        clock.heard_from_ledger(told, Instant::now());
+        let read = OffsetDateTime::now_utc();
+        clock.heard_from_ledger(read, Instant::now());
         let quick = clock.shared.ledger_begin_us.load(Ordering::Relaxed);
         // It was written ten milliseconds before, and arrives only now.
-        clock.heard_from_ledger(told - Duration::milliseconds(10), asked_long_ago);
+        clock.heard_from_ledger(read - Duration::milliseconds(10), asked_long_ago);
         assert_eq!(clock.shared.ledger_begin_us.load(Ordering::Relaxed), quick);
     }
 }

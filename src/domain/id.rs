@@ -1,4 +1,4 @@
-//! Who and what: ids of users, items and orders, and the key of a request.
+//! Ids of users, items and orders, and the key of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// A positive integer id, as it stands in paths and tables.
+/// Declares a positive integer id for paths and tables.
 macro_rules! positive_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -43,13 +43,13 @@ macro_rules! positive_id {
 }
 
 positive_id! {
-    /// A buyer or an operator. Orders name users without a foreign key: a token is all it takes
-    /// to buy.
+    /// The id of a buyer or an operator. Orders name users without a foreign key: a valid token is
+    /// enough to buy.
     UserId
 }
 
 positive_id! {
-    /// Something on sale.
+    /// The id of an item on sale.
     ItemId
 }
 
@@ -59,7 +59,7 @@ positive_id! {
 pub struct OrderId(Uuid);
 
 impl OrderId {
-    /// A new id from this machine's clock and random bits.
+    /// Makes a new id from this machine's clock and random bits.
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
@@ -78,8 +78,8 @@ impl fmt::Display for OrderId {
     }
 }
 
-/// What makes a retry the same request: the caller's `Idempotency-Key`, or one made here when the
-/// caller sent none (then a retry is a new request).
+/// The idempotency key of a request, by which a retry is recognized: the caller's
+/// `Idempotency-Key`, or one made here when the caller sent none (then a retry is a new request).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey {
     text: Arc<str>,
@@ -87,7 +87,7 @@ pub struct RequestKey {
 }
 
 impl RequestKey {
-    /// The longest key that is taken.
+    /// The longest key that is accepted, in characters.
     pub const LENGTH_MAX: usize = 64;
 
     /// Takes a caller's key: 1 to 64 printable ASCII characters without spaces.

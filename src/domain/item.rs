@@ -1,4 +1,4 @@
-//! Something on sale.
+//! An item on sale, its edits, and its states.
 
 use time::OffsetDateTime;
 
@@ -11,15 +11,15 @@ use super::{Cents, ItemId, SaleWindow};
 pub struct Item {
     /// The id.
     pub id: ItemId,
-    /// What it is called.
+    /// The name.
     pub name: String,
     /// A few sentences about it.
     pub description: String,
-    /// Where a picture of it is, if there is one.
+    /// The address of a picture, if there is one.
     pub image_url: Option<String>,
     /// The price of one unit.
     pub price: Cents,
-    /// When it can be bought.
+    /// The start and the end of the sale.
     pub window: SaleWindow,
     /// How many units one buyer may hold or have bought.
     pub per_buyer_limit: u32,
@@ -27,13 +27,13 @@ pub struct Item {
     pub hold_seconds: u32,
     /// The strategy that `default` stands for.
     pub strategy: String,
-    /// A real sale or a throw-away one.
+    /// Whether it belongs to the shop or to the lab.
     pub kind: ItemKind,
-    /// Whether the second line of defence is on.
+    /// Whether the arbiter is on.
     pub arbiter: ArbiterMode,
     /// Whether the operator has paused it.
     pub paused: bool,
-    /// Whether buyers stand in line for a ticket first.
+    /// Whether buyers need a ticket of the waiting room.
     pub waiting_room: bool,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
     pub has_queue: bool,
@@ -53,7 +53,7 @@ impl Item {
     /// The longest description, in characters.
     pub const DESCRIPTION_LENGTH_MAX: usize = 4_000;
 
-    /// What a buyer sees at `now` when `available` units are left.
+    /// The state at `now` when `available` units are left.
     #[must_use]
     pub fn state(&self, available: i64, now: OffsetDateTime) -> ItemState {
         match self.window.phase(now) {
@@ -65,7 +65,7 @@ impl Item {
     }
 }
 
-/// What an item is created from; the ledger adds the id and the revision.
+/// The fields of an item that is created; the ledger adds the id and the revision.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of Item")]
 pub struct NewItem {
@@ -84,7 +84,7 @@ pub struct NewItem {
     pub waiting_room: bool,
 }
 
-/// What an operator changes of an item; `None` leaves a field as it is.
+/// The changes of an item by an operator; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct ItemEdit {
     /// New start.
@@ -131,11 +131,11 @@ macro_rules! word_enum {
 pub(crate) use word_enum;
 
 word_enum! {
-    /// What a buyer can do with an item now.
+    /// The state of a sale for a buyer.
     ItemState {
         /// The sale has not started.
         Upcoming = "upcoming",
-        /// It can be bought.
+        /// The sale has started, and units are left.
         Open = "open",
         /// The sale runs and nothing is left.
         SoldOut = "sold_out",
@@ -145,7 +145,7 @@ word_enum! {
 }
 
 word_enum! {
-    /// Who an item is for.
+    /// Whether an item belongs to the shop or to the lab.
     ItemKind {
         /// A real sale: safe strategies only, arbiter always on, shown in the shop.
         Shop = "shop",
@@ -155,11 +155,12 @@ word_enum! {
 }
 
 word_enum! {
-    /// Whether the conditional transaction stands behind the gate.
+    /// Whether the arbiter's conditional transaction follows the gate.
     ArbiterMode {
-        /// Every order is judged by the ledger: never oversold, whatever the gate does.
+        /// The ledger decides on every order: never oversold, whatever the gate does.
         On = "on",
-        /// The gate is alone: the textbook write, and a broken gate shows (lab items only).
+        /// The gate alone decides, with the textbook write, so that a broken gate shows (lab items
+        /// only).
         Off = "off",
     }
 }

@@ -1,7 +1,7 @@
-//! What a sale is made of: plain values and the rules between them. No I/O, no async.
+//! Types of the sale and the rules between them. No I/O, no async.
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
-//! [`order`] (the state machine), [`purchase`], [`outcome`] (what it can end in), [`audit`] (the
+//! [`order`] (the state machine), [`purchase`], [`outcome`] (the results of a purchase), [`audit`] (the
 //! invariants), [`clock`], [`username`].
 
 pub mod audit;

@@ -12,7 +12,7 @@
 //! Invariants, kept by `arbiter` and `order` in one transaction each:
 //! 1. `queued` and `rejected` hold no stock; `pending` and `paid` hold their quantity.
 //! 2. Each arrow that takes or gives stock writes exactly one movement, keyed by order and
-//!    reason, so that no arrow can be walked twice.
+//!    reason, so that no transition happens twice.
 //! 3. `paid`, `cancelled` and `rejected` are final; `expired` is final but for the late payment.
 
 use time::OffsetDateTime;
@@ -25,19 +25,19 @@ use super::{Cents, ItemId, OrderId, Quantity, UserId};
 pub struct Order {
     /// The public id.
     pub id: OrderId,
-    /// What was bought.
+    /// The item.
     pub item_id: ItemId,
-    /// Who bought it.
+    /// The buyer.
     pub user_id: UserId,
-    /// How many units.
+    /// The number of units.
     pub quantity: Quantity,
     /// The price of all units at the time of the order.
     pub amount: Cents,
-    /// Where it stands.
+    /// Its status.
     pub status: OrderStatus,
-    /// The strategy that let it through.
+    /// The strategy that accepted it.
     pub strategy: String,
-    /// The token of the lock under which it was written, if there was one.
+    /// The fence of the lock under which it was written, if there was one.
     pub fence: Option<u64>,
     /// When it was placed.
     pub created_at: OffsetDateTime,
@@ -48,7 +48,7 @@ pub struct Order {
 }
 
 word_enum! {
-    /// Where an order stands; see the module's picture.
+    /// The status of an order; see the module's picture.
     OrderStatus {
         /// Accepted by a gate that answers before the order is durable.
         Queued = "queued",
@@ -93,13 +93,13 @@ pub enum Step {
 /// What a [`Step`] does to an order in a given state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// It is already there: answer the order as it stands.
+    /// The order has the state already: answer it unchanged.
     Already,
-    /// It moves to the state without touching stock.
+    /// The order gets the state; stock does not change.
     To(OrderStatus),
-    /// It moves to the state and gives its units back, for the reason.
+    /// The order gets the state, and its units return to the stock, for the reason.
     GiveBack(OrderStatus, MovementReason),
-    /// It moves to the state if its units can be taken again, for the reason.
+    /// The order gets the state if its units can be taken from the stock again, for the reason.
     TakeAgain(OrderStatus, MovementReason),
     /// The state does not allow it.
     Conflict,

@@ -1,14 +1,14 @@
-//! What a purchase can end in.
+//! The possible results of a purchase.
 //!
-//! The four words matter more than the details: `sold`; `refused` (nothing changed, and trying
-//! again the same way will not help); `unavailable` (nothing changed, try again); `unknown` (it
+//! The four classes matter more than the details: `sold`; `refused` (nothing changed, and trying
+//! again with the same request will not help); `unavailable` (nothing changed, try again); `unknown` (it
 //! may have changed: ask again with the same key).
 
 use time::OffsetDateTime;
 
 use super::{Order, OrderId};
 
-/// The end of one purchase, as its buyer is told.
+/// The result of one purchase, as it is answered to its buyer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The order is durable.
@@ -21,21 +21,21 @@ pub enum Outcome {
     Refused(Refusal),
     /// Nothing changed; the same request may succeed later.
     Unavailable(Unavailable),
-    /// It may or may not have happened; a retry with the same key tells.
+    /// The purchase may or may not have happened; a retry with the same key answers which.
     Unknown(Doubt),
 }
 
 /// Why it is not known whether a purchase happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// A server was told to write and has not answered.
+    /// A server has not answered a write.
     Unanswered(Dependency),
-    /// The buyer's wait ran out; the purchase still runs. That says nothing about any server: it
-    /// may wait for a row of its item.
+    /// The deadline passed while the purchase runs. No server failed: the purchase may wait for a row
+    /// of its item.
     StillRunning,
     /// An earlier try with the same key runs or is queued, here or on another instance.
     InProgress,
-    /// A part of the service broke off in the middle of it.
+    /// A task of the service ended in the middle of the purchase.
     BrokenOff,
 }
 
@@ -58,7 +58,7 @@ impl Outcome {
         matches!(self, Self::Sold(_) | Self::Unknown(_))
     }
 
-    /// One word for logs and metrics: the outcome, or the code of the refusal.
+    /// The label for logs and metrics: the outcome, or the code of the refusal.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Outcome {
     }
 }
 
-/// Why nothing was sold, for good.
+/// Why a purchase was refused for good; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Fewer units are left than were asked for.
@@ -89,7 +89,7 @@ pub enum Refusal {
     },
     /// The sale has not begun.
     SaleNotStarted {
-        /// When it will.
+        /// The start of the sale.
         starts_at: OffsetDateTime,
     },
     /// The sale is over.
@@ -100,9 +100,9 @@ pub enum Refusal {
     TicketRequired,
     /// The ticket is not ours, or another buyer's, or another item's.
     TicketInvalid,
-    /// It is a queue token that has not been called yet.
+    /// The ticket is a queue token whose admission time has not come.
     TicketNotYetValid,
-    /// The ticket's time is over.
+    /// The ticket has expired.
     TicketExpired,
     /// The item has no waiting room.
     NoWaitingRoom,
@@ -112,7 +112,7 @@ pub enum Refusal {
     StrategyNotFound,
     /// The strategy takes no options.
     OptionsNotTaken,
-    /// A strategy that can oversell was asked for on a real sale.
+    /// The request names a strategy that can oversell, and the item belongs to the shop.
     UnsafeStrategy,
     /// The price of all units would be above the largest amount.
     AmountOverflow,
@@ -120,7 +120,7 @@ pub enum Refusal {
     RequestInProgress,
     /// The key belongs to an order for another quantity.
     KeyReused {
-        /// That order.
+        /// The id of that order.
         order_id: OrderId,
     },
 }
@@ -153,14 +153,14 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// Whether the ledger has judged, rather than something in front of it.
+    /// Whether the ledger decided, rather than a check in front of it.
     #[must_use]
     pub fn is_by_the_ledger(&self) -> bool {
         matches!(self, Self::SoldOut | Self::LimitReached { .. } | Self::KeyReused { .. })
     }
 }
 
-/// Why nothing was sold, this time.
+/// Why a purchase was not served this time; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// A lock or the retries ran out of time.
@@ -169,11 +169,11 @@ pub enum Unavailable {
     Overloaded,
     /// The strategy's servers are not configured.
     StrategyUnavailable,
-    /// A server that is needed does not answer.
+    /// A server that the strategy needs does not answer.
     Dependency(Dependency),
-    /// A server that is needed answers with an error, perhaps about this purchase alone.
+    /// A server that the strategy needs answers with an error, perhaps for this purchase alone.
     Faulty(Dependency),
-    /// The ledger answers, but its server takes no writes.
+    /// The ledger answers, but its server refuses writes.
     ReadOnly,
 }
 
@@ -190,21 +190,21 @@ impl Unavailable {
     }
 }
 
-/// Why the ledger did not do what it was asked, for everything but a purchase.
+/// Why a read or a write of the ledger failed, for everything except purchases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
-    /// It does not answer; nothing changed.
+    /// The ledger does not answer; nothing changed.
     #[error("the ledger does not answer")]
     Unavailable,
-    /// It answers, but takes no writes; nothing changed.
+    /// The ledger answers, but refuses writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
-    /// It was asked for a change and did not answer: the change may have been made.
+    /// The ledger did not answer a write: the change may have been made.
     #[error("the ledger did not answer; the change may have been made")]
     OutcomeUnknown,
 }
 
-/// A server that the service leans on.
+/// A server that the service depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency {
     /// The ledger.
@@ -220,7 +220,7 @@ pub enum Dependency {
 }
 
 impl Dependency {
-    /// All of them.
+    /// All dependencies.
     pub const ALL: [Self; 5] =
         [Self::Mysql, Self::Redis, Self::Redlock, Self::Etcd, Self::Zookeeper];
 

@@ -6,32 +6,32 @@ use time::OffsetDateTime;
 
 use super::{Cents, Item, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
 
-/// Everything that is decided about a purchase before a strategy judges it. The id is made first,
+/// A purchase whose data is complete before a strategy decides about it. The id is made first,
 /// so that a retry after an unknown outcome writes the same order or finds it.
 #[derive(Clone, Debug)]
 pub struct Purchase {
     /// The id that the order will have.
     pub order_id: OrderId,
-    /// What is bought.
+    /// The item.
     pub item: Arc<Item>,
-    /// Who buys.
+    /// The buyer.
     pub buyer: UserId,
-    /// How many units.
+    /// The number of units.
     pub quantity: Quantity,
     /// The price of all units.
     pub amount: Cents,
-    /// What makes a retry the same request.
+    /// The request's key, by which a retry is recognized.
     pub key: RequestKey,
     /// The name of the strategy.
     pub strategy: &'static str,
-    /// When it was judged, by the database's clock.
+    /// The time of the purchase, by the database's clock.
     pub created_at: OffsetDateTime,
-    /// When its hold runs out, by the database's clock.
+    /// The end of its hold, by the database's clock.
     pub expires_at: OffsetDateTime,
 }
 
 impl Purchase {
-    /// The order that this purchase becomes, in state `status`.
+    /// Makes the order of this purchase with the given status.
     #[must_use]
     pub fn order(&self, status: OrderStatus, fence: Option<u64>) -> Order {
         Order {

@@ -1,4 +1,4 @@
-//! How many units: always at least one, never more than [`Quantity::MAX`].
+//! A number of units: at least one, at most [`Quantity::MAX`].
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! User names: which may be registered, and when two of them are one name.
+//! User names: the rules for new names, and the forms by which two names are compared.
 //!
 //! The rules are those of Unicode Technical Standard 39. A name is written in one script (or in the
 //! mixtures that Chinese, Japanese and Korean use with Latin letters), has no invisible character,
-//! and two names that look alike are one: they have the same *skeleton*.
+//! and two names that look alike count as one: they have the same *skeleton*.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
@@ -45,7 +45,7 @@ impl Username {
         &self.folded
     }
 
-    /// What all names that look like this one have in common, see [`skeleton`].
+    /// The skeleton, which all names that look like this one share, see [`skeleton`].
     #[must_use]
     pub fn skeleton(&self) -> &str {
         &self.skeleton
@@ -53,7 +53,7 @@ impl Username {
 }
 
 /// The form in which accounts are looked up: NFKC, lower case. Takes more than [`Username::parse`],
-/// since older accounts have such names; `None` for what no account was ever called.
+/// since older accounts have such names; `None` for a name that no account can have.
 #[must_use]
 pub fn fold(typed: &str) -> Option<String> {
     let visible = typed.chars().filter(|character| !was_left_out(*character));
@@ -64,15 +64,15 @@ pub fn fold(typed: &str) -> Option<String> {
     (plain && no_controls && (1..=Username::LENGTH_MAX).contains(&length)).then_some(folded)
 }
 
-/// What two names have in common that look alike: the skeleton of UTS 39, in lower case. It is made of
-/// the name as it was typed, since so it is shown: a capital I looks like a small l.
+/// The skeleton of UTS 39 in lower case, which is equal for two names that look alike. It is computed
+/// from the name as it was typed, which is how it is shown: a capital I looks like a small l.
 #[must_use]
 pub fn skeleton(typed: &str) -> String {
     let typed: String = typed.nfkc().collect();
     unicode_security::skeleton(&typed).flat_map(char::to_lowercase).collect()
 }
 
-/// Whether nothing is to be seen where this character stands (a default-ignorable code point).
+/// Whether a character is invisible (a default-ignorable code point).
 #[must_use]
 pub fn is_invisible(character: char) -> bool {
     unicode_security::skeleton(character.encode_utf8(&mut [0; 4])).next().is_none()

@@ -1,4 +1,4 @@
-//! When a sale is open.
+//! The time window of a sale.
 
 use time::{Duration, OffsetDateTime};
 
@@ -9,12 +9,12 @@ pub struct SaleWindow {
     ends_at: OffsetDateTime,
 }
 
-/// Where an instant lies with regard to a window.
+/// The phase of a sale at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Before the start.
     Upcoming,
-    /// Inside.
+    /// Within the window.
     Open,
     /// At the end or after it.
     Ended,
@@ -33,7 +33,7 @@ impl SaleWindow {
         (in_range && starts_at < ends_at).then_some(Self { starts_at, ends_at })
     }
 
-    /// Where `now` lies.
+    /// The phase of the sale at `now`.
     #[must_use]
     pub fn phase(&self, now: OffsetDateTime) -> Phase {
         if now < self.starts_at {

@@ -92,7 +92,7 @@ async fn token_of(parts: &mut Parts, web: &Web) -> Result<Option<String>, Proble
     if let Some(TypedHeader(bearer)) = header.await.map_err(|_| ProblemType::InvalidToken)? {
         return Ok(Some(bearer.token().to_owned()));
     }
-    let token = cookie(&parts.headers, web.cookie_name());
+    let token = cookie(&parts.headers, web.session_cookie.name());
     if token.is_some() {
         refuse_cross_site(&parts.method, &parts.uri, &parts.headers)?;
     }

@@ -1,7 +1,7 @@
 //! HTTP: the only folder that knows axum, status codes and problem details.
 //!
-//! `server` accepts connections; `layers` has the middleware around every request; `extract` and
-//! `body` parse requests; `address`, `connection_limiter` and `rates` limit one client;
+//! `server` accepts connections; `layers` has the middleware around every request; `extract`, `body`
+//! and `session_cookie` parse requests; `address`, `hosts`, `connection_limiter` and `rates` limit one client;
 //! `route` has one file a resource; `problem` has the one table of failures.
 
 pub mod address;
@@ -14,6 +14,7 @@ pub mod problem;
 pub mod rates;
 pub mod route;
 pub mod server;
+pub mod session_cookie;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +48,10 @@ use body::BodyLimits;
 use hosts::Hosts;
 use problem::ProblemType;
 use rates::Rates;
+use session_cookie::SessionCookie;
+
+/// The locks whose metrics are read.
+pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
 
 /// The state of all handlers. Clones share it. A handler takes the parts that it needs, as
 /// `State<Part>`.
@@ -62,7 +67,7 @@ pub struct Parts {
     pub accounts: Accounts,
     pub operator_log: OperatorLog,
     pub auditor: Auditor,
-    pub readiness: Readiness,
+    pub readiness: Arc<Readiness>,
     pub hub: Hub,
     pub lab: Lab,
     pub watch: Watch,
@@ -72,12 +77,12 @@ pub struct Parts {
     pub proxies: Proxies,
     pub hosts: Hosts,
     pub job_status: JobStatus,
-    pub lock_stats: Vec<Arc<dyn crate::lock::Mutex>>,
+    pub locks: Locks,
     pub metrics: Metrics,
     pub clock: Clock,
     pub lifecycle: Lifecycle,
     pub body_limits: BodyLimits,
-    pub cookie_secure: bool,
+    pub session_cookie: SessionCookie,
     pub static_dir: PathBuf,
     pub instance: String,
 }
@@ -108,10 +113,15 @@ take_parts! {
     accounts: Accounts,
     operator_log: OperatorLog,
     auditor: Auditor,
+    readiness: Arc<Readiness>,
     lab: Lab,
+    job_status: JobStatus,
+    locks: Locks,
+    metrics: Metrics,
     clock: Clock,
     lifecycle: Lifecycle,
     body_limits: BodyLimits,
+    session_cookie: SessionCookie,
 }
 
 impl Web {
@@ -125,13 +135,6 @@ impl Web {
     #[must_use]
     pub fn is_live(&self, claims: &Claims) -> bool {
         claims.expires_at > self.clock.now() && !self.revocations.contains(&claims.token_id)
-    }
-
-    /// The name of the session cookie. The prefix `__Host-` makes browsers bind the cookie to TLS
-    /// and to this host.
-    #[must_use]
-    pub fn cookie_name(&self) -> &'static str {
-        if self.cookie_secure { "__Host-seckill" } else { "seckill" }
     }
 }
 

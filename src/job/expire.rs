@@ -1,4 +1,4 @@
-//! Gives back the stock of unpaid orders whose hold has run out.
+//! The job that expires unpaid orders whose hold has run out, and gives their units back.
 //!
 //! An error belongs to its item: it is logged and counted, and the other items go on.
 
@@ -12,14 +12,14 @@ use crate::order::{Orders, Swept};
 use crate::purchase::Purchases;
 use crate::store::mysql::nothing_was_sent;
 
-/// Batches of one item in one run; the rest waits for the next.
+/// Batches of one item in one run; further orders wait for the next run.
 const BATCHES_MAX: usize = 100;
 
-/// The job.
+/// The job that expires orders.
 pub struct Expire {
-    /// Where orders expire.
+    /// The orders of the service.
     pub orders: Orders,
-    /// Is told that units came back.
+    /// Forgets that an item is sold out when units come back.
     pub purchases: Purchases,
     /// The pause between two runs.
     pub period: Duration,
@@ -50,10 +50,10 @@ impl Expire {
             match self.sweep_item(item, &mut total).await {
                 Ok(true) => {}
                 Ok(false) => failed += 1,
-                // Not the fault of this item: the others would fail in the same way.
+                // The ledger fails, not this item: the other items would fail in the same way.
                 Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
                 Err(error) => {
-                    tracing::warn!(%error, %item, "the expired holds of an item were not released; the next run tries again");
+                    tracing::warn!(%error, %item, "expired holds of an item not released; the next run tries again");
                     failed += 1;
                 }
             }
@@ -65,8 +65,8 @@ impl Expire {
         }
     }
 
-    /// Expires what is overdue of one item, and adds it to `total`; `false` when an order cannot
-    /// expire.
+    /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an order
+    /// cannot expire.
     async fn sweep_item(&self, item: ItemId, total: &mut usize) -> sqlx::Result<bool> {
         for _ in 0..BATCHES_MAX {
             let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;

@@ -22,7 +22,7 @@ pub use revocations::RefreshRevocations;
 /// How long one run of a job may take: far longer than any does.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
-/// Work that is repeated.
+/// A background job: work that is repeated after a pause.
 #[async_trait]
 pub trait Job: Send + Sync + 'static {
     /// Its name in logs, metrics and the console.
@@ -34,12 +34,12 @@ pub trait Job: Send + Sync + 'static {
     async fn run(&self) -> Result<String, String>;
 }
 
-/// How a job's last run went.
+/// The last run of a job.
 #[derive(Clone, Debug)]
 pub struct LastRun {
     /// When it ended.
     pub ended_at: OffsetDateTime,
-    /// What it did, or what went wrong.
+    /// A summary of what it did, or its error.
     pub result: Result<String, String>,
 }
 

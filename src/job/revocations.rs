@@ -1,7 +1,7 @@
-//! Reads the list of signed-out tokens again.
+//! The job that reads the list of signed-out tokens again.
 //!
-//! This read is also what finds out that a lost ledger answers again, should nothing else read it:
-//! changes are refused until then.
+//! This regular read also probes a lost ledger when no request does: changes are refused until a probe
+//! is answered.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::store::mysql::ask;
 /// refused.
 const FIRST_READ_PAUSE: Duration = Duration::from_millis(500);
 
-/// The job.
+/// The job that refreshes the list of signed-out tokens.
 pub struct RefreshRevocations {
     /// The list.
     pub revocations: Revocations,

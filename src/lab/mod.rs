@@ -1,14 +1,14 @@
 //! The lab: compares strategies inside the service, one run at a time, for the lab's page.
 //!
-//! A run has a lane for each strategy, arbiter and round: a fresh lab item, a crowd that buys it
-//! through `purchase` as everyone does (only HTTP is left out), and an audit of the ledger against
-//! the record of every answer. It goes on when its creator disconnects, ends when the service
-//! stops, and ends its items' sales. It shares the service with real sales: its purchases pass the
-//! same admission and the same pool. One process is all it sees, so a gate that breaks with two
-//! instances is clean here; `loadtest` can send a crowd to several.
+//! A run has a cell (`lane` in JSON) for each strategy, arbiter and round: a fresh lab item, a load
+//! generator that buys it through `purchase` without HTTP, and an audit of the ledger against the
+//! record of every answer. A run goes on when its creator disconnects, ends when the service stops,
+//! and ends the sales of its items. It shares the service with real sales: its purchases pass the same
+//! admission and the same pool. It runs in one process, so a gate that breaks with two instances is
+//! clean here; `loadtest` can load several.
 
-mod crowd;
-mod judge;
+mod evaluate;
+mod load_generator;
 mod plan;
 mod report;
 mod run;
@@ -29,29 +29,29 @@ use crate::metrics::Metrics;
 use crate::purchase::Purchases;
 
 pub use plan::{
-    BUYERS_MAX, CONCURRENCY_MAX, Chosen, ChosenError, LANES_MAX, Plan, QUANTITY_MAX, REQUESTS_MAX,
+    BUYERS_MAX, CELLS_MAX, CONCURRENCY_MAX, Chosen, ChosenError, Plan, QUANTITY_MAX, REQUESTS_MAX,
     ROUNDS_MAX, SECONDS_DEFAULT, SECONDS_MAX, STOCK_MAX,
 };
-pub use report::{Arbiters, Event, Lane, LaneState, Progress, Run, RunState, Verdict, Wanted};
+pub use report::{Arbiters, Cell, CellState, Event, Progress, Run, RunState, Verdict, Wanted};
 
-/// Runs that are remembered.
+/// Runs that are kept.
 const RUNS_MAX: usize = 20;
-/// Events that wait for a slow watcher; one that misses some is shown the run again.
+/// Events that wait for a slow watcher; a watcher that misses some gets the whole run again.
 const EVENTS_MAX: usize = 256;
 
-/// What the lab works with.
+/// The parts of the service that the lab uses.
 pub struct Parts {
-    /// Where its items are made and ended.
+    /// Creates its items and ends their sales.
     pub catalog: Catalog,
-    /// Where its crowds buy.
+    /// The purchases of the service.
     pub purchases: Purchases,
     /// The ledger.
     pub pool: MySqlPool,
-    /// Where the arbiter's refusals are counted.
+    /// Counts the arbiter's refusals.
     pub metrics: Metrics,
     /// The wall clock.
     pub clock: Clock,
-    /// Where runs run; a stop waits for them.
+    /// The tasks of the runs; a stop waits for them.
     pub tasks: TaskTracker,
     /// Fires when the service begins to stop.
     pub stopping: CancellationToken,
@@ -65,7 +65,7 @@ pub struct Lab {
     runs: Arc<Mutex<VecDeque<Arc<Running>>>>,
 }
 
-/// Another run is at it.
+/// Error: another run is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -80,7 +80,7 @@ pub(crate) struct Running {
 }
 
 impl Lab {
-    /// A lab in which nothing runs.
+    /// Makes a lab without runs.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self { parts: Arc::new(parts), runs: Arc::default() }
@@ -91,7 +91,7 @@ impl Lab {
     /// # Errors
     /// When another one runs.
     pub fn start(&self, plan: &Plan, operator: UserId) -> Result<Run, Busy> {
-        let (lanes, chosen): (Vec<_>, Vec<_>) = plan.lanes().into_iter().unzip();
+        let (cells, chosen): (Vec<_>, Vec<_>) = plan.cells().into_iter().unzip();
         let mut runs = self.runs();
         if runs.front().is_some_and(|newest| newest.is_running()) {
             return Err(Busy);
@@ -102,7 +102,7 @@ impl Lab {
             created_at: self.parts.clock.now(),
             finished_at: None,
             request: plan.wanted.clone(),
-            lanes,
+            cells,
         };
         let running = Arc::new(Running {
             wanted: plan.wanted.clone(),
@@ -145,7 +145,7 @@ impl Lab {
         Some(running.snapshot())
     }
 
-    /// A run as it stands, and what happens to it from then on.
+    /// The present state of a run, and its events from then on.
     #[must_use]
     pub fn watch(&self, id: &str) -> Option<(Run, broadcast::Receiver<Event>)> {
         let running = self.running(id)?;
@@ -172,24 +172,24 @@ impl Running {
         self.run().state == RunState::Running
     }
 
-    fn lane(&self, index: usize) -> Lane {
-        self.run().lanes[index].clone()
+    fn cell(&self, index: usize) -> Cell {
+        self.run().cells[index].clone()
     }
 
-    fn lanes(&self) -> Vec<Lane> {
-        self.run().lanes.clone()
+    fn cells(&self) -> Vec<Cell> {
+        self.run().cells.clone()
     }
 
-    /// Keeps a lane and tells the watchers.
-    fn show(&self, lane: Lane) {
+    /// Stores a cell and sends it to the watchers.
+    fn update(&self, cell: Cell) {
         let mut run = self.run();
-        let index = lane.index;
-        run.lanes[index] = lane.clone();
-        self.tell(Event::Lane(Box::new(lane)));
+        let index = cell.index;
+        run.cells[index] = cell.clone();
+        self.publish(Event::Cell(Box::new(cell)));
     }
 
-    /// Tells the watchers; without any it goes nowhere.
-    fn tell(&self, event: Event) {
+    /// Sends an event to the watchers, if there are any.
+    fn publish(&self, event: Event) {
         let _ = self.events.send(event);
     }
 
@@ -197,7 +197,7 @@ impl Running {
         let mut run = self.run();
         run.state = state;
         run.finished_at = Some(self.clock.now());
-        self.tell(Event::Done);
+        self.publish(Event::Done);
     }
 
     fn run(&self) -> MutexGuard<'_, Run> {

@@ -1,32 +1,32 @@
-//! What is asked of a run, understood and within its bounds.
+//! The plan of a run: its parsed strategies, its limits, and the cells in the order in which they run.
 
-use super::report::{Arbiters, Lane, LaneState, Latency, Wanted};
+use super::report::{Arbiters, Cell, CellState, Latency, Wanted};
 use crate::domain::ArbiterMode;
 use crate::strategy::{self, Breaks, Card, Options};
 
-/// Units of a lane's item.
+/// Units of a cell's item.
 pub const STOCK_MAX: i64 = 10_000;
-/// Buyers of a lane.
+/// Buyers of a cell.
 pub const BUYERS_MAX: u32 = 10_000;
-/// Purchases of a lane.
+/// Purchases of a cell.
 pub const REQUESTS_MAX: u32 = 100_000;
 /// Purchases that run at once.
 pub const CONCURRENCY_MAX: u32 = 1_000;
-/// How often everything is run.
+/// Rounds of a run; each runs all cells once.
 pub const ROUNDS_MAX: u32 = 5;
-/// Units of a purchase.
+/// Units of one purchase.
 pub const QUANTITY_MAX: u32 = 10;
-/// Seconds that a lane sends purchases.
+/// Longest time for which a cell sends purchases, in seconds.
 pub const SECONDS_MAX: u32 = 120;
-/// The same, unless the request says otherwise.
+/// Default of the time for which a cell sends purchases, in seconds.
 pub const SECONDS_DEFAULT: u32 = 30;
-/// Lanes of a run: every strategy on the list, both ways, in every round.
-pub const LANES_MAX: usize = 500;
+/// Cells of a run: enough for every strategy, with and without the arbiter, in every round.
+pub const CELLS_MAX: usize = 500;
 
-/// A strategy with its options, as a run asks for it.
+/// A strategy with its options, as the request of a run names it.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// As it was asked for.
+    /// The text of the request: `name` or `name?option=value`.
     pub text: String,
     /// The strategy.
     pub card: &'static Card,
@@ -34,13 +34,13 @@ pub struct Chosen {
     pub options: Options,
 }
 
-/// Why a name cannot be run.
+/// Why the text of a strategy is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChosenError {
-    /// No such strategy.
+    /// There is no strategy of this name.
     #[error("there is no strategy {0:?}; see /api/strategies")]
     Unknown(String),
-    /// Its options were not understood.
+    /// Its options are unknown or invalid.
     #[error("{0}")]
     Options(String),
 }
@@ -49,7 +49,7 @@ impl Chosen {
     /// Reads `name` or `name?option=value&...`.
     ///
     /// # Errors
-    /// Names what is not understood.
+    /// Names the unknown strategy or option.
     pub fn parse(text: &str) -> Result<Self, ChosenError> {
         let (name, query) = text.split_once('?').unwrap_or((text, ""));
         let card = strategy::card(name).ok_or_else(|| ChosenError::Unknown(name.to_owned()))?;
@@ -70,51 +70,51 @@ impl Chosen {
     }
 }
 
-/// What a run does.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What was asked for.
+    /// The request.
     pub wanted: Wanted,
     /// The strategies in it.
     pub chosen: Vec<Chosen>,
 }
 
 impl Plan {
-    /// The lanes, in the order in which they run, with the strategy of each.
+    /// The cells, in the order in which they run, with the strategy of each.
     #[must_use]
-    pub fn lanes(&self) -> Vec<(Lane, Chosen)> {
+    pub fn cells(&self) -> Vec<(Cell, Chosen)> {
         let arbiters: &[ArbiterMode] = match self.wanted.arbiter {
             Arbiters::Off => &[ArbiterMode::Off],
             Arbiters::On => &[ArbiterMode::On],
             Arbiters::Both => &[ArbiterMode::Off, ArbiterMode::On],
         };
-        let mut lanes = Vec::new();
+        let mut cells = Vec::new();
         for round in 1..=self.wanted.rounds {
             let mut once: Vec<_> = self
                 .chosen
                 .iter()
                 .flat_map(|chosen| arbiters.iter().map(move |&arbiter| (chosen, arbiter)))
                 .collect();
-            // Whoever comes first finds a cold service: nobody is first in every round.
+            // The first cell meets a cold service: no strategy is first in every round.
             if round % 2 == 0 {
                 once.reverse();
             }
             for (chosen, arbiter) in once {
-                lanes.push((self.lane(lanes.len(), round, chosen, arbiter), chosen.clone()));
+                cells.push((self.cell(cells.len(), round, chosen, arbiter), chosen.clone()));
             }
         }
-        lanes
+        cells
     }
 
-    fn lane(&self, index: usize, round: u32, chosen: &Chosen, arbiter: ArbiterMode) -> Lane {
-        Lane {
+    fn cell(&self, index: usize, round: u32, chosen: &Chosen, arbiter: ArbiterMode) -> Cell {
+        Cell {
             index,
             strategy: chosen.text.clone(),
             arbiter: arbiter.as_str(),
             round,
             safe: chosen.breaks_with() == Breaks::Never,
             item_id: None,
-            state: LaneState::Waiting,
+            state: CellState::Waiting,
             elapsed_ms: 0,
             stock: self.wanted.stock,
             requests_done: 0,
@@ -172,12 +172,12 @@ mod tests {
             quantity: 1,
             seconds_max: 1,
         };
-        let lanes = Plan { wanted, chosen: chosen.to_vec() }.lanes();
+        let cells = Plan { wanted, chosen: chosen.to_vec() }.cells();
         let names: Vec<_> =
-            lanes.iter().map(|(lane, _)| format!("{} {}", lane.strategy, lane.arbiter)).collect();
+            cells.iter().map(|(cell, _)| format!("{} {}", cell.strategy, cell.arbiter)).collect();
         let (first, second) = names.split_at(4);
         assert_eq!(first[..2], ["mysql-atomic off", "mysql-atomic on"]);
         assert!(first.iter().eq(second.iter().rev()), "{names:?}");
-        assert!(lanes.iter().enumerate().all(|(index, (lane, _))| lane.index == index));
+        assert!(cells.iter().enumerate().all(|(index, (cell, _))| cell.index == index));
     }
 }

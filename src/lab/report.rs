@@ -1,4 +1,4 @@
-//! What a run tells: its lanes, their figures and their verdicts, as data that pages read.
+//! The report of a run: its cells with their figures and verdicts, as JSON for pages.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,22 @@ use utoipa::ToSchema;
 pub struct Run {
     /// A UUIDv7.
     pub id: String,
-    /// Where it stands.
+    /// Its state.
     pub state: RunState,
     #[expect(missing_docs, reason = "its name says it")]
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
-    /// When it ended, however it did.
+    /// The end of the run, whatever ended it.
     #[serde(with = "time::serde::rfc3339::option")]
     pub finished_at: Option<OffsetDateTime>,
-    /// What was asked for, with what was left out filled in.
+    /// The request, with the defaults filled in.
     pub request: Wanted,
-    /// In the order in which they run.
-    pub lanes: Vec<Lane>,
+    /// One for each strategy, arbiter and round, in the order in which they run.
+    #[serde(rename = "lanes")]
+    pub cells: Vec<Cell>,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
@@ -35,18 +36,18 @@ pub enum RunState {
     Done,
     /// A lane could not be run or audited.
     Failed,
-    /// Somebody ended it, or the service stopped.
+    /// An operator ended it, or the service stopped.
     Cancelled,
 }
 
-/// What a run is asked for.
+/// The request of a run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Wanted {
     /// Names of strategies, each with its options as in the purchase's route.
     pub strategies: Vec<String>,
     /// Units of each lane's item.
     pub stock: i64,
-    /// Buyers who take turns.
+    /// Buyers; they send their purchases round-robin.
     pub buyers: u32,
     /// Purchases of each lane.
     pub requests: u32,
@@ -54,7 +55,7 @@ pub struct Wanted {
     pub concurrency: u32,
     /// `off`, `on` or `both`.
     pub arbiter: Arbiters,
-    /// How often everything is run; every other round in reverse order.
+    /// How many times each lane runs; every other round in reverse order.
     pub rounds: u32,
     /// Units of each purchase.
     pub quantity: u32,
@@ -62,22 +63,23 @@ pub struct Wanted {
     pub seconds_max: u32,
 }
 
-/// With which arbiter the lanes run.
+/// Whether the lanes run with the arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arbiters {
-    /// The gates are alone.
+    /// Without the arbiter: the gate alone decides.
     Off,
-    /// The arbiter stands behind the gates.
+    /// With the arbiter behind the gate.
     On,
-    /// Each strategy once so and once so.
+    /// Each strategy once without and once with the arbiter.
     Both,
 }
 
-/// One strategy on one item.
+/// The result of one strategy with one arbiter in one round, on an item of its own; `lane` in JSON.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Lane {
-    /// Its place in the run, from 0.
+#[schema(as = Lane)]
+pub struct Cell {
+    /// Its index in the run, from 0.
     pub index: usize,
     /// The strategy with its options.
     pub strategy: String,
@@ -85,13 +87,13 @@ pub struct Lane {
     pub arbiter: &'static str,
     /// The round, from 1.
     pub round: u32,
-    /// Whether the gate alone, with these options, is said never to oversell.
+    /// Whether the gate alone, with these options, is declared never to oversell.
     pub safe: bool,
     /// Its item, once that is made.
     pub item_id: Option<i64>,
-    /// Where it stands.
-    pub state: LaneState,
-    /// How long purchases were sent and waited for.
+    /// Its state.
+    pub state: CellState,
+    /// Time from the first purchase to the last answer.
     pub elapsed_ms: u64,
     /// Units on sale.
     pub stock: i64,
@@ -101,9 +103,9 @@ pub struct Lane {
     pub accepted: u64,
     /// Purchases that were refused for good.
     pub refused: u64,
-    /// The same by the code of the refusal.
+    /// Refused purchases by the code of the refusal.
     pub refused_by: BTreeMap<&'static str, u64>,
-    /// Purchases that were told to try again; they changed nothing.
+    /// Purchases that were not served and changed nothing; a client may send them again.
     pub unavailable: u64,
     /// Purchases whose outcome was not known in time.
     pub unknown: u64,
@@ -113,7 +115,7 @@ pub struct Lane {
     pub available: i64,
     /// Units sold beyond the stock.
     pub oversold: i64,
-    /// Units left that buyers wanted who were told "sold out".
+    /// Units left that purchases refused as "sold out" could have had.
     pub undersold: i64,
     /// Accepted answers without their order.
     pub lost: u64,
@@ -139,25 +141,26 @@ pub struct Lane {
     pub note: String,
 }
 
-/// Where a lane stands.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LaneState)]
 #[serde(rename_all = "snake_case")]
-pub enum LaneState {
-    /// Others come first.
+pub enum CellState {
+    /// Waits for the lanes before it.
     Waiting,
     /// Purchases are sent.
     Running,
-    /// Queued purchases settle, then the ledger is read.
+    /// Queued purchases are decided, then the ledger is audited.
     Auditing,
-    /// It has its verdict.
+    /// Audited, with a verdict.
     Done,
-    /// It could not be run or audited.
+    /// Ended by an error before its verdict.
     Failed,
-    /// It was not run.
+    /// Not run.
     Skipped,
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -165,17 +168,17 @@ pub enum Verdict {
     Clean,
     /// More was sold than there was.
     Oversold,
-    /// Buyers were told "sold out" while units were left.
+    /// Buyers were answered "sold out" while units were left.
     Undersold,
     /// An accepted order is not in the ledger.
     Lost,
-    /// The ledger contradicts itself or what buyers were told.
+    /// The ledger contradicts itself or the answers.
     Inconsistent,
-    /// Nobody was served, so nothing is proved.
+    /// No purchase was served, so nothing is proved.
     NothingRan,
 }
 
-/// Percentiles of what was measured around each purchase; `null` until there are any.
+/// Percentiles of the time of a purchase, in milliseconds; `null` without purchases.
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
 pub struct Latency {
     pub p50: Option<f64>,
@@ -190,7 +193,7 @@ impl Latency {
     pub fn of(micros: &mut [u64]) -> Self {
         micros.sort_unstable();
         let at = |percent: usize| {
-            // The smallest value that at least so many percent do not exceed.
+            // Nearest rank: the smallest value that at least `percent` of the values do not exceed.
             let rank = (micros.len() * percent).div_ceil(100).max(1);
             micros.get(rank - 1).map(|&micros| milliseconds(micros))
         };
@@ -202,9 +205,9 @@ fn milliseconds(micros: u64) -> f64 {
     std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0
 }
 
-/// A lane as it is seen while it runs.
+/// The figures of a cell that runs.
 #[derive(Clone, Copy, Debug, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of Lane")]
+#[expect(missing_docs, reason = "the fields are those of Cell")]
 pub struct Progress {
     pub index: usize,
     pub elapsed_ms: u64,
@@ -218,13 +221,13 @@ pub struct Progress {
     pub oversold: i64,
 }
 
-/// What watchers of a run are told.
+/// An event for the watchers of a run.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The figures of the lane that runs.
+    /// The figures of the cell that runs.
     Progress(Progress),
-    /// A lane changed its state.
-    Lane(Box<Lane>),
+    /// A cell changed its state.
+    Cell(Box<Cell>),
     /// The run ended.
     Done,
 }

@@ -1,14 +1,14 @@
-//! One run: lane after lane, each on a fresh item that is ended afterwards.
+//! Runs the cells of a run one after the other, each on a fresh item whose sale is ended afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::crowd::{Answer, Crowd, Said, Tally};
-use super::judge::{self, Evidence, note};
+use super::evaluate::{self, Evidence, note};
+use super::load_generator::{Answer, AnswerCounts, AnswerKind, LoadGenerator};
 use super::plan::Chosen;
-use super::report::{Event, Lane, LaneState, Latency, Progress, RunState};
+use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
 use super::{Parts, Running};
 use crate::catalog;
 use crate::domain::{
@@ -19,22 +19,22 @@ use crate::store::mysql::actions::Actor;
 use crate::store::mysql::orders::Recorded;
 use crate::store::mysql::{self, orders, stock};
 
-/// How often the lane that runs tells its figures.
+/// Time between two progress events of the cell that runs.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
-/// How long queued orders and purchases of an unknown outcome may take to settle.
-const SETTLE_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked whether they have.
-const SETTLE_LOOK: Duration = Duration::from_millis(200);
-/// How long a lane's item stays open if nobody ends it.
+/// How long the evaluation waits until queued orders and unknown outcomes are decided.
+const DECIDED_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Time between two checks of them.
+const DECIDED_CHECK_PERIOD: Duration = Duration::from_millis(200);
+/// How long a cell's item stays open if the run does not end it.
 const OPEN_MAX: time::Duration = time::Duration::HOUR;
 
-/// Runs every lane until the end or until somebody cancels.
-pub async fn run(parts: &Parts, running: &Running, lanes: Vec<Chosen>) {
-    for (index, chosen) in lanes.iter().enumerate() {
+/// Runs every cell until the end or until the run is cancelled.
+pub async fn run(parts: &Parts, running: &Running, cells: Vec<Chosen>) {
+    for (index, chosen) in cells.iter().enumerate() {
         if running.cancelled.is_cancelled() {
             break;
         }
-        let mut lane = running.lane(index);
+        let mut cell = running.cell(index);
         let (_, available) = parts
             .purchases
             .strategies()
@@ -42,35 +42,35 @@ pub async fn run(parts: &Parts, running: &Running, lanes: Vec<Chosen>) {
             .find(|(card, _)| card.name == chosen.card.name)
             .unwrap_or((chosen.card, false));
         if !available {
-            lane.state = LaneState::Skipped;
-            note(&mut lane, "Its servers are not configured here.");
-            running.show(lane);
+            cell.state = CellState::Skipped;
+            note(&mut cell, "Its servers are not configured here.");
+            running.update(cell);
             continue;
         }
         let work = Work { parts, running, chosen };
         let ended = tokio::select! {
-            ended = work.lane(&mut lane) => ended,
+            ended = work.cell(&mut cell) => ended,
             () = running.cancelled.cancelled() => break,
         };
         if let Err(error) = ended {
-            tracing::warn!(%error, strategy = lane.strategy, "a lane of the lab failed");
-            lane.state = LaneState::Failed;
-            note(&mut lane, &format!("It could not be run: {error}"));
-            running.show(lane);
+            tracing::warn!(%error, strategy = cell.strategy, "lab lane failed");
+            cell.state = CellState::Failed;
+            note(&mut cell, &format!("It could not be run: {error}"));
+            running.update(cell);
         }
     }
     let cancelled = running.cancelled.is_cancelled();
     let mut failed = false;
-    for mut lane in running.lanes() {
-        failed |= lane.state == LaneState::Failed;
+    for mut cell in running.cells() {
+        failed |= cell.state == CellState::Failed;
         let unfinished =
-            matches!(lane.state, LaneState::Waiting | LaneState::Running | LaneState::Auditing);
+            matches!(cell.state, CellState::Waiting | CellState::Running | CellState::Auditing);
         if unfinished {
-            lane.state = LaneState::Skipped;
-            note(&mut lane, "Cancelled.");
-            running.show(lane.clone());
+            cell.state = CellState::Skipped;
+            note(&mut cell, "Cancelled.");
+            running.update(cell.clone());
         }
-        if let Some(item) = lane.item_id.and_then(ItemId::new) {
+        if let Some(item) = cell.item_id.and_then(ItemId::new) {
             end(parts, running.operator, item).await;
         }
     }
@@ -81,7 +81,7 @@ pub async fn run(parts: &Parts, running: &Running, lanes: Vec<Chosen>) {
     });
 }
 
-/// What a lane is run with.
+/// The parts that one cell needs.
 struct Work<'a> {
     parts: &'a Parts,
     running: &'a Running,
@@ -89,31 +89,31 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn lane(&self, lane: &mut Lane) -> Result<(), sqlx::Error> {
+    async fn cell(&self, cell: &mut Cell) -> Result<(), sqlx::Error> {
         let pool = &self.parts.pool;
-        let item = self.make_item(lane).await?;
-        lane.item_id = Some(item.get());
-        lane.state = LaneState::Running;
-        self.running.show(lane.clone());
+        let item = self.make_item(cell).await?;
+        cell.item_id = Some(item.get());
+        cell.state = CellState::Running;
+        self.running.update(cell.clone());
 
         let strategy = self.chosen.card.name;
         let refused_before = self.parts.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
-        let mut answers = self.rush(lane, item).await;
+        let mut answers = self.send_load(cell, item).await;
         let elapsed = started.elapsed();
-        lane.elapsed_ms = millis(elapsed);
-        count(lane, &answers, elapsed);
+        cell.elapsed_ms = millis(elapsed);
+        count(cell, &answers, elapsed);
         let asked = u64::from(self.running.wanted.requests);
-        if lane.requests_done < asked {
-            let rest = asked - lane.requests_done;
+        if cell.requests_done < asked {
+            let rest = asked - cell.requests_done;
             let seconds = self.running.wanted.seconds_max;
-            note(lane, &format!("{rest} purchases were not sent within {seconds} s."));
+            note(cell, &format!("{rest} purchases were not sent within {seconds} s."));
         }
-        lane.state = LaneState::Auditing;
-        self.running.show(lane.clone());
+        cell.state = CellState::Auditing;
+        self.running.update(cell.clone());
 
-        let orders = self.settled(item, &answers).await?;
-        lane.arbiter_refusals = self.parts.metrics.arbiter_refusals_of(strategy) - refused_before;
+        let orders = self.decided_orders(item, &answers).await?;
+        cell.arbiter_refusals = self.parts.metrics.arbiter_refusals_of(strategy) - refused_before;
         let facts = mysql::audit::facts(pool, item).await?.ok_or(sqlx::Error::RowNotFound)?;
         answers.sort_unstable_by_key(|answer| answer.request);
         let evidence = Evidence {
@@ -123,39 +123,41 @@ impl Work<'_> {
             quantity: self.running.wanted.quantity.into(),
             breaks_with: self.chosen.breaks_with(),
         };
-        judge::judge(lane, &evidence);
-        lane.state = LaneState::Done;
-        self.running.show(lane.clone());
+        evaluate::evaluate(cell, &evidence);
+        cell.state = CellState::Done;
+        self.running.update(cell.clone());
         Ok(())
     }
 
-    async fn make_item(&self, lane: &Lane) -> sqlx::Result<ItemId> {
+    async fn make_item(&self, cell: &Cell) -> sqlx::Result<ItemId> {
         let wanted = &self.running.wanted;
         let now = self.parts.clock.now();
         let window = SaleWindow::new(now - time::Duration::MINUTE, now + OPEN_MAX);
-        // Each buyer may have what it asks for: the stock is what is fought over.
-        let turns = wanted.requests.div_ceil(wanted.buyers);
+        // The limit lets each buyer have all its purchases: the stock alone is contended.
+        let purchases_each = wanted.requests.div_ceil(wanted.buyers);
         let new = NewItem {
-            name: format!("Lab: {}, arbiter {}", lane.strategy, lane.arbiter),
+            name: format!("Lab: {}, arbiter {}", cell.strategy, cell.arbiter),
             description: String::new(),
             image_url: None,
             price: Cents::new(100).expect("a price"),
             stock: wanted.stock,
             window: window.ok_or(sqlx::Error::RowNotFound)?,
-            per_buyer_limit: turns.saturating_mul(wanted.quantity).min(Item::PER_BUYER_LIMIT_MAX),
+            per_buyer_limit: purchases_each
+                .saturating_mul(wanted.quantity)
+                .min(Item::PER_BUYER_LIMIT_MAX),
             hold_seconds: Item::HOLD_SECONDS_MAX,
             strategy: self.chosen.card.name.to_owned(),
             kind: ItemKind::Lab,
-            arbiter: ArbiterMode::parse(lane.arbiter).unwrap_or(ArbiterMode::On),
+            arbiter: ArbiterMode::parse(cell.arbiter).unwrap_or(ArbiterMode::On),
             waiting_room: false,
         };
         Ok(catalog::create(&self.parts.pool, &new, now).await?.item.id)
     }
 
-    /// Sends the crowd and tells how it gets on.
-    async fn rush(&self, lane: &Lane, item: ItemId) -> Vec<Answer> {
+    /// Runs the load generator and sends progress events.
+    async fn send_load(&self, cell: &Cell, item: ItemId) -> Vec<Answer> {
         let wanted = &self.running.wanted;
-        let crowd = Crowd {
+        let load = LoadGenerator {
             purchases: self.parts.purchases.clone(),
             item,
             chosen: self.chosen.clone(),
@@ -165,27 +167,27 @@ impl Work<'_> {
             concurrency: wanted.concurrency,
             time_max: Duration::from_secs(wanted.seconds_max.into()),
         };
-        let tally = Arc::new(Tally::default());
+        let counts = Arc::new(AnswerCounts::default());
         let started = Instant::now();
-        let mut rush = std::pin::pin!(crowd.rush(Arc::clone(&tally)));
+        let mut load = std::pin::pin!(load.send_all(Arc::clone(&counts)));
         let mut tick = tokio::time::interval(PROGRESS_PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                answers = &mut rush => return answers,
+                answers = &mut load => return answers,
                 _ = tick.tick() => {}
             }
-            // The database may be what is slow: the crowd is not made to wait for a look at it.
+            // The database may be slow: the load does not wait for this read.
             let available = tokio::select! {
-                answers = &mut rush => return answers,
+                answers = &mut load => return answers,
                 row = stock::read(&self.parts.pool, item) => {
-                    row.ok().flatten().map_or(lane.stock, |row| row.available)
+                    row.ok().flatten().map_or(cell.stock, |row| row.available)
                 }
             };
-            let [accepted, refused, unavailable, unknown] = tally.read();
+            let [accepted, refused, unavailable, unknown] = counts.read();
             let sold = i64::try_from(accepted).unwrap_or(i64::MAX) * i64::from(wanted.quantity);
-            self.running.tell(Event::Progress(Progress {
-                index: lane.index,
+            self.running.publish(Event::Progress(Progress {
+                index: cell.index,
                 elapsed_ms: millis(started.elapsed()),
                 requests_done: accepted + refused + unavailable + unknown,
                 accepted,
@@ -194,55 +196,59 @@ impl Work<'_> {
                 unknown,
                 available,
                 sold,
-                oversold: (sold - lane.stock).max(0),
+                oversold: (sold - cell.stock).max(0),
             }));
         }
     }
 
-    /// The item's orders, once what was queued has been decided and nothing moves any more.
-    async fn settled(&self, item: ItemId, answers: &[Answer]) -> sqlx::Result<Vec<Recorded>> {
+    /// The item's orders, once all queued orders and unknown outcomes are decided.
+    async fn decided_orders(
+        &self,
+        item: ItemId,
+        answers: &[Answer],
+    ) -> sqlx::Result<Vec<Recorded>> {
         let queued: Vec<_> = answers
             .iter()
-            .filter_map(|answer| match answer.said {
-                Said::Accepted { order, queued: true } => Some(order),
+            .filter_map(|answer| match answer.kind {
+                AnswerKind::Accepted { order, queued: true } => Some(order),
                 _ => None,
             })
             .collect();
-        let moving = answers.iter().any(|answer| answer.said == Said::Unknown);
-        let until = Instant::now() + SETTLE_MAX;
+        let moving = answers.iter().any(|answer| answer.kind == AnswerKind::Unknown);
+        let until = Instant::now() + DECIDED_WAIT_MAX;
         let mut before: Option<Vec<Recorded>> = None;
         loop {
             let mut now = orders::of_item(&self.parts.pool, item).await?;
             now.sort_unstable_by_key(|order| order.id);
             let decided = |id| {
-                let place = now.binary_search_by_key(id, |order| order.id);
-                place.is_ok_and(|place| now[place].status != OrderStatus::Queued)
+                let found = now.binary_search_by_key(id, |order| order.id);
+                found.is_ok_and(|index| now[index].status != OrderStatus::Queued)
             };
             let still = !moving || before.as_ref() == Some(&now);
             if (still && queued.iter().all(decided)) || Instant::now() >= until {
                 return Ok(now);
             }
             before = Some(now);
-            tokio::time::sleep(SETTLE_LOOK).await;
+            tokio::time::sleep(DECIDED_CHECK_PERIOD).await;
         }
     }
 }
 
-/// Writes the counts and the times into the lane.
-fn count(lane: &mut Lane, answers: &[Answer], elapsed: Duration) {
+/// Writes the counts and the times into the cell.
+fn count(cell: &mut Cell, answers: &[Answer], elapsed: Duration) {
     for answer in answers {
-        lane.requests_done += 1;
-        match answer.said {
-            Said::Accepted { .. } => lane.accepted += 1,
-            Said::Refused(_) => lane.refused += 1,
-            Said::Unavailable => lane.unavailable += 1,
-            Said::Unknown => lane.unknown += 1,
+        cell.requests_done += 1;
+        match answer.kind {
+            AnswerKind::Accepted { .. } => cell.accepted += 1,
+            AnswerKind::Refused(_) => cell.refused += 1,
+            AnswerKind::Unavailable => cell.unavailable += 1,
+            AnswerKind::Unknown => cell.unknown += 1,
         }
     }
     let mut micros: Vec<u64> = answers.iter().map(|answer| answer.micros).collect();
-    lane.latency_ms = Latency::of(&mut micros);
-    lane.accepted_per_second = per_second(lane.accepted, elapsed);
-    lane.refused_per_second = per_second(lane.refused, elapsed);
+    cell.latency_ms = Latency::of(&mut micros);
+    cell.accepted_per_second = per_second(cell.accepted, elapsed);
+    cell.refused_per_second = per_second(cell.refused, elapsed);
 }
 
 /// At most 100,000 purchases, so the conversion is exact.
@@ -256,13 +262,13 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Ends an item's sale: nobody buys a throw-away item later.
+/// Ends the sale of a lab item, so that it cannot be bought later.
 async fn end(parts: &Parts, operator: UserId, item: ItemId) {
     let now = parts.clock.now();
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
     let actor = Actor { user: operator, address: None, now };
     match parts.catalog.edit(item, &edit, &actor).await {
         Ok(_) => parts.purchases.item_changed(item).await,
-        Err(error) => tracing::warn!(%error, %item, "a lab item was not ended"),
+        Err(error) => tracing::warn!(%error, %item, "sale of a lab item not ended"),
     }
 }

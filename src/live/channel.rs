@@ -1,7 +1,7 @@
 //! Order events between instances, over one Redis channel.
 //!
-//! A message has a line `order owner` for each change of a moment, and the sender hears itself too;
-//! telling an owner twice is harmless, since a stream reads the order afresh.
+//! A message has a line `order owner` for each change. The sender receives its own messages too; a
+//! second event for a change is harmless, since a stream reads the order again.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -24,15 +24,15 @@ const LINE_LENGTH: usize = 56;
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// How long subscribing, or the answer to a ping, may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How long nothing may be heard before the server is asked for a sign of life.
+/// How long the connection may be silent before a ping is sent.
 const QUIET_MAX: Duration = Duration::from_secs(5);
 
 fn channel(redis: &RedisClient) -> String {
     format!("{}orders", redis.prefix())
 }
 
-/// Sends what is in the outbox to other instances until it is closed or `stop` fires. What cannot
-/// be sent is dropped.
+/// Sends the events of the outbox to other instances until the outbox is closed or `stop` fires.
+/// Events that cannot be sent are dropped.
 pub async fn send(
     redis: RedisClient,
     mut outbox: mpsc::Receiver<OrderChanged>,
@@ -60,7 +60,7 @@ pub async fn send(
     }
 }
 
-/// Tells the hub what other instances sent, until `stop` fires; reconnects by itself.
+/// Publishes the events of other instances in the hub until `stop` fires; reconnects by itself.
 pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
     loop {
         let listened = tokio::select! {
@@ -68,7 +68,7 @@ pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
             () = stop.cancelled() => return,
         };
         if let Err(error) = listened {
-            tracing::debug!(%error, "order events of other instances are not heard");
+            tracing::debug!(%error, "order events of other instances are not received");
         }
         tokio::select! {
             () = tokio::time::sleep(RECONNECT_PAUSE) => {}
@@ -77,8 +77,7 @@ pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
     }
 }
 
-/// One connection from its beginning to its end. While nothing is told, pings tell whether anything
-/// could be.
+/// Reads one connection until it ends. On a silent connection pings find out whether it is alive.
 async fn listen(redis: &RedisClient, hub: &Hub) -> RedisResult<()> {
     let connect = async {
         let mut subscription = redis.client().get_async_pubsub().await?;
@@ -90,7 +89,7 @@ async fn listen(redis: &RedisClient, hub: &Hub) -> RedisResult<()> {
         match timeout(QUIET_MAX, messages.next()).await {
             Ok(Some(message)) if hub.has_watchers() => {
                 let message: String = message.get_payload()?;
-                message.lines().filter_map(parse).for_each(|changed| hub.tell_here(changed));
+                message.lines().filter_map(parse).for_each(|changed| hub.publish_here(changed));
             }
             Ok(Some(_)) => {}
             Ok(None) => return Ok(()),

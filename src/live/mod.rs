@@ -2,14 +2,14 @@
 //! owner.
 //!
 //! Stock changes thousands of times a second, so watchers do not get every change: one reader per
-//! instance looks at the watched items a few times a second, and each watcher sees the latest
-//! figure (a slow one skips, nothing is buffered for it). Orders change rarely: each change goes
-//! to the owner's streams here, and through a Redis channel to those of other instances. Both are
-//! a convenience: a page that missed something asks again when it reconnects.
+//! instance reads the watched items a few times a second, and each watcher gets the latest figure
+//! (nothing is buffered for a slow one). Orders change rarely: each change goes to the owner's
+//! streams here, and through a Redis channel to those of other instances. Events may be lost: a page
+//! reads the present state when it reconnects.
 
 mod channel;
+mod outcome_counts;
 mod stream_limiter;
-mod tally;
 mod watch;
 
 use std::collections::HashMap;
@@ -21,9 +21,9 @@ use crate::domain::{Order, UserId};
 use crate::metrics::Metrics;
 
 pub use channel::{receive, send};
+pub use outcome_counts::OutcomeCounts;
 use stream_limiter::{StreamLimiter, StreamPermit};
 pub use stream_limiter::{StreamLimits, TooManyStreams, Watcher};
-pub use tally::Tally;
 pub use watch::Watch;
 
 /// Order events that wait for one slow stream; older ones are dropped then.
@@ -31,8 +31,7 @@ const ORDER_EVENTS_MAX: usize = 64;
 /// Order events that wait to be sent to other instances; further ones are dropped.
 const OUTBOX_MAX: usize = 10_000;
 
-/// A change of an order, as other instances are told: they read the order themselves if anybody
-/// there wants to know.
+/// The message that an order changed. An instance with a stream of its owner reads the order itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderChanged {
     /// The order.
@@ -41,7 +40,7 @@ pub struct OrderChanged {
     pub owner: UserId,
 }
 
-/// Where events come in and streams are opened. Clones share everything.
+/// The event hub of one instance: takes events and opens streams. Clones share everything.
 #[derive(Clone)]
 pub struct Hub {
     owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<OrderChanged>>>>,
@@ -50,14 +49,14 @@ pub struct Hub {
     metrics: Metrics,
 }
 
-/// One open stream; dropping it makes room for another.
+/// One open stream; dropping it closes it in the limits and the metrics.
 pub struct Stream {
     metrics: Metrics,
     _permit: StreamPermit,
 }
 
 impl Hub {
-    /// A hub for so many streams, and the other end of its outbox for [`send`].
+    /// Makes a hub with these limits on streams, and the receiving end of its outbox for [`send`].
     #[must_use]
     pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<OrderChanged>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
@@ -65,29 +64,29 @@ impl Hub {
         (Self { owners: Arc::default(), outbox, streams, metrics }, inbox)
     }
 
-    /// Makes room for a stream.
+    /// Opens a stream within the limits.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When too many streams are open.
     pub fn open_stream(&self, watcher: Watcher) -> Result<Stream, TooManyStreams> {
         let permit = self.streams.take(watcher)?;
         self.metrics.streams.inc();
         Ok(Stream { metrics: self.metrics.clone(), _permit: permit })
     }
 
-    /// An order changed on this instance.
+    /// Publishes a change of an order to this instance and to the others.
     pub fn order_changed(&self, order: &Order) {
         let changed = OrderChanged { order: order.id, owner: order.user_id };
-        self.tell_here(changed);
-        // Full or closed: pages on other instances see it when they ask.
+        self.publish_here(changed);
+        // Full or closed: pages on other instances see the change when they read the order.
         let _ = self.outbox.try_send(changed);
     }
 
-    /// The changes of an owner's orders from now on.
+    /// Subscribes to the changes of an owner's orders.
     #[must_use]
     pub fn watch_orders(&self, owner: UserId) -> broadcast::Receiver<OrderChanged> {
         let mut owners = self.owners();
-        // Whoever watches anew clears away those that nobody watches any more.
+        // Each new watcher removes the owners without watchers, so that the map does not grow.
         owners.retain(|_, sender| sender.receiver_count() > 0);
         owners.entry(owner).or_insert_with(|| broadcast::channel(ORDER_EVENTS_MAX).0).subscribe()
     }
@@ -96,7 +95,7 @@ impl Hub {
         !self.owners().is_empty()
     }
 
-    fn tell_here(&self, changed: OrderChanged) {
+    fn publish_here(&self, changed: OrderChanged) {
         if let Some(sender) = self.owners().get(&changed.owner) {
             let _ = sender.send(changed);
         }

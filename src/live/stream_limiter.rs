@@ -8,39 +8,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::UserId;
 
-/// How many times as many streams the signed-in users of one address may have: an office or a phone
-/// network is one address, and accounts cost next to nothing.
+/// Factor on `each_address` for streams with a session: an office or a phone network is one address,
+/// and accounts cost next to nothing.
 pub const SIGNED_IN_FACTOR: usize = 4;
 
-/// How many streams may be open.
+/// The limits on open streams.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
-    /// In all.
+    /// Streams in all.
     pub all: usize,
-    /// In all, of those who are not signed in: the rest is kept for buyers.
+    /// Streams of clients without a session, in all; the rest is kept for buyers.
     pub strangers: usize,
-    /// Of one user.
+    /// Streams of one user.
     pub each_user: usize,
-    /// Of one address, of those who are not signed in; those who are may have [`SIGNED_IN_FACTOR`]
-    /// times as many.
+    /// Streams without a session from one address; with sessions, [`SIGNED_IN_FACTOR`] times as
+    /// many.
     pub each_address: usize,
 }
 
-/// Who wants to watch.
+/// The client that opens a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watcher {
     /// A client with a token, and its address; `None` is an address that is not counted.
     User(UserId, Option<IpAddr>),
-    /// A client without, likewise.
+    /// A client without a token, and its address; `None` is an address that is not counted.
     Stranger(Option<IpAddr>),
 }
 
 /// Why no stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooManyStreams {
-    /// Too many are open in all, for this kind of watcher.
+    /// Too many streams are open in all, for this kind of watcher.
     InTotal,
-    /// This user, or this address, has enough.
+    /// This user, or this address, has too many streams.
     PerClient,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct StreamLimiter {
     open: Arc<Mutex<Open>>,
 }
 
-/// One open stream; dropping it makes room for another.
+/// The permit of one open stream; dropping it gives the permit back.
 pub(super) struct StreamPermit {
     limiter: StreamLimiter,
     watcher: Watcher,
@@ -128,7 +128,7 @@ impl Drop for StreamPermit {
     }
 }
 
-/// Counts one more, unless that is more than `most`.
+/// Adds one to the count of `key`, unless it is `most` already; whether it did.
 fn raise<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, most: usize) -> bool {
     let count = counts.get(&key).copied().unwrap_or_default();
     if count >= most {
@@ -138,7 +138,7 @@ fn raise<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, most: usize) -> b
     true
 }
 
-/// Counts one less; a client without a stream is forgotten.
+/// Subtracts one from the count of `key`; removes a key that reaches 0.
 fn lower<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     let Some(count) = counts.get_mut(key) else { return };
     *count -= 1;
@@ -169,7 +169,7 @@ mod tests {
             Some((at("203.0.113.1"), TooManyStreams::PerClient))
         );
         taken.push(take(at("203.0.113.2")).expect("a permit"));
-        // The share of strangers is used up, whoever they are; buyers still have theirs.
+        // The share of clients without a session is used up; buyers still have theirs.
         for stranger in [at("203.0.113.3"), Watcher::Stranger(None)] {
             assert_eq!(take(stranger).err(), Some((stranger, TooManyStreams::InTotal)));
         }
@@ -180,7 +180,10 @@ mod tests {
         drop((taken, buyers));
         let open = limiter.open();
         assert_eq!((open.all, open.strangers), (0, 0));
-        assert!(open.users.is_empty() && open.addresses.is_empty(), "who has left is forgotten");
+        assert!(
+            open.users.is_empty() && open.addresses.is_empty(),
+            "a client without a stream is removed"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Watched items: one reader for all who watch.
+//! Watched items: one task reads each watched item for all its watchers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,13 +20,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing is watched yet.
+    /// Makes a list without watched items.
     #[must_use]
     pub fn new(catalog: Catalog) -> Self {
         Self { catalog, senders: Arc::default() }
     }
 
-    /// Watches an item from now on; the value is `None` until it was read the first time.
+    /// Subscribes to an item; the value is `None` until its first read.
     #[must_use]
     pub fn item(&self, id: ItemId) -> watch::Receiver<Option<StockedItem>> {
         self.senders().entry(id).or_insert_with(|| watch::channel(None).0).subscribe()
@@ -43,7 +43,7 @@ impl Watch {
             }
             for id in self.watched() {
                 match self.catalog.find(id).await {
-                    Ok(Seen { value: Some(stocked), age: None }) => self.tell(id, stocked),
+                    Ok(Seen { value: Some(stocked), age: None }) => self.publish(id, stocked),
                     Ok(Seen { value: None, .. }) => {}
                     // The ledger does not answer, so it would not answer for the others either.
                     Ok(Seen { age: Some(_), .. }) | Err(_) => break,
@@ -52,7 +52,7 @@ impl Watch {
         }
     }
 
-    fn tell(&self, id: ItemId, seen: StockedItem) {
+    fn publish(&self, id: ItemId, seen: StockedItem) {
         if let Some(sender) = self.senders().get(&id) {
             sender.send_if_modified(|last| {
                 let changed = last.as_ref() != Some(&seen);
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// The items that somebody watches; forgets the others.
+    /// The items with at least one watcher; forgets the others.
     fn watched(&self) -> Vec<ItemId> {
         let mut senders = self.senders();
         senders.retain(|_, sender| sender.receiver_count() > 0);

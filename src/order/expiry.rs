@@ -1,7 +1,7 @@
-//! The transactions behind the sweep that ends holds.
+//! The transactions that expire orders whose hold has run out.
 //!
-//! The database's clock judges: it is compared with `expires_at` in the statement itself, so that no
-//! instance whose own clock is wrong ends a hold.
+//! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
+//! clock ends no hold.
 
 use sqlx::{MySqlConnection, MySqlPool};
 
@@ -15,9 +15,9 @@ const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TI
 
 /// A batch of orders that have expired.
 pub(super) struct Expired {
-    /// As they now stand.
+    /// The orders after the change.
     pub orders: Vec<Order>,
-    /// The version of the stock that this made; 0 when there are no orders.
+    /// The version of the stock after the batch; 0 without orders.
     pub stock_version: u64,
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn expire(
         Ok(expired) => {
             failpoint!("expiry-applied");
             if let Err(error) = answered(transaction.commit()).await {
-                return came_through(pool, expired).await.ok_or(error);
+                return recover_lost_commit(pool, expired).await.ok_or(error);
             }
             failpoint!("expiry-committed");
             Ok(expired)
@@ -46,9 +46,9 @@ pub(super) async fn expire(
     }
 }
 
-/// The orders of a batch whose COMMIT was not answered, if it came through. Nobody does it again, so
-/// nobody else would tell their owners. The read waits for a COMMIT that is only slow.
-async fn came_through(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
+/// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The batch is
+/// not repeated, so their events are published from here. The read waits for a COMMIT that is slow.
+async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
     let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
         .bind(first.id.to_string())
@@ -74,8 +74,7 @@ async fn expire_batch(
             expired.push(Order { status, ..order });
         }
     }
-    // The hot row once and last: held while limits are still being taken, it would wait in a
-    // circle with a purchase.
+    // The stock row once and last: locked before the limits, it could deadlock with a purchase.
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
     let stock_version = match units {
         0 => 0,
@@ -84,9 +83,8 @@ async fn expire_batch(
     Ok(Expired { orders: expired, stock_version })
 }
 
-/// Reads and locks overdue orders, skipping those that another transaction works on. In the order of
-/// their buyers: a batch of purchases counts its buyers in this order, too, so that the two never
-/// wait for each other in a circle.
+/// Reads and locks overdue orders, skipping those that another transaction has locked. They are read in
+/// the order of their buyers, as a batch of purchases counts them, so that the two never deadlock.
 async fn read_overdue(
     connection: &mut MySqlConnection,
     item: ItemId,
@@ -108,8 +106,8 @@ async fn read_overdue(
     Ok(overdue)
 }
 
-/// Whether it was still as it was read. There are engines that read SKIP LOCKED and lock nothing;
-/// there, it may have been paid meanwhile.
+/// Sets an order expired; `false` when its status has changed since it was read. Some engines accept SKIP
+/// LOCKED and lock nothing, so the order may have been paid meanwhile.
 async fn set_expired(
     connection: &mut MySqlConnection,
     order: &Order,
@@ -123,7 +121,7 @@ async fn set_expired(
     Ok(done.rows_affected() == 1)
 }
 
-/// The ids of at most `limit` overdue orders of an item, oldest first.
+/// Lists the ids of at most `limit` overdue orders of an item, oldest first.
 pub(super) async fn overdue_orders(
     pool: &MySqlPool,
     item: ItemId,
@@ -135,7 +133,7 @@ pub(super) async fn overdue_orders(
     sqlx::query_scalar(&statement).bind(item.get()).bind(limit).fetch_all(pool).await
 }
 
-/// The items that have overdue orders.
+/// Lists the items with overdue orders.
 pub(super) async fn overdue_items(pool: &MySqlPool) -> sqlx::Result<Vec<ItemId>> {
     let statement = format!(
         "SELECT id FROM items WHERE EXISTS \

@@ -1,10 +1,10 @@
-//! What happens to an order after it was placed: paid, cancelled, expired.
+//! Orders after they are placed: payment, cancellation, expiry, and finding them.
 //!
 //! Each step is one transaction that locks the order first, asks the table of transitions in
 //! `domain::order`, and moves stock at most once: the movement's key is the order and the reason.
 //! The order of statements is the arbiter's (order, limit, movement, stock last), so the two never
-//! wait for each other in a circle. Every step is idempotent, so an answer that was lost at COMMIT
-//! is found out by doing the step again.
+//! wait for each other in a circle. Every step is idempotent, so after a
+//! lost answer to a COMMIT the step is tried again.
 
 mod expiry;
 mod transaction;
@@ -24,7 +24,7 @@ use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
 use transaction::Stepped;
 
-/// How often a step is tried.
+/// Tries of a step.
 const ATTEMPTS_MAX: u32 = 4;
 /// The longest pause before the second try; it doubles, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
@@ -32,7 +32,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(4);
 /// Why a step was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// No such order, or another's.
+    /// There is no such order, or it belongs to another user.
     #[error("no such order")]
     NotFound,
     /// The order's state does not allow it.
@@ -41,10 +41,10 @@ pub enum StepError {
     /// A late payment found no stock left.
     #[error("the hold ran out and the stock is sold")]
     SoldOut,
-    /// A late payment found that the buyer has bought the limit since.
+    /// A late payment found that the buyer has reached the limit with other orders.
     #[error("the hold ran out and the limit is reached")]
     LimitReached,
-    /// The ledger did not answer; doing the same again tells.
+    /// The ledger did not answer; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
     Unavailable(sqlx::Error),
     /// The ledger is known not to answer, so it was not asked; nothing changed.
@@ -55,13 +55,13 @@ pub enum StepError {
     ReadOnly,
 }
 
-/// Why it is not known whether there is such an order.
+/// Why an order could not be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// The ledger did not answer.
     #[error("mysql: {0}")]
     Ledger(#[from] LedgerError),
-    /// The ledger has no such order, and the queues could not be looked at.
+    /// The ledger has no such order, and the queues could not be read.
     #[error("queue: {0}")]
     Queue(CounterError),
 }
@@ -77,7 +77,7 @@ pub struct Orders {
     metrics: Metrics,
 }
 
-/// What one batch of the sweep came to.
+/// The result of one batch of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Orders that expired.
@@ -87,7 +87,8 @@ pub struct Swept {
 }
 
 impl Orders {
-    /// Steps in the ledger behind `pool` and its `breaker`; `counters` and `hub` are told of changes.
+    /// Makes the steps for the ledger behind `pool` and its `breaker`; changes go to `counters` and
+    /// `hub` too.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
@@ -100,7 +101,7 @@ impl Orders {
         Self { pool, breaker, counters, queue, hub, metrics }
     }
 
-    /// Pays: in time, or late if the units can still be had.
+    /// Pays an order: in time, or late if the units can be taken from the stock again.
     ///
     /// # Errors
     /// See [`StepError`]; nothing changed then.
@@ -116,7 +117,7 @@ impl Orders {
         self.step(id, owner, Step::Cancel).await
     }
 
-    /// Finds an owner's order, in the ledger or on its way there.
+    /// Finds an owner's order, in the ledger or in a queue.
     ///
     /// # Errors
     /// See [`FindError`].
@@ -133,7 +134,7 @@ impl Orders {
         if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
             return Ok(Some(queued));
         }
-        // It may have got from one to the other in between.
+        // The order may have moved from the queue to the ledger in between.
         Ok(self.find_in_ledger(id, owner).await?)
     }
 
@@ -146,8 +147,8 @@ impl Orders {
         found.map_err(|error| failed_read(&error))
     }
 
-    /// An owner's orders, newest first, with those on their way to the ledger. Without Redis those
-    /// of the ledger alone.
+    /// Lists an owner's orders, newest first, with the queued ones; without Redis only those of the
+    /// ledger.
     ///
     /// # Errors
     /// When the ledger does not answer.
@@ -157,9 +158,9 @@ impl Orders {
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Vec<Order>, LedgerError> {
-        // First the queue: what gets to the ledger meanwhile is seen in both, never in neither.
+        // The queue first: an order that moves to the ledger meanwhile is read in both, never in neither.
         let queued = self.queue.list(owner).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "queued orders are not listed");
+            tracing::warn!(%error, "queued orders not listed");
             Vec::new()
         });
         let listed = orders::list(&self.pool, owner, before, limit);
@@ -181,12 +182,12 @@ impl Orders {
     /// are skipped. An order that cannot expire is logged and left as it is.
     ///
     /// # Errors
-    /// The database's; what was expired before stays so.
+    /// The database's; orders that expired before stay expired.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
         let batch = expiry::expire(&self.pool, item, None, limit);
         match within(LONG_READ_MAX, batch).await {
             Ok(expired) => {
-                self.tell_expired(item, &expired).await;
+                self.publish_expired(item, &expired).await;
                 Ok(Swept { expired: expired.orders.len(), stuck: 0 })
             }
             Err(error) if is_of_one_order(&error) => self.expire_singly(item, limit).await,
@@ -194,8 +195,8 @@ impl Orders {
         }
     }
 
-    /// As [`Self::expire`], each order in a transaction of its own: one of them cannot expire, and
-    /// the others do not wait for it.
+    /// Expires each order in a transaction of its own, after a batch failed: the orders beside the one
+    /// that cannot expire do not wait for it.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
         let mut swept = Swept { expired: 0, stuck: 0 };
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
@@ -204,11 +205,11 @@ impl Orders {
             let single = expiry::expire(&self.pool, item, Some(order), 1);
             match within(TRANSACTION_MAX, single).await {
                 Ok(expired) => {
-                    self.tell_expired(item, &expired).await;
+                    self.publish_expired(item, &expired).await;
                     swept.expired += expired.orders.len();
                 }
                 Err(error) if is_of_one_order(&error) => {
-                    tracing::warn!(%error, %item, %order, "an order cannot expire");
+                    tracing::warn!(%error, %item, %order, "order cannot expire");
                     swept.stuck += 1;
                 }
                 Err(error) => return Err(error),
@@ -217,7 +218,7 @@ impl Orders {
         Ok(swept)
     }
 
-    async fn tell_expired(&self, item: ItemId, batch: &Expired) {
+    async fn publish_expired(&self, item: ItemId, batch: &Expired) {
         let expired = &batch.orders;
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
@@ -230,7 +231,7 @@ impl Orders {
         }
     }
 
-    /// The items that have unpaid orders whose hold has run out.
+    /// Lists the items with unpaid orders whose hold has run out.
     ///
     /// # Errors
     /// The database's.
@@ -259,7 +260,7 @@ impl Orders {
                     return Ok(stepped.order);
                 }
                 Err(StepError::Unavailable(error)) => error,
-                // An order on its way to the ledger is there, and nothing can be done with it yet.
+                // A queued order exists, but no step is possible yet.
                 Err(StepError::NotFound) => {
                     return Err(match self.queue.find(id, owner).await {
                         Ok(Some(queued)) => StepError::Conflict(Box::new(queued)),
@@ -274,7 +275,7 @@ impl Orders {
             );
             let gone = mysql::nothing_was_sent(&error);
             if !passing || gone || attempt >= ATTEMPTS_MAX {
-                tracing::warn!(%error, order = %id, "a step of an order failed");
+                tracing::warn!(%error, order = %id, "order step failed");
                 return Err(StepError::Unavailable(error));
             }
             let bound = PAUSE_FIRST * 2_u32.pow(attempt);
@@ -282,14 +283,14 @@ impl Orders {
         }
     }
 
-    /// Makes a try of a step, unless the ledger is known not to answer, and tells its breaker what
-    /// came of it.
+    /// Makes one try of a step, unless the breaker of the ledger is open, and reports the result to
+    /// the breaker.
     async fn asked(
         &self,
         step: impl Future<Output = Result<Stepped, StepError>>,
         attempt: u32,
     ) -> Result<Stepped, StepError> {
-        // The breaker judges errors of the ledger; a refusal of ours is an answer of its.
+        // The breaker counts failures of the ledger; a refused step is an answer of the ledger.
         let work = async {
             match step.await {
                 Err(StepError::Unavailable(error)) => Err(error),
@@ -298,7 +299,7 @@ impl Orders {
         };
         match mysql::change(&self.breaker, work).await {
             Ok(answer) => answer,
-            // An earlier try may have been made, for all that is known.
+            // An earlier try may have come through.
             Err(error) if attempt == 1 && mysql::nothing_was_sent(&error) => Err(StepError::Away),
             Err(error) if attempt == 1 && Fault::of(&error) == Fault::ReadOnly => {
                 Err(StepError::ReadOnly)
@@ -308,12 +309,12 @@ impl Orders {
     }
 }
 
-/// Whether an error speaks of a row that the database refuses, so that other orders can still expire.
+/// Whether an error belongs to one row that the database refuses: the other orders can still expire.
 fn is_of_one_order(error: &sqlx::Error) -> bool {
     matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
 }
 
-/// What a step has changed: what its last try did, or an earlier one whose COMMIT was not answered.
+/// The change by a step: that of its last try, or of an earlier try whose COMMIT was not answered.
 fn or_before(stepped: Stepped, lost: Option<Stepped>) -> Stepped {
     match lost {
         Some(lost) if !stepped.changed && lost.order.status == stepped.order.status => lost,

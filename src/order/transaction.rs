@@ -11,18 +11,18 @@ use crate::store::mysql::{Fault, answered, orders};
 /// An order after a step.
 #[derive(Clone)]
 pub(super) struct Stepped {
-    /// As it now stands.
+    /// The order after the step.
     pub order: Order,
     /// Whether this call changed it.
     pub changed: bool,
-    /// Units that went back to the stock; negative when they were taken again.
+    /// Units given back to the stock; negative when they were taken again.
     pub units_returned: i64,
-    /// The version of the stock that this made; 0 when no units were moved.
+    /// The version of the stock after the step; 0 when no units were moved.
     pub stock_version: u64,
 }
 
-/// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,
-/// `lost` is what was done if it came through; that holds for a caller that stops waiting, too.
+/// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered, `lost`
+/// has the change that it makes if it comes through, also for a caller that stops waiting.
 pub(super) async fn step(
     pool: &MySqlPool,
     id: OrderId,
@@ -34,7 +34,7 @@ pub(super) async fn step(
     let stepped = match apply(&mut transaction, id, owner, step).await {
         Ok(stepped) => stepped,
         Err(error) => {
-            // When even this fails the connection is dead, and the server rolls back by itself.
+            // If the rollback fails, the connection is dead, and the server rolls back by itself.
             let _ = transaction.rollback().await;
             return Err(error);
         }
@@ -123,13 +123,13 @@ async fn give_back(
     return_stock(connection, order.item_id, order.quantity.signed()).await
 }
 
-/// Everything of giving back but the hot row.
+/// Gives units back to the buyer's limit and writes the movement; the stock row is not touched.
 pub(super) async fn count_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
 ) -> sqlx::Result<()> {
-    // Lab items without an arbiter count nobody, so the row may be missing.
+    // Lab items without an arbiter count no buyers, so the row may be missing.
     sqlx::query("UPDATE buyer_limits SET bought = bought - ? WHERE item_id = ? AND user_id = ?")
         .bind(order.quantity.signed())
         .bind(order.item_id.get())
@@ -139,8 +139,8 @@ pub(super) async fn count_back(
     insert_movement(connection, order, reason, order.quantity.signed()).await
 }
 
-/// Answers the version of the stock that it made: by it a counter tells whether it was loaded
-/// before or after.
+/// Adds units to the stock row and answers its new version, by which a counter knows whether it was
+/// loaded before or after.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
     item: ItemId,
@@ -157,8 +157,7 @@ pub(super) async fn return_stock(
     Ok(done.last_insert_id())
 }
 
-/// A payment after the hold ran out: the units are taken again, under the same two conditions as
-/// a purchase.
+/// Takes the units again for a payment after the hold ran out, under the two conditions of a purchase.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,

@@ -28,9 +28,8 @@ impl BreakerPermits {
         Ok(Self { mysql, gate })
     }
 
-    /// Tells the breakers what the outcome says about their servers; often nothing. A server fails
-    /// when it does not answer. That a purchase waited for its item, or was not over in time, is
-    /// nothing against any.
+    /// Reports the outcome to the breakers. A server fails when it does not answer; a purchase that
+    /// waited for its item, or was not over in time, is counted for no server.
     pub fn ended(self, outcome: &Outcome) {
         match outcome {
             Outcome::Unavailable(Unavailable::Dependency(dependency))
@@ -69,7 +68,7 @@ mod tests {
     use crate::store::breaker::CALLS_MIN;
     use crate::strategy::LIST;
 
-    /// Which breakers are open after a crowd's purchases have ended so.
+    /// The breakers that are open after many purchases with this outcome.
     fn opened_by(outcome: &Outcome) -> Vec<Dependency> {
         let breakers = Breakers::new(&Metrics::new());
         let entry = LIST.iter().find(|entry| entry.card.name == "redis-lua").expect("a strategy");
@@ -88,7 +87,7 @@ mod tests {
             let away = Outcome::Unavailable(Unavailable::Dependency(server));
             assert_eq!(opened_by(&away), [server]);
         }
-        for nobody in [
+        for uncounted in [
             Outcome::Unknown(Doubt::StillRunning),
             Outcome::Unknown(Doubt::InProgress),
             Outcome::Unknown(Doubt::BrokenOff),
@@ -100,7 +99,7 @@ mod tests {
             // The gate needs another server.
             Outcome::Unknown(Doubt::Unanswered(Dependency::Etcd)),
         ] {
-            assert_eq!(opened_by(&nobody), [], "{nobody:?}");
+            assert_eq!(opened_by(&uncounted), [], "{uncounted:?}");
         }
     }
 }

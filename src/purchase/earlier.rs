@@ -41,7 +41,7 @@ impl Purchases {
         let is_running = self.parts.admission.is_in(buyer, item, key);
         let found = match in_ledger_or_moving(&self.parts, &sought, has_queue).await {
             None if has_queue => match in_queue(&self.parts, &sought, Permit::Needed).await {
-                // It may have got from one to the other in between.
+                // The try may have moved from the queue to the ledger in between.
                 None => in_ledger(&self.parts, &sought).await,
                 queued => queued,
             },
@@ -84,7 +84,7 @@ pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Op
 /// Whether the caller may ask Redis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Permit {
-    /// The purchase holds a permit of Redis' breaker, and tells it how the purchase ended.
+    /// The purchase holds a permit of Redis' breaker, and reports its outcome there.
     Held,
     /// The breaker has to be asked first.
     Needed,

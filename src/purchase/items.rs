@@ -1,4 +1,4 @@
-//! Items as purchases are judged by them: read through the catalog's cache.
+//! The items of purchases, read through the catalog's cache.
 
 use std::sync::Arc;
 use std::time::Duration;

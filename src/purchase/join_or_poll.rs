@@ -11,7 +11,7 @@ use crate::domain::window::Phase;
 use crate::domain::{ItemId, Refusal, Unavailable, UserId};
 
 impl Purchases {
-    /// Joins the queue of an item, tells how far it has come, or exchanges the queue token for a
+    /// Joins the queue of an item, answers the position in it, or exchanges the queue token for a
     /// ticket. `shown` is the queue token of an earlier answer, with the proof that it asked for.
     ///
     /// # Errors
@@ -38,12 +38,12 @@ impl Purchases {
             return Err(Denied::Refused(Refusal::SoldOut));
         }
         let status = self.parts.waiting_room.join_or_poll(&item, buyer, shown, now);
-        let word = match &status {
+        let answer = match &status {
             Ok(QueueStatus::Waiting { .. }) => "waiting",
             Ok(QueueStatus::Admitted { .. }) => "admitted",
             Err(_) => "refused",
         };
-        self.parts.metrics.waiting_room_answered(word);
+        self.parts.metrics.waiting_room_answered(answer);
         status
     }
 }

@@ -5,10 +5,10 @@
 //! asked about together: while one statement runs the next questions gather, up to a bound. There is
 //! no timer; a question that comes alone is asked at once.
 //!
-//! First comes the list of what runs elsewhere, then the orders: a request that ends in between is
-//! seen in one of them. The orders are looked for in what is not committed yet, too (READ
-//! UNCOMMITTED, on a connection of its own): a transaction that has written the key is seen without
-//! waiting for it, so that nobody waits for the row of another item.
+//! First the requests that run on other instances are read, then the orders: a request that ends in
+//! between is found in one of the two. The orders are read with READ UNCOMMITTED on a connection of
+//! their own: a transaction that has written the key is seen without waiting for its commit, so no
+//! purchase waits for the row of another item.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl KeyReader {
             if come == 0 {
                 return;
             }
-            // Nobody waits any more for the answers to these.
+            // The callers of these have stopped waiting.
             together.retain(|question| !question.answer.is_closed());
             if together.is_empty() {
                 continue;

@@ -1,11 +1,11 @@
 //! Load shedding by item: refuses a purchase that would wait too long, by the rate at which the
 //! item's purchases end.
 //!
-//! A queue that nobody bounds grows until everybody in it waits beyond the deadline: then all the
-//! work is done for buyers who have gone. So when purchases of an item wait longer than they may,
-//! only as many are let in as can be served in that time, by the rate of the last moment; the others
-//! are refused at once, which costs next to nothing. While nothing has finished yet nobody is
-//! refused: the first crowd of a sale finds out how fast it goes.
+//! An unbounded queue grows until every request in it waits beyond its deadline: then all the work is
+//! done for buyers who do not wait any more. So when purchases of an item wait longer than they may,
+//! the shedder admits only the number that can be served in that time, by the rate of the last
+//! window, and refuses the others at once, which costs next to nothing. Until the first purchases
+//! finish there is no rate, and none is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::domain::ItemId;
 
 /// Items whose load is known at once.
 const ITEMS_MAX: u64 = 100_000;
-/// The load of an item that nobody has bought for this long is forgotten.
+/// The load of an item without purchases for this long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Over how long the rate is counted.
 const WINDOW: Duration = Duration::from_millis(500);
@@ -93,7 +93,7 @@ impl ItemLoad {
         if length_us < micros(WINDOW) {
             return;
         }
-        // Only one of those who find the window over closes it.
+        // Several requests may find the window over; the compare-exchange lets one close it.
         let closed = self.window_began_us.compare_exchange(
             window_us,
             now_us,
@@ -139,7 +139,7 @@ mod tests {
         // As many as are served in five seconds, and one more.
         assert!(!load(499, 100, 6 * SECOND_US).is_too_slow(wait_max_us));
         assert!(load(500, 100, 6 * SECOND_US).is_too_slow(wait_max_us));
-        // A crowd that is served in time, a few that are slow, and a start.
+        // Many purchases that are served in time, a few slow ones, and the first ones.
         assert!(!load(5_000, 100, 4 * SECOND_US).is_too_slow(wait_max_us));
         assert!(!load(RUNNING_MIN - 1, 1, 6 * SECOND_US).is_too_slow(wait_max_us));
         assert!(!load(5_000, 0, 6 * SECOND_US).is_too_slow(wait_max_us));

@@ -1,4 +1,4 @@
-//! What every purchase does, whatever the strategy.
+//! The purchase path, which is the same for every strategy.
 //!
 //! [`Purchases::buy`] in order: find the item and the strategy; check what can be said without the
 //! gate (the sale's window, the ticket, the buyer's limit, "sold out" from memory); ask the breakers
@@ -32,7 +32,7 @@ use crate::domain::{
     Cents, Clock, Doubt, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal,
     RequestKey, Unavailable, UserId,
 };
-use crate::live::{Hub, Tally};
+use crate::live::{Hub, OutcomeCounts};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::redis::Queue;
@@ -48,14 +48,14 @@ pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
 pub use waiting_room::WaitingRoom;
 
-/// What a buyer asks for.
+/// The request of a purchase.
 #[derive(Clone, Debug)]
 pub struct PurchaseRequest {
     /// The buyer.
     pub buyer: UserId,
     /// The item.
     pub item: ItemId,
-    /// How many units.
+    /// The number of units.
     pub quantity: Quantity,
     /// The strategy's name, or `default`.
     pub strategy: String,
@@ -73,29 +73,29 @@ pub struct Purchases {
     parts: Arc<Parts>,
 }
 
-/// What the purchase path works with.
+/// The parts of the purchase path.
 pub struct Parts {
     /// The strategies.
     pub strategies: Strategies,
-    /// What became of earlier requests.
+    /// Looks up the results of earlier requests.
     pub keys: Keys,
     /// The orders that are on their way to the ledger.
     pub queue: Queue,
     /// The items, a moment old.
     pub items: Items,
-    /// What is known to be sold out.
+    /// The items that are known to be sold out.
     pub sold_out: SoldOut,
-    /// Where events go.
+    /// The hub for events.
     pub hub: Hub,
-    /// Where outcomes are counted by item.
-    pub tally: Tally,
-    /// Where outcomes are counted.
+    /// Counts outcomes by item.
+    pub outcome_counts: OutcomeCounts,
+    /// Counts outcomes by strategy.
     pub metrics: Metrics,
     /// The wall clock.
     pub clock: Clock,
     /// Running purchases, which a stop waits for.
     pub tasks: TaskTracker,
-    /// Which of the servers answer.
+    /// The circuit breakers of the servers.
     pub breakers: Breakers,
     /// How many purchases run at once.
     pub admission: Admission,
@@ -141,7 +141,7 @@ impl Purchases {
         if let Some(card) = card {
             let seconds = started.elapsed().as_secs_f64();
             self.parts.metrics.purchase_ended(card.name, outcome.as_str(), seconds);
-            self.parts.tally.count(id, &outcome);
+            self.parts.outcome_counts.count(id, &outcome);
         }
         outcome
     }
@@ -152,10 +152,10 @@ impl Purchases {
         &self.parts.items
     }
 
-    /// What became of the purchases of each item.
+    /// The outcomes of each item's purchases.
     #[must_use]
-    pub fn tally(&self) -> &Tally {
-        &self.parts.tally
+    pub fn outcome_counts(&self) -> &OutcomeCounts {
+        &self.parts.outcome_counts
     }
 
     /// The strategies.
@@ -164,7 +164,7 @@ impl Purchases {
         &self.parts.strategies
     }
 
-    /// An edit, a cancellation or an expiry changed an item: look at it afresh.
+    /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an expiry.
     pub async fn item_changed(&self, item: ItemId) {
         self.parts.items.forget(item).await;
         self.parts.sold_out.clear(item);
@@ -281,7 +281,7 @@ impl Purchases {
                 Some(outcome) => outcome,
                 None => parts.pass_gate(&*strategy, purchase, options, deadline).await,
             };
-            // Also when its buyer has gone: how it ended is what its servers are judged by.
+            // Also when the buyer waits no more: the breakers count the outcome.
             permits.ended(&outcome);
             drop(admitted);
             outcome
@@ -300,7 +300,7 @@ impl Purchases {
 }
 
 impl Parts {
-    /// Runs the gate and tells everyone who wants to know.
+    /// Runs the gate, then publishes and counts the outcome.
     async fn pass_gate(
         &self,
         strategy: &dyn Strategy,

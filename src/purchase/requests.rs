@@ -1,7 +1,7 @@
 //! The requests that run: each key once at a time, and announced to the other instances.
 //!
 //! A request that runs may become an order at any moment, so a second one with its key must not be
-//! refused for good meanwhile. In this process a set tells. For the other instances a request is
+//! refused for good meanwhile. In this process a set has the keys. For the other instances a request is
 //! *announced* in the ledger (`running_requests`) once it has run for [`ANNOUNCE_AFTER`], or at once
 //! when its client went away; the row goes when the request has ended, or by its expiry when this
 //! process dies. Most requests end earlier, and cost no statement. Many are announced by one.
@@ -63,7 +63,7 @@ pub struct Waiting {
     request: Option<RequestOf>,
 }
 
-/// Tells the other instances.
+/// Announces running requests to the other instances.
 pub struct Announcer {
     requests: Requests,
     pool: MySqlPool,
@@ -185,8 +185,8 @@ impl Announcer {
                 () = self.requests.shared.client_left.notified() => {}
                 () = stop.cancelled() => {}
             }
-            let told = self.announce().await && self.withdraw().await;
-            if !told {
+            let answered = self.announce().await && self.withdraw().await;
+            if !answered {
                 let pause = tokio::time::sleep(TROUBLE_PAUSE);
                 stop.run_until_cancelled(pause).await;
             }
@@ -255,11 +255,11 @@ mod tests {
         assert_eq!(requests.due(now), [request("left")]);
         assert_eq!(requests.due(now), [], "once");
         drop((fast, answered));
-        assert_eq!(*requests.shared.ended(), [], "nobody was told of them");
+        assert_eq!(*requests.shared.ended(), [], "they were not announced");
         let later = now + RENEW_PERIOD;
         assert_eq!(requests.due(later), [request("left")], "it still runs");
         requests.not_announced(&[request("left")]);
-        assert_eq!(requests.due(later), [request("left")], "and nobody was told");
+        assert_eq!(requests.due(later), [request("left")], "and it was not announced");
         drop(left);
         assert_eq!(*requests.shared.ended(), [request("left")]);
         let slow = begin(&requests, "slow");

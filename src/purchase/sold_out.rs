@@ -1,8 +1,8 @@
 //! "Sold out", answered from memory.
 //!
 //! After a gate has said so, requests are answered from here for a moment without Redis or MySQL. (A
-//! request that carries a caller's key is then looked up in the ledger: it may be the retry of an
-//! order that another instance has made, and to that "sold out" would be a lie.) When the moment is
+//! request with a caller's key is then looked up in the ledger: it may be the retry of an order that
+//! another instance has made, for which "sold out" would be wrong.) When the moment is
 //! over, one request goes through and asks again while the others are still answered from memory. So
 //! a restock anywhere is noticed within a second, and a sold-out item costs next to nothing, however
 //! many buyers ask for it.
@@ -28,8 +28,8 @@ pub struct SoldOut {
 }
 
 impl SoldOut {
-    /// Answers from memory for `look_again` at a time; the memory of an item that nobody
-    /// confirmed is gone after twice that.
+    /// Makes a memory that answers for `look_again` at a time; an entry that is not confirmed is
+    /// dropped after twice that.
     #[must_use]
     pub fn new(look_again: Duration) -> Self {
         let known =
@@ -84,7 +84,7 @@ mod tests {
         assert!(!sold_out.is_known(item));
         sold_out.learn(item);
         assert!(sold_out.is_known(item));
-        // Make the look due.
+        // Make the next read due.
         sold_out.known.get(&item).expect("learnt").store(0, Ordering::Relaxed);
         let through = (0..10).filter(|_| !sold_out.is_known(item)).count();
         assert_eq!(through, 1);

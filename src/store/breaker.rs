@@ -1,10 +1,10 @@
-//! A breaker for each server that we lean on: when most calls fail, further ones are refused at
-//! once instead of each waiting for its own timeout.
+//! Circuit breakers, one for each server: when most calls fail, further calls are refused at once
+//! instead of each waiting for its own timeout.
 //!
 //! *Closed*, calls go through and are counted over the last [`WINDOW_SECONDS`] seconds. When there
 //! were at least [`CALLS_MIN`] and half of them failed, it *opens*: one call a second goes through
 //! as a probe, the others are refused. After [`PROBES_GOOD`] good probes in a row it is closed again.
-//! A call whose end says nothing about the server is not counted.
+//! A call whose result depends on more than the server is not counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use crate::domain::outcome::Dependency;
 use crate::metrics::Metrics;
 
-/// How far back calls are counted.
+/// The window over which calls are counted, in seconds.
 pub const WINDOW_SECONDS: u64 = 5;
-/// Fewer calls than these say nothing.
+/// The least number of calls in the window that can open the breaker.
 pub const CALLS_MIN: u32 = 20;
 /// Good probes in a row that close it again.
 pub const PROBES_GOOD: u32 = 3;
@@ -26,20 +26,20 @@ pub const PROBE_PERIOD: Duration = Duration::from_secs(1);
 /// The breakers of all dependencies. Clones share them.
 #[derive(Clone)]
 pub struct Breakers {
-    /// The ledger's.
+    /// The breaker of the ledger.
     pub mysql: Breaker,
-    /// That of the gates' counters and locks.
+    /// The breaker of Redis, for the gates' counters and locks.
     pub redis: Breaker,
-    /// That of the locks on a majority of Redis servers.
+    /// The breaker of Redlock's servers.
     pub redlock: Breaker,
-    /// That of the locks on etcd.
+    /// The breaker of etcd.
     pub etcd: Breaker,
-    /// That of the locks on ZooKeeper.
+    /// The breaker of ZooKeeper.
     pub zookeeper: Breaker,
 }
 
 impl Breakers {
-    /// All closed.
+    /// Makes closed breakers.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
         let breaker = |dependency| Breaker::new(dependency, metrics.clone());
@@ -73,7 +73,7 @@ pub struct Breaker {
     state: Arc<Mutex<State>>,
 }
 
-/// The permit for one call. Say how the call ended; dropped, the call is not counted.
+/// The permit for one call. Report how the call ended; a dropped permit is not counted.
 pub struct BreakerPermit {
     breaker: Breaker,
     is_probe: bool,
@@ -87,7 +87,7 @@ enum State {
 /// The calls of one second.
 #[derive(Clone, Copy, Default)]
 struct Second {
-    /// Since an arbitrary start; 0 for none.
+    /// The number of the second; 0 before the first call.
     number: u64,
     calls: u32,
     failures: u32,
@@ -100,7 +100,7 @@ impl Breaker {
         Self { dependency, metrics, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Whose breaker it is.
+    /// The dependency of this breaker.
     #[must_use]
     pub fn dependency(&self) -> Dependency {
         self.dependency
@@ -148,7 +148,7 @@ impl Breaker {
                     self.changed(true);
                 }
             }
-            // A call from before it opened is no probe.
+            // A call that began before the breaker opened is not a probe.
             State::Open { good, .. } if is_probe => {
                 *good = if well { *good + 1 } else { 0 };
                 if *good >= PROBES_GOOD {
@@ -164,9 +164,9 @@ impl Breaker {
         let name = self.dependency.name();
         self.metrics.breaker_is_open(name, is_open);
         if is_open {
-            tracing::error!(dependency = name, "most calls fail: refusing them for now");
+            tracing::error!(dependency = name, "circuit breaker opened: most calls failed");
         } else {
-            tracing::info!(dependency = name, "it answers again");
+            tracing::info!(dependency = name, "circuit breaker closed: the server answers again");
         }
     }
 
@@ -176,18 +176,18 @@ impl Breaker {
 }
 
 impl BreakerPermit {
-    /// Whom it asks.
+    /// The dependency of the call.
     #[must_use]
     pub fn dependency(&self) -> Dependency {
         self.breaker.dependency
     }
 
-    /// The server answered, whatever it said.
+    /// Reports that the server answered, with a result or an error.
     pub fn answered(self) {
         self.breaker.ended(self.is_probe, true);
     }
 
-    /// The server did not answer.
+    /// Reports that the server did not answer.
     pub fn failed(self) {
         self.breaker.ended(self.is_probe, false);
     }
@@ -199,7 +199,7 @@ fn second_number() -> u64 {
     START.elapsed().as_secs() + 1
 }
 
-/// Counts a call in the second `now`; whether it is time to open.
+/// Counts a call in the second `now`; answers whether the breaker must open.
 fn count(seconds: &mut [Second; WINDOW_SECONDS as usize], now: u64, well: bool) -> bool {
     let slot = &mut seconds[usize::try_from(now % WINDOW_SECONDS).unwrap_or(0)];
     if slot.number != now {

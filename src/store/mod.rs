@@ -1,7 +1,7 @@
-//! All SQL that neither writes an order nor takes stock, all Redis commands of the gates, and the
-//! counters that a process keeps for itself; breakers for when a server does not answer.
+//! Storage: all SQL that neither writes an order nor takes stock, all Redis commands of the gates, the
+//! counters in this process's memory, and the circuit breakers.
 //!
-//! The ledger in MySQL is the truth; what Redis holds is loaded from it, never the other way.
+//! The ledger in MySQL is the truth; counters in Redis are loaded from it, never the other way.
 
 pub mod breaker;
 pub mod memory;

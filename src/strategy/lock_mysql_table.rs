@@ -17,7 +17,7 @@ use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::mysql::table;
+use leaselock::mysql::table;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

@@ -9,9 +9,9 @@
 //!    while they are held and released by compare-and-delete; the item's lock carries a fence,
 //!    which the arbiter raises in the same transaction.
 //!
-//! Those who wait for the item's lock in this process want the same done, so one hold does it for all
-//! of them in one transaction (`kit/combined_sale.rs`): the lock is taken once a batch, not once an
-//! order. With another `store` or `wait`, or with the arbiter off, each has a hold of its own.
+//! The requests of this process that wait for the item's lock need the same work, so one of them
+//! takes the lock and does the work of all in one transaction (`kit/combined_sale.rs`): one hold for
+//! a batch instead of one hold for an order. With another `store` or `wait`, or with the arbiter off, each has a hold of its own.
 //!
 //! `store=redis` guards the counter in Redis instead of the stock row; `scope` chooses what is
 //! locked: `market`, `item`, `user`, or `item-user` (both, the default).
@@ -34,7 +34,7 @@ use super::kit::options::Scope;
 use super::kit::sale_locks::{FenceCounters, SaleLocks};
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::redis::plain;
+use leaselock::redis::plain;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

@@ -16,7 +16,7 @@ use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::redis::reentrant;
+use leaselock::redis::reentrant;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

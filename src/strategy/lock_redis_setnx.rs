@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::demo::setnx;
+use leaselock::demo::setnx;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

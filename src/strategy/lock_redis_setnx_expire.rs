@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::demo::setnx_expire::{self, Repair};
+use leaselock::demo::setnx_expire::{self, Repair};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

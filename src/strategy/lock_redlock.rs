@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::redis::redlock;
+use leaselock::redis::redlock;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

@@ -18,7 +18,7 @@ use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::zookeeper::sequential;
+use leaselock::zookeeper::sequential;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

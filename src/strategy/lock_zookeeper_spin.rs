@@ -1,7 +1,7 @@
 //! `lock-zookeeper-spin`: one lock per item: one ephemeral node that all who wait watch; read, check, write.
 //!
 //! # How it works
-//! Whoever creates the item's node has the lock. All others watch that node and try again when it
+//! The contender that creates the item's node has the lock. All others watch that node and try again when it
 //! goes, so every release wakes one contender of every process.
 //!
 //! # What can go wrong
@@ -17,7 +17,7 @@ use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use crate::lock::zookeeper::spin;
+use leaselock::zookeeper::spin;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {

@@ -4,7 +4,7 @@
 //! lets through to the arbiter, which writes the order. Each file reads like a manual page: how it
 //! works, what can go wrong, when to use it.
 //!
-//! To add one, write its file and add two lines below: the module and its place on the list. The
+//! To add one, write its file and add two lines below: the module and its line on the list. The
 //! page of strategies, the documents, the metrics' labels and the conformance tests read the list.
 
 pub mod kit;
@@ -50,7 +50,6 @@ use tokio::time::Instant;
 
 use crate::arbiter::{Arbiter, GroupCommit};
 use crate::domain::{Outcome, Purchase};
-use crate::lock;
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 
@@ -112,14 +111,14 @@ pub enum BuildError {
     Unusable(String),
 }
 
-impl From<lock::InvalidName> for BuildError {
-    fn from(error: lock::InvalidName) -> Self {
+impl From<leaselock::InvalidName> for BuildError {
+    fn from(error: leaselock::InvalidName) -> Self {
         Self::Unusable(format!("redis.prefix cannot be used: {error}"))
     }
 }
 
-impl From<lock::redis::redlock::InvalidRedlock> for BuildError {
-    fn from(error: lock::redis::redlock::InvalidRedlock) -> Self {
+impl From<leaselock::redis::redlock::InvalidRedlock> for BuildError {
+    fn from(error: leaselock::redis::redlock::InvalidRedlock) -> Self {
         Self::Unusable(format!("lock.redlock_urls cannot be used: {error}"))
     }
 }
@@ -127,7 +126,7 @@ impl From<lock::redis::redlock::InvalidRedlock> for BuildError {
 /// A way of deciding who gets stock.
 #[async_trait]
 pub trait Strategy: Send + Sync {
-    /// Decides about one purchase and has the arbiter write what it lets through. Returns by the
+    /// Decides about one purchase and has the arbiter write an accepted one. Returns by the
     /// deadline, or soon after it.
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome;
 
@@ -143,21 +142,21 @@ pub trait Strategy: Send + Sync {
     }
 
     /// The locks that it works with, for their figures.
-    fn locks(&self) -> Vec<Arc<dyn lock::Mutex>> {
+    fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
         Vec::new()
     }
 }
 
-/// What strategies are made of.
+/// The parts of the service that strategies use.
 #[derive(Clone)]
 pub struct StrategyContext {
-    /// The second line of defence.
+    /// The arbiter for single orders.
     pub arbiter: Arbiter,
-    /// The second line of defence, in batches.
+    /// The group commit in front of the arbiter.
     pub group_commit: GroupCommit,
-    /// The ledger, for looking at the stock.
+    /// The connection pool for reading the stock.
     pub pool: MySqlPool,
-    /// Redis, for connections of one's own.
+    /// Redis, for connections lent to one caller.
     pub redis: RedisClient,
     /// The Redis counters.
     pub counters: Counters,

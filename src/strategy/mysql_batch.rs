@@ -13,7 +13,7 @@
 //!
 //! # When to use it
 //! For the hot item. The hot row is locked once per batch instead of once per order, so a larger
-//! crowd makes it faster, not slower.
+//! number of buyers makes it faster, not slower.
 
 use std::sync::Arc;
 

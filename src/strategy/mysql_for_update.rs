@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //! The transaction that writes the order locks the stock row, reads it under the lock, checks in the
-//! program and writes the computed number. Whoever comes next waits at the SELECT and then reads
+//! program and writes the computed number. The next buyer waits at the SELECT and then reads
 //! what was committed. The lock goes with the COMMIT, or with the connection if its holder dies.
 //!
 //! # What can go wrong

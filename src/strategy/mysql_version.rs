@@ -8,7 +8,7 @@
 //!
 //! # What can go wrong
 //! Nothing is oversold: the version only rises, so there is no ABA. But of N buyers that read the
-//! same version N - 1 worked for nothing: a crowd makes it slower, and when the retries or the
+//! same version N - 1 worked for nothing: more buyers make it slower, and when the retries or the
 //! time run out the answer is 503 `contended`. A version that was read long before the write is
 //! always old, so only a few buyers try at once and the others wait before they read; without
 //! that, a thousand buyers in line for connections sell four units a second. On a replica the
@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "Compare-and-set on a version column; losers try again in a new transaction.",
-        breaks_when: "Never oversells; under a crowd most tries are wasted and retries run out.",
+        breaks_when: "Never oversells; under load most tries are wasted and retries run out.",
         needs: &[],
         durable_before_reply: true,
         source: "S4",

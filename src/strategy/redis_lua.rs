@@ -10,22 +10,22 @@
 //! What buyers have stands beside the counter, is loaded with it from the ledger, and is given back
 //! with the units of orders that are cancelled or expire. It is this gate's own count, so it may be
 //! too low, and the arbiter decides. Before it refuses a buyer, the ledger is asked: a count that is
-//! above the ledger's in two looks is lowered to it.
+//! above the ledger's in two inspections is lowered to it.
 //!
 //! A retry of the same request (same buyer, key and quantity) finds its units taken already and goes
 //! on to the arbiter, whose unique key makes it the same order. From then on neither try gives the
 //! units back: they stay with the request, which sells too few rather than too many, until the
-//! reconciliation looks.
+//! reconciliation inspects it.
 //!
 //! # What can go wrong
 //! * When Redis loses its data the counter comes back from the ledger; only the arbiter then stands
 //!   between the units in flight and a second sale. An older copy is noticed by its epoch.
 //! * A server whose clock is wrong opens and closes the sale at the wrong time, within what the
 //!   service's own clock allows.
-//! * A lost answer leaves units taken by nobody: the retry gets them, or the reconciliation.
+//! * A lost answer leaves units that no order has: the retry gets them, or the reconciliation.
 //!
 //! # When to use it
-//! For a hot item, in front of the arbiter: it refuses a crowd for one round trip each.
+//! For a hot item, in front of the arbiter: it refuses each buyer in one round trip.
 
 use std::sync::Arc;
 use std::time::Duration;

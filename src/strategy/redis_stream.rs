@@ -9,15 +9,16 @@
 //! or `rejected` when the ledger refuses it; then its units go back to the counter.
 //!
 //! A retry of a request is answered with the order that it was queued as, for as long as it is in the
-//! queue; then the ledger knows it, and is asked before anything is queued (`src/purchase/earlier.rs`). The buyer's limit counts what the ledger has and what is in the
-//! queue, so that a 202 is seldom taken back.
+//! queue; after that the ledger has it, and is read before an order is queued
+//! (`src/purchase/earlier.rs`). The buyer's limit counts the units in the ledger and the units in the
+//! queue, so that a 202 is seldom followed by a refusal.
 //!
 //! # What can go wrong
 //! * 202 promises what Redis keeps. Without an append-only file a crash loses every queued order;
 //!   with `appendfsync everysec` a crash of the machine, or of Redis while the disk is slow, loses up
 //!   to about two seconds of them; with `always` it loses none, but a failover to a replica may. Nothing is oversold by it, and the audit
-//!   against the clients' record shows them as lost. `/api/strategies` tells what holds here.
-//! * The consumers fall behind: the queue is bounded, and one more is told to try again.
+//!   against the clients' record shows them as lost. `/api/strategies` shows what this Redis promises.
+//! * The consumers fall behind: the queue is bounded, and one more is refused with "try again".
 //! * A consumer dies: another one takes its orders over, a few seconds later.
 //!
 //! # When to use it
@@ -82,7 +83,7 @@ impl Strategy for RedisStream {
                 }
                 Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
                 Ok(Push::NothingLeft) => {}
-                // It may be in the queue; the key tells.
+                // It may be in the queue; a retry with the key finds out.
                 Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
                     tracing::warn!(%error, order = %purchase.order_id, "it is not known whether an order was queued");
                     return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));

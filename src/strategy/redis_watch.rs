@@ -9,7 +9,7 @@
 //! # What can go wrong
 //! * On a shared connection another task's EXEC would end our WATCH: hence one connection each,
 //!   and a weak machine runs out of them.
-//! * Optimism collapses in a crowd: of N buyers that watch the same counter one gets through.
+//! * Optimism collapses under load: of N buyers that watch one counter, one succeeds.
 //! * When Redis loses its data the counter comes back from the ledger; only the arbiter then
 //!   stands between the units in flight and a second sale.
 //!
@@ -42,7 +42,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
-        breaks_when: "Redis loses the counter; and under a crowd most tries are wasted.",
+        breaks_when: "Redis loses the counter; and under load most tries are wasted.",
         needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S0, S4",

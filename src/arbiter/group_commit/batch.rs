@@ -1,12 +1,12 @@
 //! A batch: the orders of many buyers of one item in one transaction.
 //!
 //! A batch is written *optimistically* first: the unique key, the CHECK on the buyer's limit and
-//! `available >= ?` stand behind it as behind a single order, so what must not happen does not.
+//! `available >= ?` hold for it as for a single order, so it breaks no rule.
 //! When one of them objects, the batch is rolled back, and this batch and the next one are
 //! *pre-checked*: duplicates of a key, buyers over their limit and orders for which nothing is left
-//! are answered singly, and the rest is written together. An order that the rest leaves no room for
-//! is checked again once the rest is written or refused. As soon as no order had to be sorted out,
-//! batches are optimistic again.
+//! are answered singly, and the rest is written together. An order that would fit without the rest
+//! is checked again once the rest is written or refused. After a batch without such orders, batches are
+//! optimistic again.
 //!
 //! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 
@@ -36,7 +36,7 @@ pub struct BatchConnections {
 }
 
 impl BatchConnections {
-    /// At most `count` of `pool`, which has as many and is used by nobody else.
+    /// Makes a pool of at most `count` kept connections of `pool`, which has as many and no other user.
     #[must_use]
     pub fn new(pool: MySqlPool, count: u32) -> Self {
         Self { pool, free: Arc::new(Semaphore::new(count as usize)) }
@@ -90,8 +90,8 @@ impl BatchWriter {
         Ok(row.map_or(0, |row| row.available))
     }
 
-    /// Writes the orders of one item, under the token of the item's lock if there is one. What is
-    /// left over is written singly, and not begun after `deadline`. The answers are in the orders'
+    /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders that
+    /// are left over are written singly, and not begun after `deadline`. The answers are in the orders'
     /// order; refusals are not counted.
     pub async fn write(
         &mut self,
@@ -152,7 +152,7 @@ impl BatchWriter {
     ) {
         let Ok(mut own) = self.connection().await else { return };
         let kept = self.write_on(slot, &mut own.connection, purchases, fence, answers).await;
-        // Without a permit it goes back to the common pool, and after an error to nobody.
+        // Without a permit it goes back to the common pool, and after an error it is closed.
         self.own = (kept && own.permit.is_some()).then_some(own);
         if kept {
             return;
@@ -161,7 +161,7 @@ impl BatchWriter {
         // may hold its row is gone.
         let mut can_be_asked = true;
         for (purchase, answer) in purchases.iter().zip(answers) {
-            // Once the ledger did not tell of one, the others are not to wait as long one by one.
+            // After one look-up without an answer, the others do not wait as long one by one.
             if can_be_asked && matches!(answer, Some(Ok(Outcome::Unknown(_)))) {
                 *answer = match self.arbiter.recover_lost_commit(purchase).await {
                     Some(Some(order)) => Some(Ok(replay(purchase, order))),

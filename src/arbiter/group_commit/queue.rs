@@ -2,9 +2,9 @@
 //!
 //! A queue has no timer. Its next batch is made of the orders that came while the last one wrote its
 //! rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`): with
-//! one buyer at a time a batch is a single order and costs what a direct transaction costs; with a
-//! crowd hundreds of orders share one commit. A queue that nobody uses ends by itself. Its writers
-//! are tasks of their own, so an order in it is finished whether or not its buyer still waits.
+//! one buyer at a time a batch is a single order and costs what a direct transaction costs; under
+//! load hundreds of orders share one commit. An idle queue ends by itself. Its writers are tasks of
+//! their own, so an order in it is finished whether or not its buyer still waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -37,7 +37,7 @@ const IDLE_MAX: Duration = Duration::from_millis(250);
 struct Waiting {
     purchase: Purchase,
     answer: oneshot::Sender<Answer>,
-    /// It is in no batch that begins after this instant.
+    /// The instant after which no batch may begin that has this order.
     deadline: Option<Instant>,
     /// Set by a writer that takes it into a batch, or by the buyer's side that takes it back.
     claimed: Arc<AtomicBool>,
@@ -113,8 +113,8 @@ impl GroupCommit {
         BatchWriter::new(self.arbiter.clone(), self.connections.clone(), BatchPipeline::default())
     }
 
-    /// Like [`Arbiter::write`], guarded and without a fence, in a batch of the item: for what a gate
-    /// let through. Once a batch has the order, its answer is waited for beyond the deadline.
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch of the item: for purchases that
+    /// a gate accepted. Once a batch has the order, its answer is waited for beyond the deadline.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
         let strategy = purchase.strategy;
         let answer = self.write_uncounted(purchase, deadline).await;
@@ -196,12 +196,12 @@ impl GroupCommit {
             let (purchases, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));
-            // A panic spoils its own batch, whose orders the ledger then tells about, not the queue.
+            // A panic fails its own batch, whose results are then read from the ledger, not the queue.
             let written = AssertUnwindSafe(writer.write_at(slot, &purchases, None, None));
             let Ok(decided) = written.catch_unwind().await else { continue };
             assert_eq!(decided.len(), answers.len(), "each order of a batch has one answer");
             for (waiting, answer) in answers.into_iter().zip(decided) {
-                // A buyer who has gone is told by the key.
+                // The receiver may be dropped: a retry with the key reads the result from the ledger.
                 let _ = waiting.send(answer);
             }
         }

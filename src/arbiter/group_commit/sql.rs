@@ -15,8 +15,8 @@ use crate::store::mysql::{Fault, answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
-/// A refusal rests on what is committed alone. An order that only the chosen ones leave no room for
-/// stays undecided: they may still fail, and then it is the next to be chosen.
+/// A refusal follows from committed rows alone. An order that would fit without the chosen ones stays
+/// undecided: they may still fail, and then it is chosen next.
 pub(super) async fn choose(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
@@ -88,9 +88,9 @@ async fn bought_so_far(
     let mut bought = HashMap::new();
     let all: Vec<&Purchase> = purchases.iter().collect();
     for chunk in powers_of_two(&all) {
-        let places = vec!["?"; chunk.len()].join(", ");
+        let placeholders = vec!["?"; chunk.len()].join(", ");
         let statement = format!(
-            "SELECT user_id, bought FROM buyer_limits WHERE item_id = ? AND user_id IN ({places})"
+            "SELECT user_id, bought FROM buyer_limits WHERE item_id = ? AND user_id IN ({placeholders})"
         );
         let mut query = sqlx::query(&statement).bind(purchases[0].item.id.get());
         for purchase in chunk {
@@ -127,7 +127,7 @@ pub(super) enum Filled {
     TooFew,
     /// A later holder of the item's lock has written.
     Fenced {
-        /// The highest token that was accepted.
+        /// The highest fence that was accepted.
         accepted: u64,
     },
 }
@@ -216,9 +216,9 @@ async fn count_buyers(
     units.sort_unstable();
     let item = &purchases[0].item;
     for chunk in powers_of_two(&units) {
-        let places = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
+        let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
         let statement = format!(
-            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {places} \
+            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {placeholders} \
              ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
         );
         let mut query = sqlx::query(&statement);
@@ -236,9 +236,9 @@ async fn insert_movements(
     chunk: &[&Purchase],
 ) -> sqlx::Result<()> {
     let sold = MovementReason::Sold.as_str();
-    let places = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
+    let placeholders = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
     let statement = format!(
-        "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {places}"
+        "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {placeholders}"
     );
     let mut query = sqlx::query(&statement);
     for purchase in chunk {

@@ -31,7 +31,7 @@ const TLS_FOR_A_YEAR: HeaderValue = HeaderValue::from_static("max-age=31536000")
 /// Puts the layers around the application. They are listed outermost first: a request passes them
 /// from top to bottom, its response from bottom to top.
 pub(super) fn wrap(router: Router, web: &Web) -> Router {
-    let transport_security = web.cookie_secure.then_some(TLS_FOR_A_YEAR);
+    let transport_security = web.session_cookie.secure.then_some(TLS_FOR_A_YEAR);
     let layers = ServiceBuilder::new()
         // Outermost, to count the status that the client gets.
         .layer(from_fn_with_state(web.clone(), count_answers::count))

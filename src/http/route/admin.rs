@@ -174,8 +174,8 @@ pub async fn edit(
 }
 
 fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
-    let kind = word(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
-    let arbiter = word(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
+    let kind = choice(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
+    let arbiter = choice(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
     let price_out_of_range = || {
@@ -229,7 +229,8 @@ fn stock_out_of_range() -> Problem {
     ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
 }
 
-fn word<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {
+/// Parses one of two names; `default` if the field is left out.
+fn choice<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {
     let Some(text) = text else { return Ok(default) };
     let detail = "Send kind as shop or lab, and arbiter as on or off.";
     parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))

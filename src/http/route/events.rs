@@ -17,7 +17,7 @@ use super::orders::OrderBody;
 use crate::account::Claims;
 use crate::catalog::StockedItem;
 use crate::domain::window::Phase;
-use crate::domain::{Item, Refusal};
+use crate::domain::{Item, ItemState, Refusal, SaleWindow};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
@@ -33,8 +33,8 @@ const BUFFERED_MAX: usize = 8;
 /// The longest sleep until the start or the end of a sale; then the sale is checked again.
 const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);
 
-pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<Stoppable>>;
-pub(super) type Stoppable = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
+pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<EventStream>>;
+type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
 /// Watch the stock and the state of an item: an event now, and one at each change.
 #[utoipa::path(
@@ -64,22 +64,19 @@ pub async fn stock(
     // The stock is public, so the stream does not end with the session.
     Ok(events(web, stream, None, move |web, out| async move {
         let mut seen = first;
-        let mut told: Option<(&'static str, Told)> = None;
+        let mut sent: Option<Sent> = None;
         loop {
             let now = web.clock.now();
-            let state = seen.item.state(seen.available, now).as_str();
-            let picture = Told::of(&seen);
-            let stock_changed = told.as_ref().is_none_or(|(_, told)| told.stock != picture.stock);
-            let state_changed = told
-                .as_ref()
-                .is_none_or(|(word, told)| *word != state || told.sale != picture.sale);
+            let figures = Sent::of(&seen, now);
+            let stock_changed = sent.as_ref().is_none_or(|sent| sent.stock != figures.stock);
+            let state_changed = sent.as_ref().is_none_or(|sent| sent.sale != figures.sale);
             if stock_changed && out.send(stock_event(&seen, now)).await.is_err() {
                 return;
             }
-            if state_changed && out.send(state_event(&seen, state, now)).await.is_err() {
+            if state_changed && out.send(state_event(&seen, now)).await.is_err() {
                 return;
             }
-            told = Some((state, picture));
+            sent = Some(figures);
             tokio::select! {
                 changed = watched.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(until_boundary(&seen.item, now)) => {}
@@ -176,7 +173,7 @@ where
         drop(stream);
     });
     let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
-    let events: Stoppable = Box::pin(events);
+    let events: EventStream = Box::pin(events);
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
@@ -188,18 +185,18 @@ async fn session_over(web: Web, claims: Option<Claims>) {
     }
 }
 
-/// The figures that a stream has sent last.
-struct Told {
+/// The figures of the last events of a stream: a new event is sent when they change.
+struct Sent {
     stock: (i64, i64),
-    sale: (bool, time::OffsetDateTime, time::OffsetDateTime),
+    sale: (ItemState, bool, SaleWindow),
 }
 
-impl Told {
-    fn of(seen: &StockedItem) -> Self {
-        let window = &seen.item.window;
+impl Sent {
+    fn of(seen: &StockedItem, now: time::OffsetDateTime) -> Self {
+        let state = seen.item.state(seen.available, now);
         Self {
             stock: (seen.available, seen.total),
-            sale: (seen.item.paused, window.starts_at(), window.ends_at()),
+            sale: (state, seen.item.paused, seen.item.window),
         }
     }
 }
@@ -214,10 +211,10 @@ fn stock_event(seen: &StockedItem, now: time::OffsetDateTime) -> Event {
     Event::default().event("stock").data(body.to_string())
 }
 
-fn state_event(seen: &StockedItem, state: &str, now: time::OffsetDateTime) -> Event {
+fn state_event(seen: &StockedItem, now: time::OffsetDateTime) -> Event {
     let body = json!({
         "item_id": seen.item.id.get(),
-        "state": state,
+        "state": seen.item.state(seen.available, now).as_str(),
         "paused": seen.item.paused,
         "starts_at": rfc3339(seen.item.window.starts_at()),
         "ends_at": rfc3339(seen.item.window.ends_at()),

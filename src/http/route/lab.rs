@@ -1,11 +1,9 @@
 //! `/api/lab/runs`: comparisons of strategies inside the service, for operators.
 
-use std::net::IpAddr;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::sse::Event as Sent;
+use axum::response::sse::Event as SseEvent;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,8 +11,8 @@ use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
 use super::events::{self, Events};
-use crate::account::Actor;
-use crate::domain::UserId;
+use crate::account::{Actor, OperatorLog};
+use crate::domain::Clock;
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
@@ -85,15 +83,18 @@ pub struct RunsBody {
     security(("bearer" = [])),
 )]
 pub async fn create(
-    State(web): State<Web>,
+    State(lab): State<Lab>,
+    State(log): State<OperatorLog>,
+    State(clock): State<Clock>,
     Admin(claims): Admin,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = web.lab.start(&plan, claims.user).map_err(|Busy| ProblemType::LabBusy)?;
+    let run = lab.start(&plan, claims.user).map_err(|Busy| ProblemType::LabBusy)?;
     tracing::info!(run = run.id, operator = %claims.user, "lab run started");
-    write_down(&web, claims.user, address, "lab_run_started", &run.id).await;
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    record(&log, &actor, "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
@@ -120,7 +121,7 @@ pub async fn list(State(lab): State<Lab>, Admin(_operator): Admin) -> Json<RunsB
     tag = "lab",
     params(("id" = String, Path)),
     responses(
-        (status = 200, description = "The run as it stands", body = Run),
+        (status = 200, description = "The present state of the run", body = Run),
         (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
@@ -146,24 +147,25 @@ pub async fn find(
     security(("bearer" = [])),
 )]
 pub async fn cancel(
-    State(web): State<Web>,
+    State(lab): State<Lab>,
+    State(log): State<OperatorLog>,
+    State(clock): State<Clock>,
     Admin(claims): Admin,
     ClientAddress(address): ClientAddress,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    let run = web.lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
+    let run = lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
     tracing::info!(run = run.id, operator = %claims.user, "lab run cancelled");
-    write_down(&web, claims.user, address, "lab_run_ended", &run.id).await;
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    record(&log, &actor, "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
 
-/// Writes down what the operator did. The run goes on all the same when that fails: it writes its
-/// own orders, and the ledger that does not answer will end it.
-async fn write_down(web: &Web, user: UserId, address: IpAddr, action: &'static str, run: &str) {
-    let actor = Actor { user, address: Some(address), now: web.clock.now() };
-    let written = web.operator_log.record(&actor, action, None, &json!({ "run": run })).await;
-    if let Err(error) = written {
-        tracing::error!(%error, action, run, operator = %user, "an act was not written down");
+/// Records the operator's action. A failure does not stop the run: the run writes to the same ledger,
+/// and ends by itself if the ledger does not answer.
+async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &str) {
+    if let Err(error) = log.record(actor, action, None, &json!({ "run": run })).await {
+        tracing::error!(%error, action, run, operator = %actor.user, "operator action not recorded");
     }
 }
 
@@ -200,7 +202,7 @@ pub async fn events(
             };
             let sent = match change {
                 Ok(Event::Progress(progress)) => event("progress", &progress),
-                Ok(Event::Lane(lane)) => event("lane", &lane),
+                Ok(Event::Cell(cell)) => event("lane", &cell),
                 Ok(Event::Done) | Err(RecvError::Closed) => {
                     ended = true;
                     continue;
@@ -220,8 +222,8 @@ pub async fn events(
     }))
 }
 
-fn event(name: &str, data: &impl Serialize) -> Sent {
-    Sent::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
+fn event(name: &str, data: &impl Serialize) -> SseEvent {
+    SseEvent::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
 /// Checks a request for a run.
@@ -261,9 +263,9 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
         )?,
     };
     let plan = Plan { wanted, chosen };
-    if !(1..=lab::LANES_MAX).contains(&plan.lanes().len()) {
+    if !(1..=lab::CELLS_MAX).contains(&plan.cells().len()) {
         let detail =
-            format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::LANES_MAX);
+            format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::CELLS_MAX);
         return Err(ProblemType::LanesOutOfRange.detail(detail));
     }
     Ok(plan)

@@ -1,12 +1,14 @@
 //! `GET /api/strategies`, `GET /api/locks`: the lists of strategies and locks.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::Web;
-use crate::lock;
+use crate::purchase::Purchases;
+use crate::readiness::Readiness;
 use crate::strategy::Breaks;
 
 /// A strategy's card.
@@ -45,10 +47,13 @@ pub struct StrategyBody {
     tag = "everyone",
     responses((status = 200, description = "Every strategy, in order", body = Vec<StrategyBody>)),
 )]
-pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
-    // An answer that is a moment old would do, but the list is seldom asked for.
-    let promise = web.readiness.redis_promise().await;
-    let cards = web.purchases.strategies().cards();
+pub async fn strategies(
+    State(readiness): State<Arc<Readiness>>,
+    State(purchases): State<Purchases>,
+) -> Json<Vec<StrategyBody>> {
+    // Not cached: the list is seldom read.
+    let promise = readiness.redis_promise().await;
+    let cards = purchases.strategies().cards();
     let bodies = cards.map(|(card, available)| StrategyBody {
         name: card.name,
         family: card.family,
@@ -77,6 +82,6 @@ pub async fn strategies(State(web): State<Web>) -> Json<Vec<StrategyBody>> {
     tag = "everyone",
     responses((status = 200, description = "The capabilities of each kind on each backend", body = Vec<serde_json::Value>)),
 )]
-pub async fn locks() -> Json<&'static [&'static lock::Capabilities]> {
-    Json(lock::KINDS)
+pub async fn locks() -> Json<&'static [&'static leaselock::Capabilities]> {
+    Json(leaselock::KINDS)
 }

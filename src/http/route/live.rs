@@ -84,7 +84,7 @@ pub async fn find(
         counter_available,
         drift: counter_available.map(|counter| counter - available),
         orders: orders.collect(),
-        purchases: web.purchases.tally().read(id),
+        purchases: web.purchases.outcome_counts().read(id),
         arbiter_refusals: refused,
         strategy: item.strategy.clone(),
     }))

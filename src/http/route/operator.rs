@@ -1,6 +1,7 @@
 //! `/healthz`, `/readyz`, `/metrics`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -10,9 +11,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::Web;
+use crate::http::Locks;
 use crate::http::problem::rfc3339;
-use crate::metrics::LockTime;
+use crate::job::JobStatus;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::{LockTime, Metrics};
+use crate::readiness::Readiness;
 
 /// The answer of a process that runs.
 #[derive(Serialize, ToSchema)]
@@ -62,14 +66,18 @@ pub async fn alive() -> Json<AliveBody> {
         (status = 503, description = "Stopping, or the schema is old", body = ReadyBody),
     ),
 )]
-pub async fn ready(State(web): State<Web>) -> Response {
-    let probed = web.readiness.probe().await;
-    let jobs = web.job_status.read().into_iter().map(|(name, run)| {
+pub async fn ready(
+    State(readiness): State<Arc<Readiness>>,
+    State(job_status): State<JobStatus>,
+    State(lifecycle): State<Lifecycle>,
+) -> Response {
+    let probed = readiness.probe().await;
+    let jobs = job_status.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));
         (name, JobBody { ok, said, ended_at })
     });
-    let status = match (web.lifecycle.is_stopping(), probed.schema_is_current) {
+    let status = match (lifecycle.is_stopping(), probed.schema_is_current) {
         (true, _) => "stopping",
         (false, Some(false)) => "schema is old",
         (false, _) => "ready",
@@ -87,11 +95,11 @@ pub async fn ready(State(web): State<Web>) -> Response {
     tag = "operator",
     responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")),
 )]
-pub async fn metrics(State(web): State<Web>) -> Response {
-    for lock in &web.lock_stats {
+pub async fn metrics(State(locks): State<Locks>, State(metrics): State<Metrics>) -> Response {
+    for lock in &locks {
         let (kind, stats) = (lock.capabilities(), lock.stats().snapshot());
         for (event, count) in stats.counters() {
-            web.metrics.lock_counted(kind.kind, kind.backend, event, count);
+            metrics.lock_counted(kind.kind, kind.backend, event, count);
         }
         for (what, times) in [
             (LockTime::Wait, stats.wait),
@@ -99,9 +107,9 @@ pub async fn metrics(State(web): State<Web>) -> Response {
             (LockTime::RenewalLag, stats.renewal_lag),
         ] {
             let all = (times.count(), times.sum_us);
-            web.metrics.lock_took(kind.kind, kind.backend, what, times.below_us(), all);
+            metrics.lock_took(kind.kind, kind.backend, what, times.below_us(), all);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], web.metrics.render()).into_response()
+    ([(CONTENT_TYPE, kind)], metrics.render()).into_response()
 }

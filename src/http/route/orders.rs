@@ -7,7 +7,6 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::domain::{Order, OrderId};
-use crate::http::Web;
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
@@ -94,13 +93,13 @@ pub struct StepBody {}
     security(("bearer" = [])),
 )]
 pub async fn list(
-    State(web): State<Web>,
+    State(orders): State<Orders>,
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<OrdersBody>, Problem> {
     let (limit, before) = page(&pairs)?;
-    // One more than asked for tells whether there is a next page.
-    let mut orders = web.orders.list(claims.user, before, limit + 1).await?;
+    // One more order than the page has shows whether there is a next page.
+    let mut orders = orders.list(claims.user, before, limit + 1).await?;
     let more = orders.len() > limit as usize;
     orders.truncate(limit as usize);
     let next = orders.last().filter(|_| more).map(|order| order.id.to_string());

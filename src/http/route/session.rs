@@ -12,13 +12,14 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::users::CredentialsBody;
-use crate::account::Session;
-use crate::http::Web;
+use crate::account::{Accounts, Session};
+use crate::domain::Clock;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::rates::AddressRateLimit;
+use crate::http::session_cookie::SessionCookie;
 
 /// A session.
 #[derive(Serialize, ToSchema)]
@@ -45,17 +46,18 @@ pub struct SessionBody {
     ),
 )]
 pub async fn create(
-    State(web): State<Web>,
+    State(accounts): State<Accounts>,
+    State(clock): State<Clock>,
+    State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<CredentialsBody>,
 ) -> Result<Response, Problem> {
-    let signed_in =
-        web.accounts.sign_in(&body.username, body.password, rate_limit_key(address)).await;
+    let signed_in = accounts.sign_in(&body.username, body.password, rate_limit_key(address)).await;
     let Session { token, user, role, expires_at } = signed_in?;
-    let life = (expires_at - web.clock.now()).try_into().unwrap_or_default();
-    let cookie = set_cookie(&web, &token, life);
+    let life = (expires_at - clock.now()).try_into().unwrap_or_default();
+    let cookie = cookie.set(&token, life);
     let body = SessionBody { token, user_id: user.get(), role: role.as_str(), expires_at };
     Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
@@ -72,14 +74,12 @@ pub async fn create(
     ),
     security(("bearer" = [])),
 )]
-pub async fn end(State(web): State<Web>, Buyer(claims): Buyer) -> Result<Response, Problem> {
-    web.accounts.sign_out(&claims).await?;
-    let cookie = set_cookie(&web, "", Duration::ZERO);
+pub async fn end(
+    State(accounts): State<Accounts>,
+    State(cookie): State<SessionCookie>,
+    Buyer(claims): Buyer,
+) -> Result<Response, Problem> {
+    accounts.sign_out(&claims).await?;
+    let cookie = cookie.set("", Duration::ZERO);
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
-}
-
-fn set_cookie(web: &Web, token: &str, life: Duration) -> String {
-    let (name, seconds) = (web.cookie_name(), life.as_secs());
-    let secure = if web.cookie_secure { "; Secure" } else { "" };
-    format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
 }

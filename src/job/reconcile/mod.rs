@@ -1,14 +1,15 @@
-//! Compares the Redis counters with the ledger, and repairs what two looks agree on.
+//! Compares the Redis counters with the ledger, and repairs a difference that two inspections agree
+//! on.
 //!
-//! While a sale runs the two differ by what is in flight. A difference that two looks show
+//! While a sale runs the two differ by the purchases in flight. A difference that two inspections show
 //! unchanged, with the ledger's version unchanged too, is drift: units of a purchase that died on
 //! its way, or sales by strategies that do not use the counter. The counter is then set to the
-//! ledger's figure, less what is queued, unless anybody has touched either meanwhile. Items without
-//! an arbiter are only watched: nothing but the counter stands between them and overselling. Of a
-//! counter that is split over buckets the sum is compared, and single buckets are set right.
+//! ledger's figure minus the queued units, unless one of them has changed meanwhile. Items without an
+//! arbiter are only inspected: their counter alone prevents overselling. Of a counter that is split
+//! over buckets the sum is compared, and single buckets are repaired.
 //!
-//! Every counted item has its turn. A run looks at the open sales first, and then at some of those
-//! that are over; where its bound ends it stops, and the next run goes on there.
+//! A run inspects the open sales first, and then some that are over. It stops at its bound, and the
+//! next run continues there, so that every counted item is inspected.
 
 mod walk;
 
@@ -24,12 +25,12 @@ use super::Job;
 use crate::domain::{ArbiterMode, ItemId};
 use crate::metrics::Metrics;
 use crate::store::redis::{Buckets, Counter, CounterError, Counters};
-use walk::{Counted, Layout, Look, Sales, Seen, Walk};
+use walk::{Counted, Inspection, Layout, Sales, Seen, Walk};
 
-/// Counters that are asked for at once.
-const LOOKS_AT_ONCE: usize = 16;
+/// Counters that are read at once.
+const INSPECTIONS_AT_ONCE: usize = 16;
 
-/// How much one run looks at.
+/// The number of items that one run inspects.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Items that one statement reads.
@@ -46,7 +47,7 @@ impl Default for Bounds {
     }
 }
 
-/// The comparison.
+/// The job that compares counters with the ledger.
 pub struct Reconcile {
     pool: MySqlPool,
     counters: Counters,
@@ -58,7 +59,7 @@ pub struct Reconcile {
     walks: Mutex<[Walk; 4]>,
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Default)]
 struct Done {
     compared: usize,
@@ -82,7 +83,7 @@ impl Reconcile {
         Self { pool, counters, buckets, metrics, period, bounds, walks }
     }
 
-    /// Limits how much one run looks at.
+    /// Sets the number of items that one run inspects.
     #[must_use]
     pub fn with_bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
@@ -113,33 +114,33 @@ impl Reconcile {
         }
     }
 
-    /// Compares the walk's next page; whether it was the last one.
+    /// Compares the walk's next page; answers whether it was the last one.
     async fn compare_page(&self, walk: &mut Walk, done: &mut Done) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let page = page.map_err(|error| error.to_string())?;
         let layout = walk.layout;
-        let mut looks = futures::stream::iter(page.counted)
-            .map(|counted| async move { (counted.item, self.look(layout, counted).await) })
-            .buffered(LOOKS_AT_ONCE);
-        while let Some((item, look)) = looks.next().await {
-            let repaired = match look {
+        let mut inspections = futures::stream::iter(page.counted)
+            .map(|counted| async move { (counted.item, self.inspect(layout, counted).await) })
+            .buffered(INSPECTIONS_AT_ONCE);
+        while let Some((item, inspection)) = inspections.next().await {
+            let repaired = match inspection {
                 Ok(None) => continue,
-                Ok(Some(look)) => {
+                Ok(Some(inspection)) => {
                     done.compared += 1;
-                    let drift = look.drift();
+                    let drift = inspection.drift();
                     if drift == 0 {
                         continue;
                     }
-                    let agreed = page.before.get(&item.get()) == Some(&look);
-                    let repaired = match agreed && look.arbiter == ArbiterMode::On {
-                        true => self.repair(item, &look).await,
+                    let agreed = page.before.get(&item.get()) == Some(&inspection);
+                    let repaired = match agreed && inspection.arbiter == ArbiterMode::On {
+                        true => self.repair(item, &inspection).await,
                         false => Ok(false),
                     };
                     if matches!(repaired, Ok(true)) {
                         let table = layout.table();
                         tracing::info!(%item, table, drift, "counter set to the ledger's figure");
                     }
-                    walk.remember(item, look);
+                    walk.remember(item, inspection);
                     repaired
                 }
                 Err(error) => Err(error),
@@ -147,7 +148,7 @@ impl Reconcile {
             match repaired {
                 Ok(repaired) => done.repaired += usize::from(repaired),
                 Err(error) if is_its_own(&error) => {
-                    tracing::warn!(%error, %item, "a counter cannot be compared");
+                    tracing::warn!(%error, %item, "counter not compared");
                     done.failed += 1;
                     if done.first_failure.is_empty() {
                         done.first_failure = format!("item {item}: {error}");
@@ -159,31 +160,35 @@ impl Reconcile {
         Ok(page.is_last)
     }
 
-    async fn look(&self, layout: Layout, counted: Counted) -> Result<Option<Look>, CounterError> {
+    async fn inspect(
+        &self,
+        layout: Layout,
+        counted: Counted,
+    ) -> Result<Option<Inspection>, CounterError> {
         let Counted { item, available, version, arbiter, epoch } = counted;
         let seen = match layout {
             Layout::Whole => self.counters.peek_with_queue(item).await?.map(Seen::Whole),
-            // Of an older load: it is loaded again when somebody uses it, and until then not used.
+            // Parts of an older load are skipped: they are loaded again before their next use.
             Layout::Split => {
                 let parts = self.buckets.peek(item).await?;
                 let is_current = |part: &Counter| part.epoch == epoch;
                 parts.filter(|parts| parts.iter().all(is_current)).map(Seen::Split)
             }
         };
-        Ok(seen.map(|seen| Look { seen, available, version, arbiter }))
+        Ok(seen.map(|seen| Inspection { seen, available, version, arbiter }))
     }
 
-    async fn repair(&self, item: ItemId, look: &Look) -> Result<bool, CounterError> {
-        match &look.seen {
+    async fn repair(&self, item: ItemId, inspection: &Inspection) -> Result<bool, CounterError> {
+        match &inspection.seen {
             Seen::Whole(seen) => {
-                self.counters.repair(item, *seen, look.available, look.version).await
+                self.counters.repair(item, *seen, inspection.available, inspection.version).await
             }
-            Seen::Split(parts) => self.buckets.repair(item, parts, look.available).await,
+            Seen::Split(parts) => self.buckets.repair(item, parts, inspection.available).await,
         }
     }
 }
 
-/// Whether this is about one counter alone, and Redis answers.
+/// Whether an error belongs to one counter while Redis answers.
 fn is_its_own(error: &CounterError) -> bool {
     match error {
         CounterError::Redis(error) => {

@@ -1,5 +1,5 @@
-//! A walk over the counted items of one kind, a page at a time, that goes on where the last run
-//! stopped; and what it saw that differed from the ledger.
+//! A walk over the counted items of one layout, a page at a time, which continues where the last run
+//! stopped and remembers the differences that it found.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,20 @@ use crate::domain::{ArbiterMode, ItemId};
 use crate::store::mysql::answered;
 use crate::store::redis::{Counter, CounterAndQueue};
 
-/// Differences that a walk remembers until it comes by again; further ones wait until some of these
-/// are gone.
+/// Differences that a walk remembers until its next visit; further ones are not remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// How counters lie in Redis.
+/// The layout of an item's counter in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// An item has one key.
+    /// One key for an item.
     Whole,
-    /// An item's units are split over several keys.
+    /// The units of an item split over several keys.
     Split,
 }
 
 impl Layout {
-    /// The ledger's list of such items.
+    /// The table of the ledger that lists such items.
     pub fn table(self) -> &'static str {
         match self {
             Self::Whole => "redis_counters",
@@ -32,18 +31,17 @@ impl Layout {
     }
 }
 
-/// Which sales a walk looks at.
+/// The sales that a walk inspects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sales {
-    /// Those that are not over, by the database's clock.
+    /// Sales that are not over, by the database's clock.
     Open,
-    /// Those that are over. Without an arbiter nothing is repaired, and then nobody sells: these are
-    /// left out.
+    /// Sales that are over, with an arbiter: without one no counter is repaired.
     Ended,
 }
 
 impl Sales {
-    /// The kinds are named for the index over kind and end.
+    /// The SQL condition. It names the kinds to use the index over kind and end.
     fn condition(self) -> &'static str {
         match self {
             Self::Open => "items.kind IN ('shop', 'lab') AND items.ends_at > UTC_TIMESTAMP(6)",
@@ -62,24 +60,24 @@ pub(super) struct Counted {
     pub epoch: u64,
 }
 
-/// What Redis has.
+/// The counter of an item as Redis has it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Seen {
     Whole(CounterAndQueue),
     Split(Vec<Counter>),
 }
 
-/// One counter as one look saw it.
+/// One counter and its stock row, as one inspection read them.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct Inspection {
     pub seen: Seen,
     pub available: i64,
     pub version: u64,
     pub arbiter: ArbiterMode,
 }
 
-impl Look {
-    /// Units that Redis has more than the ledger, with what is queued.
+impl Inspection {
+    /// Units by which Redis, with the queued units, exceeds the ledger.
     pub fn drift(&self) -> i64 {
         let redis = match &self.seen {
             Seen::Whole(seen) => seen.counter.available + seen.queued,
@@ -89,32 +87,32 @@ impl Look {
     }
 }
 
-/// The walk.
+/// The state of a walk.
 pub(super) struct Walk {
     pub layout: Layout,
     pub sales: Sales,
     /// The last item of the page before; 0 before the first page.
     after: i64,
-    /// The differences that were last seen, by item.
-    drifted: BTreeMap<i64, Look>,
+    /// The last difference of each item.
+    drifted: BTreeMap<i64, Inspection>,
 }
 
-/// A page of items, and what was remembered of those in its range.
+/// A page of items, and the remembered differences in its range.
 pub(super) struct Page {
     pub counted: Vec<Counted>,
-    pub before: BTreeMap<i64, Look>,
-    /// Whether it was the last one; the next page is the first again.
+    pub before: BTreeMap<i64, Inspection>,
+    /// Whether this is the last page; the next one is the first again.
     pub is_last: bool,
 }
 
 impl Walk {
-    /// A walk that begins with the oldest item.
+    /// Makes a walk that begins with the oldest item.
     pub fn new(layout: Layout, sales: Sales) -> Self {
         Self { layout, sales, after: 0, drifted: BTreeMap::new() }
     }
 
-    /// Takes the next page of at most `size` items, and forgets what it remembers of their range:
-    /// [`Walk::remember`] what is seen there now.
+    /// Takes the next page of at most `size` items, and removes the remembered differences of its range:
+    /// [`Walk::remember`] stores the new ones.
     pub async fn next_page(&mut self, pool: &MySqlPool, size: u32) -> Result<Page, sqlx::Error> {
         let (table, condition) = (self.layout.table(), self.sales.condition());
         let statement = format!(
@@ -134,16 +132,16 @@ impl Walk {
         Ok(Page { counted, before, is_last })
     }
 
-    /// Remembers a difference until the walk comes by again.
-    pub fn remember(&mut self, item: ItemId, look: Look) {
+    /// Remembers a difference until the next visit.
+    pub fn remember(&mut self, item: ItemId, inspection: Inspection) {
         if self.drifted.len() < REMEMBERED_MAX {
-            self.drifted.insert(item.get(), look);
+            self.drifted.insert(item.get(), inspection);
         }
     }
 
-    /// Units by which the counters differ, as far as they were last seen.
+    /// The sum of all remembered differences, in units.
     pub fn drift_units(&self) -> i64 {
-        self.drifted.values().map(|look| look.drift().abs()).sum()
+        self.drifted.values().map(|inspection| inspection.drift().abs()).sum()
     }
 }
 

@@ -1,19 +1,19 @@
 //! The waiting room: a queue in front of a sale, for items that have one.
 //!
-//! A buyer who joins gets a *queue token*: a signed text that says when the buyer's turn comes. When
-//! it has come, the sale is open and something is left, the queue token is exchanged for a *ticket*,
-//! without which the item cannot be bought. Turns follow each other at a fixed rate, so a crowd
-//! reaches the gates as an even stream, and a position is an honest figure. When nothing is left,
-//! every buyer is told at once.
+//! A buyer who joins gets a *queue token*: a signed text with the buyer's admission time. From that
+//! time on, while the sale is open and units are left, the queue token is exchanged for a *ticket*,
+//! without which the item cannot be bought. Admission times follow each other at a fixed rate, so
+//! many buyers reach the gates as an even stream, and the position in the queue is exact. When no
+//! unit is left, every buyer gets that answer at once.
 //!
-//! **What is kept.** Queue tokens and tickets are verified by their signature alone, on any instance.
-//! Memory holds only when the next turn of each item is and, for a while, which token a buyer got
-//! last: so that asking again, with or without the token, is no second position. Each instance has a
-//! queue of its own; order holds within one.
+//! **State.** Queue tokens and tickets are verified by their signature alone, on any instance. Memory
+//! holds only the next admission time of each item and, for a while, the last token of each buyer: so
+//! a buyer who asks again, with or without the token, keeps the position. Each instance has a queue of
+//! its own; the order holds within one.
 //!
-//! **Proof of work.** With `waiting_room.proof_bits_max` above 0, a queue token has to be exchanged
-//! together with a number that makes `SHA-256(token:number)` begin with that many zero bits. The
-//! token says how many: none while nobody waits, one more each time the queue is twice as long.
+//! **Proof of work.** With `waiting_room.proof_bits_max` above 0, a queue token is exchanged together
+//! with a number for which `SHA-256(token:number)` begins with the token's number of zero bits: 0 in
+//! an empty queue, and one more each time the queue is twice as long.
 
 mod queue_token;
 
@@ -35,21 +35,21 @@ pub use queue_token::TOKEN_LENGTH_MAX;
 const QUEUES_MAX: u64 = 10_000;
 /// Buyers whose queue tokens are remembered at once.
 const TOKENS_MAX: u64 = 200_000;
-/// How long a buyer's queue token is remembered, and a queue that nobody joins.
+/// How long a buyer's queue token is remembered, and a queue that no buyer joins.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
-/// The longest pause until a buyer asks again: things change meanwhile.
+/// The longest pause until a buyer asks again: the sale may be paused or edited meanwhile.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(5);
-/// The shortest.
+/// The shortest pause until a buyer asks again.
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(200);
 /// The longest number that proves work.
 const PROOF_LENGTH_MAX: usize = 32;
 
-/// How waiting rooms work, see the section `[waiting_room]` of the settings.
+/// The settings of waiting rooms; see the section `[waiting_room]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Turns per second.
+    /// Buyers admitted per second.
     pub per_second: u32,
-    /// How long a ticket is valid, and a queue token whose turn has come.
+    /// How long a ticket is valid, and a queue token after its admission time, in seconds.
     pub ticket_seconds: u32,
     /// The longest queue of an item.
     pub line_max: u64,
@@ -61,31 +61,31 @@ pub struct Rules {
 #[derive(Clone)]
 pub struct WaitingRoom {
     signer: TokenSigner,
-    /// From one turn to the next, in microseconds.
+    /// Time between two admissions, in microseconds.
     step_us: i64,
     ticket_life: time::Duration,
     proof_bits_max: u8,
     line_max: u64,
-    /// When the next turn of an item is, in microseconds of the wall clock.
+    /// The next admission time of each item, in microseconds of the wall clock.
     queues: Cache<ItemId, Arc<AtomicI64>>,
     tokens: Cache<(ItemId, UserId), QueueToken>,
 }
 
-/// Where a buyer is in the queue.
+/// The status of a buyer in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueStatus {
     /// In the queue.
     Waiting {
         /// The queue token, to be shown next time, on any instance.
         token: String,
-        /// How many turns come before this one.
+        /// The number of buyers before this one.
         position: u64,
         /// When to ask again.
         ask_again: Duration,
         /// Zero bits that the proof of work must have.
         proof_bits: u8,
     },
-    /// The turn has come.
+    /// Admitted: the admission time has come.
     Admitted {
         /// The ticket, to be sent with the purchase.
         ticket: String,
@@ -94,7 +94,7 @@ pub enum QueueStatus {
     },
 }
 
-/// Why there is no queue token and no ticket.
+/// Why a buyer gets neither a queue token nor a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The item cannot be bought, with or without a ticket.
@@ -109,8 +109,8 @@ pub enum Denied {
 }
 
 impl WaitingRoom {
-    /// Waiting rooms by their rules. The first of `secrets` signs queue tokens and tickets; what any
-    /// of them has signed is accepted.
+    /// Makes the waiting rooms. The first of `secrets` signs queue tokens and tickets; a signature by
+    /// any of them is accepted.
     #[must_use]
     pub fn new(rules: Rules, secrets: &[&str]) -> Self {
         let remembered = |most| Cache::builder().max_capacity(most).time_to_idle(REMEMBERED);
@@ -125,8 +125,8 @@ impl WaitingRoom {
         }
     }
 
-    /// Joins the queue of an item, or tells how far it has come; exchanges the queue token for a
-    /// ticket when its turn has come. `shown` is the queue token of an earlier answer, `proof` the
+    /// Joins the queue of an item, or answers the position in it; exchanges the queue token for a
+    /// ticket after its admission time. `shown` is the queue token of an earlier answer, `proof` the
     /// number that was asked for.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl WaitingRoom {
         let (signed, token) = self.token(item, buyer, shown, now)?;
         let open = phase == Phase::Open && !item.paused;
         let begin_us = micros(now).max(micros(item.window.starts_at()));
-        let ahead_us = (token.turn_us - begin_us).max(0);
+        let ahead_us = (token.admit_us - begin_us).max(0);
         if open && ahead_us == 0 {
             if !is_proof(&signed, proof, token.proof_bits) {
                 return Err(Denied::NoProof { bits: token.proof_bits });
@@ -154,9 +154,9 @@ impl WaitingRoom {
             let ticket = QueueToken { kind: Kind::Ticket, expires_us: micros(expires_at), ..token };
             return Ok(QueueStatus::Admitted { ticket: self.signer.sign(&ticket), expires_at });
         }
-        let wait_us = (token.turn_us - micros(now)).max(begin_us - micros(now));
+        let wait_us = (token.admit_us - micros(now)).max(begin_us - micros(now));
         let wait = Duration::from_micros(u64::try_from(wait_us).unwrap_or(0));
-        // Nobody knows when a pause ends.
+        // The end of a pause is not known.
         let wait = if item.paused { ASK_AGAIN_MAX } else { wait };
         Ok(QueueStatus::Waiting {
             token: signed,
@@ -181,7 +181,7 @@ impl WaitingRoom {
         let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
         match token.ok_or(Refusal::TicketInvalid)? {
             QueueToken { kind: Kind::Position, .. } => Err(Refusal::TicketNotYetValid),
-            token if token.turn_us > micros(now) => Err(Refusal::TicketNotYetValid),
+            token if token.admit_us > micros(now) => Err(Refusal::TicketNotYetValid),
             token if token.expires_us <= micros(now) => Err(Refusal::TicketExpired),
             _ => Ok(()),
         }
@@ -218,7 +218,7 @@ impl WaitingRoom {
         Ok((self.signer.sign(&token), token))
     }
 
-    /// Takes the next turn of the queue.
+    /// Takes the next admission time of the queue.
     fn join(&self, item: &Item, buyer: UserId, now: OffsetDateTime) -> Result<QueueToken, Denied> {
         let next_us = self.queues.get_with(item.id, Arc::default);
         let first_us = micros(now).max(micros(item.window.starts_at()));
@@ -226,21 +226,21 @@ impl WaitingRoom {
             i64::try_from(self.line_max).unwrap_or(i64::MAX).saturating_mul(self.step_us);
         let longest_us = first_us.saturating_add(queue_us);
         let step = |next_us: i64| {
-            let turn_us = next_us.max(first_us);
-            (turn_us < longest_us).then_some(turn_us + self.step_us)
+            let admit_us = next_us.max(first_us);
+            (admit_us < longest_us).then_some(admit_us + self.step_us)
         };
         let taken = next_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
-        let turn_us =
+        let admit_us =
             taken.map_err(|_| Denied::Unavailable(Unavailable::Overloaded))?.max(first_us);
-        let ahead = u64::try_from(turn_us - first_us).unwrap_or(0);
+        let ahead = u64::try_from(admit_us - first_us).unwrap_or(0);
         let ahead = ahead.div_ceil(self.step_us.unsigned_abs());
         let bits = u8::try_from((ahead + 1).ilog2()).unwrap_or(u8::MAX);
         Ok(QueueToken {
             kind: Kind::Position,
             buyer,
             item: item.id,
-            turn_us,
-            expires_us: turn_us + micros_of(self.ticket_life),
+            admit_us,
+            expires_us: admit_us + micros_of(self.ticket_life),
             proof_bits: bits.min(self.proof_bits_max),
         })
     }

@@ -12,7 +12,7 @@ use crate::domain::{ItemId, UserId};
 
 /// The first part: the version of the layout.
 const VERSION: &str = "wr1";
-/// Bytes of the claims: kind, buyer, item, turn, expiry, bits.
+/// Bytes of the claims: kind, buyer, item, admission time, expiry, bits.
 const CLAIMS_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 1;
 /// The longest valid token, in bytes.
 pub const TOKEN_LENGTH_MAX: usize = 128;
@@ -32,7 +32,7 @@ pub struct QueueToken {
     pub kind: Kind,
     pub buyer: UserId,
     pub item: ItemId,
-    pub turn_us: i64,
+    pub admit_us: i64,
     pub expires_us: i64,
     pub proof_bits: u8,
 }
@@ -55,7 +55,7 @@ impl TokenSigner {
         let key = self.keys.first().expect("checked at start: there is a secret");
         let mut claims = Vec::with_capacity(CLAIMS_BYTES);
         claims.push(u8::from(token.kind == Kind::Ticket));
-        for number in [token.buyer.get(), token.item.get(), token.turn_us, token.expires_us] {
+        for number in [token.buyer.get(), token.item.get(), token.admit_us, token.expires_us] {
             claims.extend(number.to_be_bytes());
         }
         claims.push(token.proof_bits);
@@ -81,14 +81,14 @@ impl TokenSigner {
         let (kind, rest) = claims.split_first()?;
         let (buyer, rest) = rest.split_first_chunk::<8>()?;
         let (item, rest) = rest.split_first_chunk::<8>()?;
-        let (turn_us, rest) = rest.split_first_chunk::<8>()?;
+        let (admit_us, rest) = rest.split_first_chunk::<8>()?;
         let (expires_us, rest) = rest.split_first_chunk::<8>()?;
         let &[proof_bits] = rest else { return None };
         Some(QueueToken {
             kind: if *kind == 1 { Kind::Ticket } else { Kind::Position },
             buyer: UserId::new(i64::from_be_bytes(*buyer))?,
             item: ItemId::new(i64::from_be_bytes(*item))?,
-            turn_us: i64::from_be_bytes(*turn_us),
+            admit_us: i64::from_be_bytes(*admit_us),
             expires_us: i64::from_be_bytes(*expires_us),
             proof_bits,
         })

@@ -1,7 +1,7 @@
-//! The units left of an item, as one process counts them for itself.
+//! Counters in this process's memory: the units left of each item.
 //!
-//! Loaded from the ledger when the process first sells the item, and gone with the process. Each
-//! instance of the service has its own: that is what is wrong with it.
+//! A counter is loaded from the ledger when the process first sells the item, and ends with the
+//! process. Each instance of the service has counters of its own, so several instances oversell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +12,7 @@ use sqlx::MySqlPool;
 use crate::domain::ItemId;
 use crate::store::mysql::stock;
 
-/// Items that a process counts at once; the one that was asked for least is loaded again.
+/// Items that a process counts at once; beyond it, the least used counter is dropped.
 const COUNTED_MAX: u64 = 100_000;
 
 /// The counters of this process. Clones share them.
@@ -27,7 +27,7 @@ pub struct MemoryCounters {
 pub struct MemoryCounter(Arc<AtomicI64>);
 
 impl MemoryCounters {
-    /// Counters that are loaded from the ledger behind `pool`.
+    /// Makes counters that are loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self { pool, loaded: Cache::new(COUNTED_MAX) }
@@ -63,7 +63,7 @@ impl MemoryCounter {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Writes a computed number, whatever stands there.
+    /// Overwrites the counter with a computed number.
     pub fn overwrite(&self, available: i64) {
         self.0.store(available, Ordering::SeqCst);
     }

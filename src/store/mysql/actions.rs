@@ -1,5 +1,5 @@
-//! The log of what operators did, written in the transaction that does it: there is no change
-//! without its line, and no line without its change.
+//! The log of operators' actions, written in the transaction of the change: no change without its
+//! line, and no line without its change.
 
 use std::net::IpAddr;
 
@@ -9,37 +9,37 @@ use time::OffsetDateTime;
 
 use crate::domain::{ItemId, OrderId, UserId};
 
-/// Who does something, from where, and when.
+/// The operator of an action, with address and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor {
     /// The operator.
     pub user: UserId,
-    /// Where the request came from; `None` for what the service does on the operator's behalf.
+    /// The address of the request; `None` for an action of the service on the operator's behalf.
     pub address: Option<IpAddr>,
-    /// The time of it.
+    /// The time of the action.
     pub now: OffsetDateTime,
 }
 
 /// A line of the log.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// Sorts by time.
+    /// The number of the line, ascending with time.
     pub id: OrderId,
     /// The operator.
     pub user: UserId,
-    /// What was done, in a word.
+    /// The name of the action.
     pub action: String,
-    /// The item that it was done to.
+    /// The item of the action, if it has one.
     pub item: Option<ItemId>,
-    /// What was asked for, as JSON.
+    /// The parameters, as JSON.
     pub detail: String,
-    /// Where the request came from.
+    /// The address of the request.
     pub address: Option<String>,
-    /// When.
+    /// The time of the action.
     pub created_at: OffsetDateTime,
 }
 
-/// Writes a line, in the transaction of the change itself if the ledger is what changes.
+/// Writes a line: in the transaction of the change, if the ledger changes.
 ///
 /// # Errors
 /// The database's.

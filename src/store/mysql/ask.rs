@@ -1,12 +1,12 @@
-//! Asking the ledger by way of its breaker: refused at once while it is known not to answer.
+//! Runs statements behind the ledger's breaker: refused at once while the breaker is open.
 
 use super::Fault;
 use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
 use crate::domain::LedgerError;
 use crate::store::breaker::{Breaker, BreakerPermit};
 
-/// Reads from the ledger. May be the probe that finds out whether it answers again, so `question` should
-/// change nothing.
+/// Runs a read of the ledger. It may be the probe of an open breaker, so `question` must not change
+/// anything.
 ///
 /// # Errors
 /// The database's; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be had.
@@ -18,8 +18,8 @@ pub async fn ask<T>(
     report(call, within(LONG_READ_MAX, question).await)
 }
 
-/// Changes the ledger. It is never the probe: a payment must not be what finds out whether the ledger
-/// answers again.
+/// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be used
+/// to find out whether the ledger answers again.
 ///
 /// # Errors
 /// As for [`ask`].
@@ -31,21 +31,21 @@ pub async fn change<T>(
     report(call, within(TRANSACTION_MAX, work).await)
 }
 
-/// Whether an error says that nothing was sent: no connection could be had.
+/// Whether an error means that nothing was sent: no connection was available.
 #[must_use]
 pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
 }
 
-/// Logs a failed read, once, and says what it means to the caller.
+/// Logs a failed read, once, and converts the error for the caller.
 #[must_use]
 pub fn failed_read(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "the ledger could not be read");
     LedgerError::Unavailable
 }
 
-/// Logs a failed change, once, and says whether the change may have been made: not if nothing was
-/// sent, nor if the server takes no writes.
+/// Logs a failed change, once, and converts the error: the change may have been made, unless nothing
+/// was sent or the server refuses writes.
 #[must_use]
 pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "the ledger could not be changed");
@@ -60,7 +60,7 @@ fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
     match &answer {
         Ok(_) => call.answered(),
         Err(error) if Fault::of(error) == Fault::Connection => call.failed(),
-        // Whatever else it says, it says something.
+        // Any other error is an answer of the server.
         Err(sqlx::Error::Database(_)) => call.answered(),
         Err(_) => {}
     }

@@ -1,4 +1,4 @@
-//! Reads what the audit judges, in one consistent snapshot.
+//! Reads the figures of the audit in one consistent snapshot.
 
 use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
 
@@ -11,7 +11,7 @@ use crate::domain::audit::Facts;
 /// The database's.
 pub async fn facts(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<Facts>> {
     let mut connection = pool.acquire().await?;
-    // One snapshot for all of it, or a sale in progress would look broken.
+    // One snapshot for all figures, or a sale in progress would seem broken.
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
     let mut transaction = connection.begin().await?;
     let facts = read(&mut transaction, id).await?;
@@ -19,7 +19,7 @@ pub async fn facts(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<Facts>> 
     Ok(facts)
 }
 
-/// The ids of all items, or of one kind of them, in order.
+/// Lists the ids of all items, in order.
 ///
 /// # Errors
 /// The database's.
@@ -130,8 +130,8 @@ const FENCES_FALLEN: &str = "SELECT COUNT(*) FROM ( \
      FROM orders WHERE item_id = ? AND fence_sequence > 0) AS accepted \
      WHERE fence < highest_before";
 
-/// Orders that their counter knows nothing of. Orders from before the count of writes do not say
-/// which counter theirs is.
+/// Orders whose fence or sequence is above that of their counter. Orders written before writes were
+/// counted do not name their counter.
 const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
      LEFT JOIN fences ON fences.item_id = orders.item_id AND fences.backend = orders.fence_backend \
      WHERE orders.item_id = ? AND CASE WHEN fence_sequence > 0 THEN \

@@ -1,11 +1,11 @@
-//! How much buyers have of an item, read only: counting is the arbiter's.
+//! Reads the units that buyers have of an item; only the arbiter writes them.
 
 use sqlx::MySqlExecutor;
 
 use super::link::{LONG_READ_MAX, answered, within};
 use crate::domain::{ItemId, UserId};
 
-/// Units of the buyer's orders that hold stock.
+/// Reads the units of the buyer's orders that hold stock.
 ///
 /// # Errors
 /// The database's.
@@ -30,13 +30,13 @@ pub struct Holdings {
     pub available: i64,
     /// The version of the stock.
     pub version: u64,
-    /// Who has units, and how many.
+    /// The buyers with units, and the number of their units.
     pub buyers: Vec<(UserId, i64)>,
 }
 
 /// Reads an item's stock and its buyers in one statement, so that both are of one moment; `None` when
-/// there is no such item. What buyers have is read from the orders themselves: those of lab items
-/// without an arbiter are counted nowhere else.
+/// there is no such item. The units of buyers are summed from the orders: those of lab items without an
+/// arbiter are counted nowhere else.
 ///
 /// # Errors
 /// The database's.

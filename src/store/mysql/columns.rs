@@ -1,7 +1,7 @@
 //! Columns as the types of `domain`: a value out of its range is an error that names its column.
 //!
-//! With these, a row type needs no code of its own where a tuple of columns will do, and one short
-//! `impl FromRow` where it has a name.
+//! With these, a tuple of columns is read without code of its own, and a row type with a name needs one
+//! short `impl FromRow`.
 
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySql, MySqlTypeInfo, MySqlValueRef};
@@ -40,7 +40,7 @@ column!(OrderStatus, &str, Self::parse);
 column!(ItemKind, &str, Self::parse);
 column!(ArbiterMode, &str, Self::parse);
 
-/// Text of a column with a byte-wise collation, which sqlx takes for bytes.
+/// The text of a column with a byte-wise collation, which sqlx reads as bytes.
 pub(super) struct Text(pub String);
 
 impl Type<MySql> for Text {

@@ -1,11 +1,11 @@
-//! What a database error means for the transaction it happened in.
+//! Classifies database errors by their meaning for the transaction.
 //!
 //! Numbers are those of MySQL and MariaDB; where the two differ, both are named.
 
 use sqlx::mysql::MySqlDatabaseError;
 
-/// What to do about an error. Whatever it is, the transaction is rolled back first: 1205 and 1062
-/// undo only their own statement, and a COMMIT after them would keep half an order.
+/// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062 undo
+/// only their own statement, and a COMMIT after them would keep half an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// 1062: a unique key is taken.
@@ -19,12 +19,12 @@ pub enum Fault {
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
-    /// Anything else that the server said.
+    /// Any other error of the server.
     Other,
 }
 
 impl Fault {
-    /// Sorts an error.
+    /// Classifies an error.
     #[must_use]
     pub fn of(error: &sqlx::Error) -> Self {
         match error {

@@ -1,8 +1,8 @@
 //! Failed sign-ins, counted by account and address for all instances together, by the database's
 //! clock.
 //!
-//! The table stays small: only a try with a hashing permit is counted, and what is older than the
-//! window is deleted again.
+//! The table stays small: only a try with a hashing permit is counted, and rows older than the window
+//! are deleted.
 
 use sqlx::{MySqlConnection, MySqlPool};
 
@@ -11,7 +11,7 @@ use super::link::{TRANSACTION_MAX, answered, roll_back, within};
 
 /// The address of the row that counts an account's failures from everywhere.
 const EVERYWHERE: &str = "";
-/// How often a count is tried again after a deadlock.
+/// Tries of a count that deadlocks.
 const TRIES_MAX: u32 = 3;
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
@@ -19,14 +19,14 @@ const FORGET_MAX: u32 = 1_000;
 /// The failures of an account within the window, with the try that was just counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// From the address that tries.
+    /// Failures from the address of the try.
     pub of_address: u32,
-    /// From all addresses together.
+    /// Failures from all addresses together.
     pub of_account: u32,
 }
 
-/// Counts a try as failed, before it is judged: of many at once none must slip through while the
-/// others are being hashed. [`forgive`] takes it back. A try that `is_allowed` refuses is not counted.
+/// Counts a try as failed before its password is verified, so that many at once cannot exceed the limit
+/// while their passwords are hashed. [`forgive`] takes it back. A try that `is_allowed` refuses is not counted.
 ///
 /// # Errors
 /// The database's; the transaction is rolled back.

@@ -1,5 +1,5 @@
-//! Items: the statements that read, insert and update their rows. What may be changed is decided by
-//! `catalog`; the stock row belongs to `arbiter`.
+//! Items: the statements that read, insert and update their rows. `catalog` decides which
+//! changes are allowed; the stock row belongs to `arbiter`.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ pub async fn insert(
     id.ok_or_else(|| out_of_range("id"))
 }
 
-/// Writes what an edit may change, and counts the revision up.
+/// Updates the columns of an edit, and increments the revision.
 ///
 /// # Errors
 /// The database's.
@@ -149,7 +149,7 @@ pub async fn update(
     Ok(())
 }
 
-/// A schedule's time as a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which MariaDB takes
+/// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which MariaDB takes
 /// for NULL after January 2038.
 fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
@@ -181,7 +181,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
     }
 }
 
-/// Says that the value of a column is out of its range: a damaged row, not a missing one.
+/// Makes the error for a column whose value is out of its range: a damaged row, not a missing one.
 pub(super) fn out_of_range(column: &str) -> sqlx::Error {
     let source = "the value is out of its range".into();
     sqlx::Error::ColumnDecode { index: column.to_owned(), source }

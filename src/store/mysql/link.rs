@@ -1,17 +1,16 @@
-//! Bounds for the ledger: no statement is waited for without end, and a connection that went silent
-//! is closed.
+//! Time limits for the ledger: no wait for a statement is endless, and a silent connection is closed.
 //!
-//! A link can die so that neither end is told: a firewall forgets it, a cable is pulled. sqlx then
-//! waits for ever, and it lets nobody set a time-out on its socket. So there are two rules here.
+//! A link can die without a notice to either end: a firewall drops its state, a cable is pulled. sqlx
+//! then waits for ever, and offers no time-out on its socket. So there are two rules here.
 //!
 //! * Work on the ledger is awaited through [`answered`] or [`within`]. When its time is over it is
 //!   dropped, with an error that counts as a lost connection: after COMMIT was sent the outcome is
 //!   unknown, before it nothing happened, since the transaction ends with its connection.
-//! * A connection is rolled back when it comes back to its pool, and asked for a sign of life when it
-//!   has idled for a while. One that does not answer in time is closed. If it had idled, so are all that
-//!   have idled since before: they take the same way, so one lost wait speaks for all of them.
+//! * A connection is rolled back when it returns to its pool, and pinged when it has idled for a while.
+//!   A connection that does not answer in time is closed. If it had idled, all connections that have
+//!   idled as long are closed too: they share the link, so one lost wait is enough for all.
 //!
-//! The first rule drops the work, and the second one closes the connection that it leaves behind.
+//! The first rule drops the work, and the second rule closes the connection that it leaves behind.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +24,11 @@ use sqlx::{Connection, Executor, MySql, MySqlConnection, Transaction};
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);
 /// How long the statements of a short transaction may take together, its COMMIT not included.
 pub const TRANSACTION_MAX: Duration = Duration::from_secs(10);
-/// How long something may take that reads a lot, such as an audit.
+/// How long a large read may take, such as an audit.
 pub const LONG_READ_MAX: Duration = Duration::from_secs(60);
-/// How long a connection may take to give a sign of life.
+/// How long the answer to a ping may take.
 const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(1);
-/// A connection that was used so recently is not asked for a sign of life before it is used again.
+/// A connection that idled for less than this is not pinged before its next use.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 /// Waits for one statement.
@@ -57,11 +56,11 @@ pub async fn within<T>(
     }
 }
 
-/// Rolls back after `error`. Where there was no answer, there will be none to this either: then the
-/// transaction ends with its connection.
+/// Rolls back after `error`, unless the error is a missing answer: then the rollback would get none
+/// either, and the transaction ends with its connection.
 pub async fn roll_back(transaction: Transaction<'_, MySql>, error: &sqlx::Error) {
     if !is_silence(error) {
-        // When even this fails the connection is dead, and the server rolls back by itself.
+        // If the rollback fails, the connection is dead, and the server rolls back by itself.
         let _ = answered(transaction.rollback()).await;
     }
 }
@@ -70,38 +69,38 @@ fn is_silence(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Ends a transaction that was left open, if there is one; whether the connection answered in time. A
-/// caller that goes away while BEGIN is on its way leaves one of which sqlx does not know: the next user
-/// of the connection would write into it, and never commit.
+/// Rolls back a transaction that was left open; answers whether the connection answered in time. A
+/// caller that is dropped while BEGIN is sent leaves a transaction that sqlx does not know: the next
+/// user of the connection would write into it, and never commit.
 async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
     let rolled_back = connection.execute(sqlx::raw_sql("ROLLBACK"));
     Ok(matches!(tokio::time::timeout(SIGN_OF_LIFE_MAX, rolled_back).await, Ok(Ok(_))))
 }
 
-/// What a pool knows of the link that its connections share.
+/// The state of the link that the connections of a pool share.
 #[derive(Clone)]
 pub(super) struct Link {
-    /// How long a sign of life may take while somebody waits for a connection.
+    /// How long a ping may take while a caller waits for a connection.
     sign_of_life_max: Duration,
-    /// When a connection last gave no sign of life.
+    /// The last time that a ping was not answered.
     silent: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Link {
-    /// A link of which nothing is known. Within `acquire_timeout` there must be time for a sign of
-    /// life and for a new connection.
+    /// Makes a link without a failed ping. Within `acquire_timeout` there must be time for a ping and for
+    /// a new connection.
     pub(super) fn new(acquire_timeout: Duration) -> Self {
         let sign_of_life_max = SIGN_OF_LIFE_MAX.min(acquire_timeout / 3);
         Self { sign_of_life_max, silent: Arc::default() }
     }
 
-    /// Has the connections of a pool looked after.
+    /// Installs the checks on the connections of a pool.
     pub(super) fn look_after(self, options: MySqlPoolOptions) -> MySqlPoolOptions {
         options
             .before_acquire(move |connection, metadata| {
                 self.is_usable(connection, metadata.idle_for)
             })
-            // sqlx asks for a sign of life here as well, but waits for it without end.
+            // sqlx would ping here too, but waits for the answer without end.
             .after_release(move |connection, _| Box::pin(roll_back_left_over(connection)))
     }
 
@@ -131,7 +130,7 @@ impl Link {
             match tokio::time::timeout(limit, connection.ping()).await {
                 Ok(answer) => Ok(answer.is_ok()),
                 Err(_) => {
-                    tracing::debug!("a connection to the database is silent, and is closed");
+                    tracing::debug!("silent connection to the database closed");
                     *link.silent() = Some(Instant::now());
                     Ok(false)
                 }

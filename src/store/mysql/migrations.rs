@@ -1,8 +1,7 @@
 //! The schema's history, compiled in.
 //!
-//! sqlx's macro `migrate!` would find the files by itself, but it brings sqlx's macros along, which
-//! compile the whole database driver a second time. A list is cheaper, and a test compares it with
-//! the folder.
+//! sqlx's macro `migrate!` finds the files by itself, but with sqlx's macros the database driver is
+//! compiled a second time. This list is cheaper, and a test compares it with the folder.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -29,8 +28,8 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
         let simple = MigrationType::Simple;
         Migration::new(version, Cow::Borrowed(title), simple, Cow::Borrowed(statements), false)
     });
-    // Instances that start at once wait for each other by a lock of ours, see `migrate`: sqlx's own
-    // waits without end, which MariaDB refuses.
+    // Instances that start at once wait for each other by the lock in `migrate`: sqlx's own lock waits
+    // without end, which MariaDB refuses.
     Migrator { migrations: migrations.collect(), locking: false, ..Migrator::DEFAULT }
 });
 

@@ -1,5 +1,4 @@
-//! The ledger's connection pool and everything that only reads it, or writes what is neither an
-//! order nor stock.
+//! MySQL: the ledger's connection pool, all reads, and the writes of everything except orders and stock.
 
 pub mod actions;
 pub mod ask;
@@ -33,9 +32,9 @@ pub use link::{answered, within};
 
 /// How long an unused connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Seconds without a statement after which the server ends a session of ours, and with it the row locks
-/// of one whose link died silently. Longer than a pool keeps a connection unused, which may be
-/// twice [`IDLE_TIMEOUT`].
+/// Seconds without a statement after which the server ends a session, and with it the row locks of a
+/// session whose link died silently. Longer than a pool keeps a connection unused, which may be twice
+/// [`IDLE_TIMEOUT`].
 const SESSION_IDLE_SECONDS: u32 = 150;
 /// Seconds without a statement after which MariaDB ends a session within a transaction.
 const TRANSACTION_IDLE_SECONDS: u32 = 20;
@@ -43,9 +42,9 @@ const TRANSACTION_IDLE_SECONDS: u32 = 20;
 /// Makes the pool that the whole service shares; connects when first used.
 ///
 /// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
-/// primary key is judged on the latest version) with a short lock wait. A connection that was used a
+/// primary key checks the latest version) with a short lock wait. A connection that was used a
 /// moment ago is not pinged before use: a dead one fails before anything was written, and the caller
-/// tries again. What bounds the waits is in `link.rs`.
+/// tries again. The bounds of the waits are in `link.rs`.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
@@ -92,12 +91,12 @@ pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, Strin
     Ok(pool)
 }
 
-/// How long a start waits for another one that brings the schema up to date.
+/// How long a start waits for another instance that migrates the schema, in seconds.
 const MIGRATION_WAIT_SECONDS: u32 = 120;
 
 /// Creates the database of the URL if it is missing and brings its schema up to date. May run in
-/// several instances at once: one does it, and the others wait for that one. The lock is our own,
-/// since sqlx's waits without end, which MariaDB refuses with NULL instead of an error.
+/// several instances at once: one does it, and the others wait for it. The lock is not sqlx's, which
+/// waits without end: MariaDB refuses that with NULL instead of an error.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -151,7 +150,7 @@ pub async fn schema_is_current(pool: &MySqlPool) -> sqlx::Result<bool> {
     }
 }
 
-/// What an instance has to know of its ledger.
+/// The condition of the ledger: whether its schema is current and it takes writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Whether the schema is the one that this program was built for, or a later one.
@@ -166,8 +165,8 @@ pub struct Condition {
 /// The database's, when it does not answer.
 pub async fn condition(pool: &MySqlPool) -> sqlx::Result<Condition> {
     let schema_is_current = schema_is_current(pool).await?;
-    // Servers refuse it before they look whether a row is meant. Their variables tell less: some
-    // accounts may write all the same.
+    // A read-only server refuses this statement although it matches no row. Its variables are not
+    // enough: some accounts may write all the same.
     let tried = sqlx::query("DELETE FROM revoked_sessions WHERE FALSE").execute(pool);
     let writable = match answered(tried).await {
         Err(error) if Fault::of(&error) == Fault::Connection => return Err(error),
@@ -176,7 +175,7 @@ pub async fn condition(pool: &MySqlPool) -> sqlx::Result<Condition> {
     Ok(Condition { schema_is_current, writable })
 }
 
-/// How far the server keeps what it has committed.
+/// The durability of a commit by the server's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durability {
     /// `innodb_flush_log_at_trx_commit`; 1 is durable.
@@ -185,7 +184,7 @@ pub struct Durability {
     pub binlog_unsynced: bool,
 }
 
-/// Asks the server how far it keeps what it has committed.
+/// Reads the server's settings for the durability of a commit.
 ///
 /// # Errors
 /// The database's.
@@ -212,7 +211,7 @@ async fn create_database(options: &MySqlConnectOptions, database: &str) -> Resul
     let statement = format!("CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4");
     let created = connection.execute(sqlx::raw_sql(&statement)).await;
     if let Err(error) = created {
-        tracing::debug!(%error, "the database was not created; it may exist already");
+        tracing::debug!(%error, "database not created; it may exist already");
     }
     let _ = connection.close().await;
     Ok(())

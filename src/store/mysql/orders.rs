@@ -1,4 +1,4 @@
-//! Orders, read only: writing them is the work of `arbiter` and `order`.
+//! Reads orders; only `arbiter` and `order` write them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
      created_at, expires_at, paid_at";
 
-/// Finds an owner's order; another's is not found.
+/// Finds an owner's order; another user's order is not found.
 ///
 /// # Errors
 /// The database's.
@@ -29,7 +29,7 @@ pub async fn find(
     answered(found).await
 }
 
-/// Finds the order that a request became.
+/// Finds the order of a request.
 ///
 /// # Errors
 /// The database's.
@@ -50,10 +50,10 @@ pub async fn find_by_key(
     answered(found).await
 }
 
-/// A request: who, what, and its key.
+/// A request: buyer, item and key.
 pub type RequestOf = (UserId, ItemId, String);
 
-/// Finds the orders that requests became, many at a time.
+/// Finds the orders of many requests at a time.
 ///
 /// # Errors
 /// The database's.
@@ -70,7 +70,7 @@ pub async fn find_by_keys(
     Ok(found)
 }
 
-/// Which of some requests have written an order, as far as the connection's session sees them.
+/// Finds the given requests that have written an order visible to the connection's session.
 ///
 /// # Errors
 /// The database's.
@@ -88,8 +88,8 @@ async fn with_keys(
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<Vec<MySqlRow>> {
     let Some(last) = requests.last() else { return Ok(Vec::new()) };
-    // A handful of statements, so that each is prepared once; a request that stands in the list twice
-    // does no harm.
+    // A few fixed lengths, so that each statement is prepared once; a repeated request in the list is
+    // harmless.
     let tuples = requests.len().next_power_of_two();
     let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
     let mut select = QueryBuilder::new(format!(
@@ -101,7 +101,7 @@ async fn with_keys(
     answered(select.build().fetch_all(connection)).await
 }
 
-/// An owner's orders, newest first, at most `limit`, those before `before` if it is given.
+/// Lists an owner's orders, newest first, at most `limit`, older than `before` if it is given.
 ///
 /// # Errors
 /// The database's.
@@ -121,18 +121,18 @@ pub async fn list(
     answered(listed).await
 }
 
-/// What an audit needs of an order.
+/// The columns of an order that an evaluation needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The order.
     pub id: OrderId,
     /// The key of the request that made it.
     pub request_key: String,
-    /// Where it stands.
+    /// Its status.
     pub status: OrderStatus,
 }
 
-/// All orders of an item, in no order.
+/// Reads all orders of an item, in no order.
 ///
 /// # Errors
 /// The database's.
@@ -156,13 +156,13 @@ impl FromRow<'_, MySqlRow> for Recorded {
 /// The orders of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderCount {
-    /// How many.
+    /// The number of orders.
     pub orders: i64,
-    /// Their units together.
+    /// The sum of their units.
     pub units: i64,
 }
 
-/// Counts an item's orders by status; a status that none has is left out.
+/// Counts an item's orders by status; a status without orders is left out.
 ///
 /// # Errors
 /// The database's.
@@ -181,7 +181,7 @@ pub async fn count_by_status(
     Ok(rows.into_iter().map(count).collect())
 }
 
-/// Reads a row that has [`COLUMNS`], and others.
+/// Reads an order from a row with [`COLUMNS`]; other columns are ignored.
 ///
 /// # Errors
 /// When a value is out of its range: a damaged row.

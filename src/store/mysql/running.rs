@@ -1,6 +1,6 @@
-//! Requests that some instance still works on, as the instances tell each other.
+//! Announcements of running requests, by which instances know each other's requests.
 //!
-//! A row is good until its expiry, by the database's clock: a process that dies leaves rows behind.
+//! A row is valid until its expiry, by the database's clock: a process that dies leaves rows behind.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::domain::{ItemId, UserId};
 
 pub use super::orders::RequestOf;
 
-/// How long an announcement is good for; it is renewed several times in that time.
+/// How long an announcement is valid; it is renewed several times in that time.
 pub const EXPIRES_AFTER: Duration = Duration::from_secs(30);
 /// Requests in one statement.
 const TOGETHER_MAX: usize = 256;
@@ -37,7 +37,7 @@ pub async fn announce(
             row.push_bind(instance).push(&expires_at);
         });
         insert.push(" ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)");
-        // Of any length, so it is not worth being kept prepared.
+        // Its length varies, so a prepared statement would not be used again.
         answered(insert.build().persistent(false).execute(pool)).await?;
     }
     Ok(())
@@ -64,7 +64,7 @@ pub async fn withdraw(
     Ok(())
 }
 
-/// Deletes what expired.
+/// Deletes expired announcements.
 ///
 /// # Errors
 /// The database's.
@@ -74,7 +74,7 @@ pub async fn purge(pool: &MySqlPool) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Which of some requests run on other instances than `instance`.
+/// Finds the given requests that run on other instances than `instance`.
 ///
 /// # Errors
 /// The database's.
@@ -106,7 +106,7 @@ pub async fn elsewhere(
     Ok(running)
 }
 
-/// Takes a row of the columns `user_id`, `item_id` and `request_key`.
+/// Converts a row of the columns `user_id`, `item_id` and `request_key`.
 pub(super) fn request_of((buyer, item, Text(key)): (UserId, ItemId, Text)) -> RequestOf {
     (buyer, item, key)
 }

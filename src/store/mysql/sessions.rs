@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::columns::Text;
 use super::link::answered;
 
-/// Writes a revoked token down; doing so twice is fine.
+/// Inserts a revoked token; a second insert changes nothing.
 ///
 /// # Errors
 /// The database's.
@@ -39,7 +39,7 @@ pub async fn list(pool: &MySqlPool) -> sqlx::Result<Vec<(String, OffsetDateTime)
     Ok(rows.into_iter().map(|(Text(token_id), expires_at)| (token_id, expires_at)).collect())
 }
 
-/// Forgets at most `limit` tokens that have expired anyway.
+/// Deletes at most `limit` tokens that have expired.
 ///
 /// # Errors
 /// The database's.

@@ -1,4 +1,4 @@
-//! The stock row, read only: taking stock is the arbiter's alone.
+//! Reads the stock row; only the arbiter takes stock.
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlExecutor, Row};
@@ -7,12 +7,12 @@ use time::OffsetDateTime;
 use super::link::answered;
 use crate::domain::ItemId;
 
-/// The stock row as it was a moment ago.
+/// A stock row at the moment of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StockRow {
     /// Units left; negative only where the lab turned the arbiter off.
     pub available: i64,
-    /// Counts accepted changes.
+    /// The number of accepted changes.
     pub version: u64,
     /// The second of the last change, by the database's clock.
     pub changed_at: OffsetDateTime,

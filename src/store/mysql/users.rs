@@ -1,4 +1,4 @@
-//! Accounts. Nothing on the purchase path comes here: a token is all it takes to buy.
+//! The accounts' rows. The purchase path does not read them: a valid token is enough to buy.
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlPool, Row};
@@ -8,10 +8,10 @@ use super::items::out_of_range;
 use super::link::answered;
 use crate::domain::{UserId, Username, username};
 
-/// Older accounts whose skeletons are filled in between two reads.
+/// Older accounts whose skeletons are filled in by one read.
 const FILL_MAX: u32 = 500;
 
-/// What an account is made from.
+/// The columns of a new account.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAccount<'a> {
     /// The name; its folded form and its skeleton must both be unique.
@@ -20,11 +20,11 @@ pub struct NewAccount<'a> {
     pub password_hash: &'a str,
     /// `buyer` or `admin`.
     pub role: &'a str,
-    /// An account whose password everybody knows.
+    /// Whether it is a demo account, whose password is public.
     pub demo: bool,
 }
 
-/// An account as sign-in needs it.
+/// The columns of an account that sign-in needs.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// The id.
@@ -33,7 +33,7 @@ pub struct Account {
     pub password_hash: String,
     /// `buyer` or `admin`.
     pub role: String,
-    /// An account whose password everybody knows.
+    /// Whether it is a demo account, whose password is public.
     pub demo: bool,
 }
 
@@ -92,8 +92,8 @@ impl FromRow<'_, MySqlRow> for Account {
     }
 }
 
-/// Gives accounts from before skeletons theirs. Where two of them look alike, the older one gets it;
-/// the other keeps its name, and nobody can register it again.
+/// Computes the skeletons of accounts that were made before skeletons existed. Where two of them look
+/// alike, the older one gets it; the other keeps its name, which cannot be registered again.
 ///
 /// # Errors
 /// The database's.

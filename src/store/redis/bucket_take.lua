@@ -1,4 +1,4 @@
--- Takes as many units from one bucket as it has, up to what is asked for.
+-- Takes units from one bucket: as many as it has, at most the number asked for.
 -- KEYS[1]  the bucket, a hash
 -- ARGV[1]  the epoch that the caller knows
 -- ARGV[2]  units

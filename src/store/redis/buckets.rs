@@ -1,9 +1,10 @@
-//! The units left of an item, split over several keys that a cluster keeps on several servers.
+//! Split counters: the units left of an item over several keys, which a cluster keeps on several
+//! servers.
 //!
 //! Each bucket is a counter of its own, loaded with its share of the ledger's figure, all under
 //! one epoch (`redis_buckets` in the ledger). When they are empty although the ledger has units, all
 //! of them are loaded again, under the next epoch. Their sum is compared with the ledger by the
-//! reconciliation, which sets single buckets right.
+//! reconciliation, which repairs single buckets.
 
 use std::sync::LazyLock;
 
@@ -28,14 +29,14 @@ pub struct Buckets {
     counters: Counters,
 }
 
-/// What a purchase got.
+/// The result of taking units from the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gathered {
     /// All its units.
     All(Parts),
-    /// Too few were left in this load; what was found went back.
+    /// Too few units were left in this load; the units found went back.
     TooFew {
-        /// The load that was asked.
+        /// The epoch of that load.
         epoch: u64,
     },
 }
@@ -49,21 +50,21 @@ pub struct Parts {
 }
 
 impl Buckets {
-    /// Split counters in `redis`, loaded from the ledger behind `pool`.
+    /// Makes split counters in `redis`, loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(redis: RedisClient, pool: MySqlPool, metrics: Metrics) -> Self {
         let layout = Layout { table: "redis_buckets", parts: BUCKETS };
         Self { counters: Counters::with_layout(redis, pool, metrics, layout) }
     }
 
-    /// The split counters beside whole ones, on the same Redis and ledger.
+    /// Makes the split counters beside whole ones, on the same Redis and ledger.
     #[must_use]
     pub fn beside(counters: &Counters) -> Self {
         let layout = Layout { table: "redis_buckets", parts: BUCKETS };
         Self { counters: counters.with(layout) }
     }
 
-    /// Reads every bucket as it is; `None` when one is missing or they are not of one load.
+    /// Reads every bucket without loading it; `None` when one is missing or their epochs differ.
     ///
     /// # Errors
     /// Redis'.
@@ -72,9 +73,9 @@ impl Buckets {
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
     }
 
-    /// Moves the sum of the buckets to `available`, bucket by bucket, as long as all still are what
-    /// was seen; whether all of it was done. They are in several slots, so a unit that moves at the
-    /// same moment may be missed: the next comparison sees it, and the arbiter sells it once.
+    /// Moves the sum of the buckets to `available`, bucket by bucket, while all are still as they were
+    /// read; answers whether all was done. The buckets are in several slots, so a unit taken at the same
+    /// moment may be missed: the next comparison finds it, and the arbiter sells it once.
     ///
     /// # Errors
     /// Redis'.
@@ -89,7 +90,7 @@ impl Buckets {
         }
         let mut missing = available - seen.iter().map(|part| part.available).sum::<i64>();
         for (part, counter) in seen.iter().enumerate() {
-            // Units are added to any, and taken from those that have some.
+            // Units are added to any bucket, and taken from buckets that have some.
             let change = missing.max(-counter.available.max(0));
             if change == 0 {
                 continue;
@@ -109,7 +110,7 @@ impl Buckets {
     /// Takes `units`, from bucket `first` if it has them, and otherwise from one after the other.
     ///
     /// # Errors
-    /// See [`CounterError`]; what was taken until then went back if Redis could be told.
+    /// See [`CounterError`]; units taken until then were given back if Redis answered.
     pub async fn take(
         &self,
         item: ItemId,
@@ -143,15 +144,14 @@ impl Buckets {
         Err(CounterError::Loading)
     }
 
-    /// Gives units back to the buckets that they came from. Best effort: what is missed comes
-    /// back with the next load.
+    /// Gives units back to their buckets. Best effort: missed units return with the next load.
     pub async fn give_back(&self, parts: &Parts) {
         for &(bucket, units) in &parts.taken {
             self.counters.give_back_part(parts.item, bucket, parts.epoch, units).await;
         }
     }
 
-    /// Loads all buckets from the ledger again, unless somebody did since the load of `epoch`.
+    /// Loads all buckets from the ledger again, unless they were loaded since the load of `epoch`.
     ///
     /// # Errors
     /// See [`CounterError`].

@@ -1,10 +1,10 @@
-//! Units that each buyer has of an item, beside its counter: for gates that check the limit in
+//! The units of each buyer of an item, kept beside its counter: for gates that check the limit in
 //! Redis.
 //!
 //! The figures are fields of the counter, so that one command reads or writes both. They are loaded
 //! with it and given back with the units. Only gates that check the limit count up, so a figure may
-//! be too low: the arbiter refuses what it lets through. One that is too high is lowered to the
-//! ledger's when it would refuse somebody.
+//! be too low: then the arbiter refuses. A figure that is too high is lowered to the ledger's before it
+//! refuses a buyer.
 
 use std::sync::LazyLock;
 
@@ -24,10 +24,10 @@ static LOWER: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_lower_buyer_count.lua")));
 
 impl Counters {
-    /// Applies to a loaded counter that units of orders came back (negative: were taken again), each
-    /// with the buyer of its order. `version` is that of the item's stock after the change: a counter
-    /// that was loaded at it or later knows of the change. Best effort: what is missed here is found
-    /// by the reconciliation, and where it would refuse a buyer.
+    /// Adds the returned units of orders (negative: taken again) to a loaded counter, each with the buyer
+    /// of its order. `version` is that of the item's stock after the change: a counter loaded at this
+    /// version or later has the change already. Best effort: the reconciliation finds a missed change, as
+    /// does a gate that would refuse a buyer for it.
     pub async fn apply_order_delta(&self, item: ItemId, version: u64, returned: &[(UserId, i64)]) {
         let units = returned.iter().map(|(_, units)| units).sum();
         let mut call = APPLY_DELTA.key(self.key(item));
@@ -35,18 +35,18 @@ impl Counters {
         for (buyer, units) in returned {
             call.arg(buyer.get()).arg(*units);
         }
-        let told = call.invoke_async(&mut self.redis.shared()).await;
-        self.count_given_back(item, units, told);
+        let given = call.invoke_async(&mut self.redis.shared()).await;
+        self.count_given_back(item, units, given);
     }
 
-    /// Applies a restock to a loaded counter, as [`Counters::apply_order_delta`] does with orders.
+    /// Adds a restock to a loaded counter, as [`Counters::apply_order_delta`] adds returned units.
     pub async fn apply_restock_delta(&self, item: ItemId, version: u64, units: i64) {
         let mut call = APPLY_DELTA.key(self.key(item));
-        let told = call.arg(version).arg(units).invoke_async(&mut self.redis.shared()).await;
-        self.count_given_back(item, units, told);
+        let given = call.arg(version).arg(units).invoke_async(&mut self.redis.shared()).await;
+        self.count_given_back(item, units, given);
     }
 
-    /// Lowers a buyer's count to the ledger's, if it is above that.
+    /// Lowers a buyer's count to the ledger's, if it is higher.
     ///
     /// # Errors
     /// Redis'.
@@ -77,7 +77,7 @@ impl Counters {
             }
             let written: u8 = call.invoke_async(&mut self.redis.shared()).await?;
             if written == 0 {
-                // A later load has begun, and this one changes nothing any more.
+                // A later load has begun, so this one writes nothing more.
                 break;
             }
         }

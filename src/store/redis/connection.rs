@@ -1,4 +1,4 @@
-//! Connections: one shared and multiplexed, and a few that a caller has to itself.
+//! Connections to Redis: one shared and multiplexed, and a few for one caller at a time, for WATCH.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::shared::{DENIED, SharedConnection, connect, is_denial};
 use crate::config::Config;
 
-/// Connections that callers may have to themselves at once, for WATCH.
+/// Connections lent to single callers at once, for WATCH.
 pub const OWN_CONNECTIONS_MAX: usize = 64;
-/// How long a connection may take to be made.
+/// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// When the kernel asks an idle server for a sign of life, how often, and how many times in vain
-/// before the connection counts as broken.
+/// TCP keep-alive: idle time before the first probe, time between probes, and unanswered probes after
+/// which the connection counts as broken.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
 const KEEPALIVE_TRIES: u32 = 3;
@@ -23,7 +23,7 @@ const KEEPALIVE_TRIES: u32 = 3;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 
-/// Redis as the service reaches it. Clones share everything.
+/// The client of Redis. Clones share everything.
 #[derive(Clone)]
 pub struct RedisClient {
     client: Client,
@@ -38,9 +38,9 @@ struct OwnConnections {
     idle: Mutex<Vec<MultiplexedConnection>>,
 }
 
-/// A connection that nobody else uses meanwhile. Give it back with [`OwnConnection::keep`] when
-/// its state is clean. Dropped without that, it is closed, its WATCH ends, and all idle connections
-/// are closed too: they may have the same fault.
+/// A connection lent to one user. Give it back with [`OwnConnection::keep`] when its state is clean.
+/// If it is dropped instead, it is closed, which ends its WATCH, and all idle connections are closed
+/// too: they may have the same fault.
 pub struct OwnConnection {
     /// The connection.
     pub connection: MultiplexedConnection,
@@ -84,13 +84,13 @@ impl RedisClient {
         &self.client
     }
 
-    /// What every key begins with.
+    /// The prefix of every key.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Waits for one of [`OWN_CONNECTIONS_MAX`] connections of one's own.
+    /// Waits for one of the [`OWN_CONNECTIONS_MAX`] connections that are lent to single callers.
     ///
     /// # Errors
     /// When Redis cannot be reached.
@@ -110,8 +110,8 @@ impl RedisClient {
         Ok(OwnConnection { connection, kept: false, pool: Arc::clone(&self.own), _permit: permit })
     }
 
-    /// The policy by which the server forgets keys when its memory is full; `None` when it refuses
-    /// writes instead, as it must.
+    /// The server's policy for evicting keys when its memory is full; `None` when it refuses writes
+    /// instead, which the service needs.
     ///
     /// # Errors
     /// When Redis does not answer in time.
@@ -121,8 +121,7 @@ impl RedisClient {
         Ok(policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned))
     }
 
-    /// Asks whether Redis takes the password of the settings. One that does not answer is not
-    /// judged.
+    /// Checks whether Redis accepts the password of the settings. A server that does not answer passes.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -133,7 +132,7 @@ impl RedisClient {
         }
     }
 
-    /// Asks for a sign of life.
+    /// Sends a PING and waits for its answer.
     ///
     /// # Errors
     /// When Redis does not answer in time.
@@ -142,8 +141,8 @@ impl RedisClient {
     }
 }
 
-/// A connection of its own to another server, as [`RedisClient::shared`] is: made when first used,
-/// and again after a loss.
+/// Makes a shared connection to another server, which connects when it is first used, and again after
+/// a loss.
 ///
 /// # Errors
 /// When the URL cannot be read.

@@ -4,7 +4,7 @@
 -- ARGV[1]  the version of the item's stock that the change made
 -- ARGV[2]  units that came back to the stock; negative when they were taken
 -- ARGV[3]  and all further ones: a buyer, and units that came back from it
--- Answers 1 when it was told, 0 when the counter is not loaded, or knows of it.
+-- Answers 1 when the change was added, 0 when the counter is not loaded, or has the change already.
 local version = redis.call('HGET', KEYS[1], 'version')
 if not version or tonumber(version) >= tonumber(ARGV[1]) then
   return 0

@@ -1,5 +1,5 @@
 -- Marks an item's counter as being loaded under an epoch, before the ledger is read for it: from
--- here on nobody takes from an older load, and no older load is written any more.
+-- here on no gate takes from an older load, and no older load is written any more.
 -- KEYS[1]  the counter, a hash: epoch, available, version, b:<buyer> -> units
 -- ARGV[1]  the epoch of this load
 -- ARGV[2]  the epoch whose load was waited for in vain; empty when none was

@@ -1,4 +1,4 @@
--- Sets an item's counter to what the ledger and the queue say, if nobody changed either since it
+-- Sets an item's counter to the figure by ledger and queue, if neither has changed since it
 -- was looked at.
 -- KEYS[1]  the counter, a hash
 -- KEYS[2]  what is queued of the item, a hash; missing for a part of a split counter
@@ -16,7 +16,7 @@ if seen[1] ~= ARGV[1] or seen[2] ~= ARGV[2] or queued ~= ARGV[3] then
 end
 redis.call('HSET', KEYS[1], 'available', ARGV[4] - ARGV[3])
 if ARGV[5] then
-  -- A change up to there that is told later is in the figure already.
+  -- The figure includes every change up to that version, also one that arrives later.
   redis.call('HSET', KEYS[1], 'version', ARGV[5])
 end
 return 1

@@ -1,7 +1,7 @@
-//! The units left of an item, as the Redis gates count them.
+//! Counters in Redis: the units left of each item, for the gates.
 //!
-//! A counter is loaded from the ledger under an epoch that the ledger hands out, and never the
-//! other way (see `loads.rs`). A missing counter means "not loaded", not zero. An epoch that is not
+//! A counter is loaded from the ledger under an epoch that the ledger hands out; the ledger is never
+//! written from a counter (see `loads.rs`). A missing counter means "not loaded", not zero. An epoch that is not
 //! the ledger's means that Redis was emptied or is an older copy: the counter is loaded again.
 
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 
 /// Items whose epoch a process remembers.
 const REMEMBERED_MAX: u64 = 100_000;
-/// How often a read starts over because the counter was being loaded again.
+/// Times that a read starts over because the counter was being loaded again.
 pub(super) const READ_ATTEMPTS_MAX: u32 = 5;
 
 static GIVE_BACK: LazyLock<Script> =
@@ -27,11 +27,11 @@ static GIVE_BACK: LazyLock<Script> =
 pub struct Counter {
     /// Units left; negative when a broken gate took too many.
     pub available: i64,
-    /// Which load of the counter this is.
+    /// The epoch of the load.
     pub epoch: u64,
 }
 
-/// A counter with what is queued of its item, as both were at one moment.
+/// A counter and the queued units of its item, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterAndQueue {
     /// The counter.
@@ -43,7 +43,7 @@ pub struct CounterAndQueue {
 /// Why a counter could not be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CounterError {
-    /// No such item in the ledger.
+    /// The ledger has no such item.
     #[error("no such item")]
     ItemNotFound,
     /// Redis did not answer; a write may have happened.
@@ -79,7 +79,7 @@ pub struct Counters {
     pub(super) layout: Layout,
 }
 
-/// Where counters are.
+/// The layout of counters in the ledger and in Redis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// The ledger's table of their epochs.
@@ -89,7 +89,7 @@ pub(super) struct Layout {
 }
 
 impl Counters {
-    /// Counters in `redis`, loaded from the ledger behind `pool`.
+    /// Makes counters in `redis`, loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(redis: RedisClient, pool: MySqlPool, metrics: Metrics) -> Self {
         Self::with_layout(redis, pool, metrics, Layout { table: "redis_counters", parts: 1 })
@@ -104,18 +104,18 @@ impl Counters {
         Self { redis, pool, metrics, epochs: Cache::new(REMEMBERED_MAX), layout }
     }
 
-    /// Counters of another layout on the same Redis and ledger.
+    /// Makes counters of another layout on the same Redis and ledger.
     pub(super) fn with(&self, layout: Layout) -> Self {
         Self::with_layout(self.redis.clone(), self.pool.clone(), self.metrics.clone(), layout)
     }
 
-    /// Where an item's counter lives.
+    /// The key of an item's counter.
     #[must_use]
     pub fn key(&self, item: ItemId) -> String {
         self.key_of(item, 0)
     }
 
-    /// Where a part of it lives: in a slot of its own, if there are several.
+    /// The key of one part of a counter: with a slot of its own, if there are several.
     pub(super) fn key_of(&self, item: ItemId, part: usize) -> String {
         let prefix = self.redis.prefix();
         match self.layout.parts {
@@ -153,14 +153,14 @@ impl Counters {
             let epoch = self.epoch(item).await?;
             match self.peek_on(connection, item).await? {
                 Some(counter) if counter.epoch == epoch => return Ok(counter),
-                // Emptied, older, or loaded again by another instance: ask the ledger which.
+                // Emptied, older, or loaded again by another instance: read the ledger's epoch.
                 _ => self.forget_epoch(item).await,
             }
         }
         Err(CounterError::Loading)
     }
 
-    /// Writes a computed number back, whatever stands there: the textbook's SET.
+    /// Overwrites the counter with a computed number: the textbook's SET.
     ///
     /// # Errors
     /// Redis'; the write may have happened.
@@ -170,8 +170,8 @@ impl Counters {
         Ok(command.exec_async(&mut self.redis.shared()).await?)
     }
 
-    /// Adds units: after a refusal behind the gate, or when an order gave them back. Best effort:
-    /// what is missed here is found by the reconciliation.
+    /// Adds units after a refusal by the arbiter, or when an order gave them back. Best effort: the
+    /// reconciliation finds missed units.
     pub async fn give_back(&self, item: ItemId, epoch: u64, units: i64) {
         self.give_back_part(item, 0, epoch, units).await;
     }
@@ -183,7 +183,7 @@ impl Counters {
         self.count_given_back(item, units, given);
     }
 
-    /// Keeps the books on giving back: 1 when the units were added.
+    /// Counts units that were given back (`given` is 1), and logs a failure.
     pub(super) fn count_given_back(&self, item: ItemId, units: i64, given: Result<u8, RedisError>) {
         match given {
             Ok(1) => {

@@ -1,4 +1,4 @@
-//! What Redis keeps when it dies, by its own settings: what a queued order is worth meanwhile.
+//! The durability of Redis by its own settings, which decides how safe a queued order is.
 
 use redis::{InfoDict, RedisResult};
 
@@ -15,12 +15,12 @@ pub enum Durability {
     LogEverySecond,
     /// In its log, on disk before it answers.
     LogAlways,
-    /// It did not tell.
+    /// The server did not answer the question.
     Unknown,
 }
 
 impl Durability {
-    /// Asks the server. A managed one may refuse `CONFIG`; then it is not known.
+    /// Reads the server's settings. A managed server may refuse `CONFIG`; then the answer is `Unknown`.
     ///
     /// # Errors
     /// When Redis does not answer.
@@ -43,7 +43,7 @@ impl Durability {
         })
     }
 
-    /// What the answer 202 promises with it, in a sentence.
+    /// The promise of the answer 202 with this durability, in a sentence.
     #[must_use]
     pub fn promise(self) -> &'static str {
         match self {

@@ -1,5 +1,4 @@
-//! Inspecting counters as they are, without loading them, and repairing them: for the audit and the
-//! reconciliation.
+//! Reads counters without loading them, and repairs them: for the audit and the reconciliation.
 
 use std::sync::LazyLock;
 
@@ -8,7 +7,8 @@ use redis::Script;
 use super::counters::{Counter, CounterAndQueue, CounterError, Counters};
 use crate::domain::ItemId;
 
-/// Counter and queue at one moment. Not MULTI: redis-rs panics when a server refuses one.
+/// Script that reads counter and queue at one moment. Not MULTI: redis-rs panics when a server refuses
+/// one.
 static BOTH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available') \
@@ -18,8 +18,8 @@ static BOTH: LazyLock<Script> = LazyLock::new(|| {
 static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
 
 impl Counters {
-    /// Reads what is there, loaded or not, current or not. Of several parts the sum, under the
-    /// oldest of their epochs; `None` if one is missing.
+    /// Reads a counter, loaded or not, of any epoch. Of several parts it answers the sum and the oldest
+    /// epoch; `None` if one is missing.
     ///
     /// # Errors
     /// Redis'.
@@ -27,7 +27,7 @@ impl Counters {
         self.peek_on(&mut self.redis.shared(), item).await
     }
 
-    /// Like [`Counters::peek`], together with the units in the item's queue.
+    /// Reads a counter like [`Counters::peek`], together with the units in the item's queue.
     ///
     /// # Errors
     /// Redis'.
@@ -62,7 +62,7 @@ impl Counters {
         }))
     }
 
-    /// Every part by itself; `None` if one is missing.
+    /// Reads every part by itself; `None` if one is missing.
     pub(super) async fn peek_parts(
         &self,
         item: ItemId,
@@ -91,8 +91,8 @@ impl Counters {
         Ok(Some(parts))
     }
 
-    /// Sets the counter to the ledger's figure, which it had at `version` of the stock, without what
-    /// is queued, if counter and queue still are what was seen; whether it was set.
+    /// Sets the counter to the ledger's figure at `version` of the stock, minus the queued units, if
+    /// counter and queue are still as they were read; answers whether it was set.
     ///
     /// # Errors
     /// Redis'.
@@ -106,7 +106,7 @@ impl Counters {
         self.set_part(item, 0, seen, available, Some(version)).await
     }
 
-    /// Sets one part of a split counter, which has no queue, if it still is what was seen.
+    /// Sets one part of a split counter, which has no queue, if it is still as it was read.
     pub(super) async fn repair_part(
         &self,
         item: ItemId,

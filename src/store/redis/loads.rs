@@ -1,10 +1,10 @@
 //! Loading a counter from the ledger: one instance does it, and the others wait for it.
 //!
-//! Whoever loads takes the next epoch in the ledger, marks the counter with it, reads the ledger, and
-//! writes the units last. The mark comes before the reading: units that were taken from an older load
-//! after the ledger was read would otherwise be there again. A load that takes too long is taken over
-//! under the next epoch; if it ended all the same, what it loaded is kept, since its units may be on
-//! their way into orders.
+//! The loading instance takes the next epoch in the ledger, marks the counter with it, reads the
+//! ledger, and writes the units last. The mark comes before the read: otherwise units taken from an
+//! older load after the read would be in the counter again. A load that takes too long is taken over
+//! under the next epoch; if it completes nevertheless, its units are kept, since purchases may have
+//! taken some of them already.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -20,53 +20,53 @@ use crate::store::mysql::buyers::Holdings;
 use crate::store::mysql::{answered, buyers, stock};
 
 /// How long a process waits for another one's load before it loads itself. The wait doubles with each
-/// load that is taken over meanwhile, so that a load that takes long comes to its end.
+/// load that is taken over meanwhile, so that a long load can complete.
 const LOAD_WAIT: Duration = Duration::from_millis(250);
-/// How often the wait doubles.
+/// Number of times that the wait doubles.
 const DOUBLED_MAX: u32 = 4;
-/// How often it looks meanwhile.
-const LOAD_LOOK: Duration = Duration::from_millis(10);
-/// How long it tries all in all, while others take its loads over.
+/// Time between two checks of the load.
+const LOAD_CHECK_PERIOD: Duration = Duration::from_millis(10);
+/// How long loading is tried in all, while others take the loads over.
 const LOADING_MAX: Duration = Duration::from_secs(7);
 
 static BEGIN: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_begin_load.lua")));
 static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_load.lua")));
 
-/// What the mark of a load found.
+/// The result of marking a counter for a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
     /// The counter is marked and has no units yet.
     Marked,
-    /// The load that was waited for in vain is complete; it is of this load's epoch now.
+    /// The load that had timed out is complete; it has the epoch of this load now.
     Kept,
     /// A later load has marked it.
     Later,
 }
 
 impl Counters {
-    /// The ledger's epoch as this process remembers it, with the counter loaded under it once.
+    /// Answers the ledger's epoch from this process's memory; loads the counter if it is not remembered.
     pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
         let load = self.current_epoch(item);
         self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())
     }
 
-    /// What is there is not of the remembered epoch.
+    /// Forgets the remembered epoch: the counter has another one.
     pub(super) async fn forget_epoch(&self, item: ItemId) {
         self.epochs.invalidate(&item).await;
     }
 
-    /// Loads the counter from the ledger again, unless somebody did since the load of `epoch`.
+    /// Loads the counter from the ledger again, unless it was loaded since the load of `epoch`.
     pub(super) async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
         if let Some(next) = self.claim(item, Some(epoch), None).await? {
-            // Should it be overtaken, then by a later load.
+            // If this load is overtaken, then by a later one, which is as good.
             self.load(item, next, None).await?;
         }
         self.forget_epoch(item).await;
         Ok(())
     }
 
-    /// The ledger's epoch, with the counter in Redis loaded under it.
+    /// Loads the counter in Redis under the ledger's epoch, if it is not; answers the epoch.
     async fn current_epoch(&self, item: ItemId) -> Result<u64, CounterError> {
         let give_up = Instant::now() + LOADING_MAX;
         let (mut waiting_for, mut loads_seen) = (None, 0);
@@ -79,13 +79,13 @@ impl Counters {
             {
                 return Ok(known);
             }
-            // Each load has its own time.
+            // The wait begins again with each load.
             if waiting_for != known {
                 (waiting_for, waiting_until) = (known, Instant::now() + load_wait(loads_seen));
                 loads_seen += 1;
             }
-            // One instance wins the right to load; the others see its epoch and wait for it. An
-            // emptied Redis looks like a load that takes too long.
+            // One instance wins the right to load; the others read its epoch and wait. An emptied
+            // Redis is handled as a load that takes too long.
             let being_loaded = known.is_some() && there < known;
             let given_up = Instant::now() >= waiting_until;
             if !being_loaded || given_up {
@@ -99,7 +99,7 @@ impl Counters {
             if Instant::now() >= give_up {
                 return Err(CounterError::Loading);
             }
-            tokio::time::sleep(LOAD_LOOK).await;
+            tokio::time::sleep(LOAD_CHECK_PERIOD).await;
         }
     }
 
@@ -110,7 +110,7 @@ impl Counters {
         Ok(row.map(|row| row.try_get("epoch")).transpose()?)
     }
 
-    /// The highest epoch in Redis, of loads that are complete or not.
+    /// Reads the highest epoch in Redis, of complete and incomplete loads.
     async fn highest_mark(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
         let marks = (0..self.layout.parts).map(|part| async move {
             let mut command = redis::cmd("HGET");
@@ -141,8 +141,8 @@ impl Counters {
         Ok((done.rows_affected() == 1).then_some(next))
     }
 
-    /// Loads the counter under `epoch`, which this process has claimed; whether it is of that epoch
-    /// now, and not overtaken. What the load of `in_vain` has loaded by now is kept.
+    /// Loads the counter under `epoch`, which this process has claimed; `false` when a later load
+    /// overtook it. Units that the timed-out load of `in_vain` has loaded are kept.
     async fn load(
         &self,
         item: ItemId,
@@ -158,12 +158,12 @@ impl Counters {
         if begun.iter().all(|begun| *begun == Begun::Kept) {
             return Ok(true);
         }
-        // Nobody takes from some parts of a load while others are missing, so these are not in use.
+        // Units are taken from complete loads only, so the parts of an incomplete one are not in use.
         let kept = parts.clone().filter(|&part| begun[part] == Begun::Kept);
         let forget = kept.map(|part| self.begin_load(item, part, epoch, None));
         try_join_all(forget).await?;
-        // Only the whole counter has a queue. First the queue, then the ledger: an order that gets
-        // from one to the other meanwhile is seen in both, never in neither.
+        // Only the whole counter has a queue. The queue first: an order that moves to the ledger
+        // meanwhile is read in both, never in neither.
         let queued = self.queued_units(item).await?;
         let holdings = self.holdings(item).await?;
         self.load_buyer_counts(item, epoch, &holdings.buyers).await?;
@@ -220,7 +220,8 @@ impl Counters {
         Ok(queued.unwrap_or(0))
     }
 
-    /// What the ledger says; without buyers for a split counter, which does not judge limits.
+    /// Reads the stock and the buyers from the ledger; without buyers for a split counter, which does
+    /// not check limits.
     async fn holdings(&self, item: ItemId) -> Result<Holdings, CounterError> {
         let read = match self.is_whole() {
             true => buyers::holdings(&self.pool, item).await?,
@@ -246,8 +247,8 @@ fn share(units: i64, part: usize, parts: usize) -> i64 {
     units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
 }
 
-/// How long to wait for a load before it is taken over, after `loads_seen` others were: with up to
-/// half as much on top, so that processes that wait together do not take over together.
+/// The wait for a load before it is taken over, after `loads_seen` other loads: jittered by up to half
+/// on top, so that processes that wait together do not take over together.
 fn load_wait(loads_seen: u32) -> Duration {
     let wait = LOAD_WAIT * 2_u32.pow(loads_seen.min(DOUBLED_MAX));
     wait + wait.mul_f64(rand::random::<f64>() / 2.0)

@@ -1,20 +1,20 @@
-//! Redis: the connection, and the counters that gates work on.
+//! Redis: connections, counters of the gates, and queues.
 //!
 //! | key | type | life | what |
 //! |---|---|---|---|
-//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | until it is loaded again | units left, as a gate counts, and what buyers have; without `available` it is being loaded |
+//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | until it is loaded again | units left by the gate's count, and units of each buyer; without `available` it is being loaded |
 //! | `{item:ID}:takes` | hash: request -> `first` or `again`; `since` | ten minutes | which requests took units |
-//! | `{item:ID}:takes-before` | the same | the ten minutes after | those of the ten minutes before |
+//! | `{item:ID}:takes-before` | as `takes` | the ten minutes after | the requests of the ten minutes before |
 //! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | until it is loaded again | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
-//! | `{item:ID}:queued` | hash (see `queue/push.lua`) | the same | those orders by id, by buyer and by request, and their units |
+//! | `{item:ID}:queued` | hash (see `queue/push.lua`) | as `queue` | those orders by id, by buyer and by request, and their units |
 //! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
-//! | `{item:ID}:parked` | stream | until an operator has looked | orders that could not be decided |
-//! | `…lock…` | see `lock::redis` | a lease | locks and their fence counters |
+//! | `{item:ID}:parked` | stream | until an operator resolves them | dead letters: orders that could not be decided |
+//! | `…lock…` | see `leaselock::redis` | a lease | locks and their fence counters |
 //! | `orders` | channel | - | changes of orders, between instances |
 //!
 //! Every key begins with the configured prefix; all keys of an item share a hash tag, so that a
-//! script touches one slot of a cluster; but each bucket has its own, to be somewhere else.
+//! script touches one slot of a cluster; each bucket has a hash tag of its own, to be on another server.
 
 pub mod buckets;
 mod buyer_counts;

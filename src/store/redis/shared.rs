@@ -1,11 +1,10 @@
-//! A connection that many share, made when it is first used and again after every loss.
+//! A shared connection, which connects when it is first used and again after every loss.
 //!
-//! redis-rs has one of that kind, `ConnectionManager`, but it keeps the error of an attempt to
-//! connect for ever unless it is one of input or output: a handshake that is cut in the middle of an
-//! answer would leave a process without Redis until it is started again. Here an attempt that failed,
-//! in whatever way, is followed by the next one. Nor does redis-rs leave a connection whose commands
-//! are not answered: a link that swallows everything would be used for as long as the kernel believes
-//! in it. Here a few unanswered commands in a row are the end of a connection.
+//! redis-rs has `ConnectionManager` for this, but that keeps the error of a failed attempt for ever
+//! unless it is an I/O error: a handshake cut in the middle would leave the process without Redis
+//! until it is restarted. Here every failed attempt is followed by the next one. Also, redis-rs keeps a
+//! connection whose commands are not answered for as long as the kernel keeps the socket. Here a few
+//! unanswered commands in a row close the connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,7 @@ use redis::{
     Value,
 };
 
-/// Unanswered commands in a row after which their connection is replaced. One may be slow.
+/// Unanswered commands in a row after which the connection is replaced; a single one may be slow.
 const UNANSWERED_MAX: u32 = 3;
 /// A command that its caller gave up after this time counts as not answered.
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(100);
@@ -33,12 +32,12 @@ pub struct SharedConnection {
     client: Client,
     config: AsyncConnectionConfig,
     current: Arc<Mutex<Attempt>>,
-    /// Whether Redis took our password the last time that a connection was made, so that it is said
-    /// once when it does no more.
+    /// Whether Redis accepted the password when the last connection was made, so that a later refusal
+    /// is logged once.
     admitted: Arc<AtomicBool>,
 }
 
-/// One connection, from the attempt to make it on.
+/// One connection, from the attempt to connect.
 #[derive(Clone)]
 struct Attempt {
     connecting: Connecting,
@@ -46,7 +45,7 @@ struct Attempt {
     unanswered: Arc<AtomicU32>,
 }
 
-/// A command without its answer.
+/// A command that waits for its answer.
 struct Waiting<'a> {
     connection: &'a SharedConnection,
     attempt: &'a Attempt,
@@ -55,14 +54,14 @@ struct Waiting<'a> {
 }
 
 impl SharedConnection {
-    /// A connection that is made when it is first used.
+    /// Makes a connection that connects when it is first used.
     #[must_use]
     pub fn new(client: Client, config: AsyncConnectionConfig) -> Self {
         let current = Arc::new(Mutex::new(Attempt::new(&client, &config)));
         Self { client, config, current, admitted: Arc::default() }
     }
 
-    /// Runs one exchange, and leaves the connection to be made anew if it was lost.
+    /// Sends one request and waits for its answer; drops the connection if it was lost.
     async fn exchange<T>(
         &self,
         send: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
@@ -86,15 +85,15 @@ impl SharedConnection {
     /// Counts one more unanswered command.
     fn not_answered(&self, attempt: &Attempt) {
         if attempt.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED_MAX {
-            tracing::debug!("a connection to Redis is silent and is replaced");
+            tracing::debug!("silent connection to Redis replaced");
             self.give_up(attempt);
         }
     }
 
-    /// Logs, once, that Redis refuses a password which it accepted before. One that it never accepted
-    /// is reported at the start.
+    /// Logs, once, that Redis refuses a password which it accepted before. A password that it never
+    /// accepted is reported at the start.
     fn note_admission(&self, connected: &RedisResult<MultiplexedConnection>) {
-        // Read before it is written: this is on the way of every command.
+        // Read before the write: every command passes here.
         let was_admitted = self.admitted.load(Ordering::Relaxed);
         match connected {
             Ok(_) if !was_admitted => self.admitted.store(true, Ordering::Relaxed),
@@ -104,15 +103,15 @@ impl SharedConnection {
                     && self.admitted.swap(false, Ordering::Relaxed) =>
             {
                 tracing::error!(
-                    "Redis refuses the password that it took before: what needs Redis is refused \
-                     until the password is right again, there or in the settings"
+                    "Redis refuses a password that it accepted earlier: purchases that need Redis are \
+                     refused until the password of the server and of the settings is the same"
                 );
             }
             _ => {}
         }
     }
 
-    /// The next caller makes another attempt; once for all who met the failed one.
+    /// Removes a failed attempt, so that the next caller makes another one.
     fn give_up(&self, failed: &Attempt) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.connecting.ptr_eq(&failed.connecting) {
@@ -129,7 +128,7 @@ impl Attempt {
     }
 
     fn answered(&self) {
-        // Read before it is written: this is on the way of every command.
+        // Read before the write: every command passes here.
         if self.unanswered.load(Ordering::Relaxed) != 0 {
             self.unanswered.store(0, Ordering::Relaxed);
         }
@@ -155,16 +154,16 @@ pub fn is_denial(error: &RedisError) -> bool {
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
 }
 
-/// Makes a connection that is known to take commands. Without a password redis-rs says nothing to
-/// the server, so it would not notice that one is wanted; and a refused MULTI is more than it
-/// can bear.
+/// Connects and checks with a PING that commands are accepted. Without a password redis-rs sends nothing
+/// when it connects, so it would not notice that one is demanded; and it panics when a server refuses
+/// MULTI.
 pub(super) async fn connect(
     client: &Client,
     config: &AsyncConnectionConfig,
 ) -> RedisResult<MultiplexedConnection> {
     let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
     match redis::cmd("PING").exec_async(&mut connection).await {
-        // A Redis that cannot save or is busy says so, and then it is connected all the same.
+        // A Redis that cannot save or is busy answers with an error: it is connected all the same.
         Err(error) if error.code().is_some() && !is_denial(&error) => Ok(connection),
         Err(error) => Err(error),
         Ok(()) => Ok(connection),

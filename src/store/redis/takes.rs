@@ -1,4 +1,4 @@
-//! Taking from an item's counter in one script, once per request.
+//! Takes units from an item's counter in one script, once per request.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,23 +9,22 @@ use time::OffsetDateTime;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Purchase, UserId};
 
-/// How long it is remembered at least that a request took; twice that at most, however long the sale
-/// is. No request runs that long. A retry that comes later takes again, the ledger finds its order
-/// by the key, and the units go back.
+/// How long a take is remembered at least; twice that at most. No request runs that long. A later retry
+/// takes again, the ledger finds its order by the key, and the units go back.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 static TAKE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_take_once.lua")));
 static UNTAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_untake.lua")));
 
-/// What a request got from the counter.
+/// The result of taking units from the counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// Its units; they can be given back.
+    /// The units were taken, and can be given back.
     First(Taken),
-    /// An earlier try of the same request has them already.
+    /// An earlier try of the same request has taken the units already.
     Again,
-    /// Too few are left.
+    /// Too few units are left.
     NothingLeft,
     /// The buyer would have more than the item's limit.
     Limit,
@@ -58,8 +57,8 @@ impl Counters {
         let us = |instant: OffsetDateTime| (instant.unix_timestamp_nanos() / 1_000).to_string();
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.epoch(item).await?;
-            // Another load knows nothing of what was taken before it; another quantity is another
-            // request.
+            // The take belongs to one load of the counter and to one quantity: under another of
+            // either it is another request.
             let request = format!("{epoch}:{units}:{buyer}:{}", purchase.key.as_str());
             let mut call = TAKE.key(self.key(item));
             call.key(self.takes_key(item)).key(self.takes_before_key(item));
@@ -78,15 +77,15 @@ impl Counters {
                 "limit" => return Ok(Take::Limit),
                 "not_started" => return Ok(Take::NotStarted),
                 "ended" => return Ok(Take::Ended),
-                // Emptied, older, or loaded again by another instance: ask the ledger which.
+                // Emptied, older, or loaded again by another instance: read the ledger's epoch.
                 _ => self.forget_epoch(item).await,
             }
         }
         Err(CounterError::Loading)
     }
 
-    /// Gives back what was taken and not sold, unless another try of the request counts on it.
-    /// Best effort: what is missed here is found by the reconciliation.
+    /// Gives back units that were taken and not sold, unless another try of the request uses them. Best
+    /// effort: the reconciliation finds missed units.
     pub async fn untake(&self, taken: &Taken) {
         let mut call = UNTAKE.key(self.key(taken.item));
         call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::lock;
 use crate::strategy::{BuildError, Card, Entry, LIST, Strategy, StrategyContext};
 
 /// The strategies of a running service, by name.
@@ -45,8 +44,8 @@ impl Strategies {
 
     /// The locks of all strategies, each once.
     #[must_use]
-    pub fn locks(&self) -> Vec<Arc<dyn lock::Mutex>> {
-        let mut locks: Vec<Arc<dyn lock::Mutex>> = Vec::new();
+    pub fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
+        let mut locks: Vec<Arc<dyn leaselock::Mutex>> = Vec::new();
         let strategies = self.built.iter().filter_map(|built| built.strategy.as_ref());
         for mutex in strategies.flat_map(|strategy| strategy.locks()) {
             if !locks.iter().any(|known| Arc::ptr_eq(known, &mutex)) {

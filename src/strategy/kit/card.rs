@@ -43,10 +43,10 @@ impl Card {
 /// oversells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breaks {
-    /// It does not oversell, however many there are.
+    /// Never: any number of instances sells no unit twice.
     Never,
     /// One is enough.
     Alone,
-    /// One alone does not oversell; two do.
+    /// Two instances oversell; one does not.
     WithTwoInstances,
 }

@@ -1,7 +1,7 @@
 //! Combining: the work of many requests under one hold of an item's lock.
 //!
 //! All requests of this process that wait for an item's lock do the same under it: read the stock,
-//! check, write. So one of them takes the lock and does it for all ([`crate::lock::combine`]): one
+//! check, write. So one of them takes the lock and does it for all ([`leaselock::combine`]): one
 //! read of the stock, a check for each in the order in which they came, one transaction with the
 //! lock's fence. Another process gets the lock between two such batches.
 //!
@@ -19,15 +19,15 @@ use tokio_util::task::TaskTracker;
 use super::{ledger_view, sale_locks};
 use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
 use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
-use crate::lock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
-use crate::lock::{self, LockName};
 use crate::strategy::StrategyContext;
+use leaselock::LockName;
+use leaselock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
 
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
 const QUEUED_MAX: usize = 16_384;
 /// Items whose lock is combined at once.
 const ITEMS_MAX: u64 = 10_000;
-/// An item that nobody wants for this long is forgotten.
+/// An item without requests for this long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The combined work on each item. Clones share it.
@@ -41,13 +41,14 @@ pub struct CombinedSale {
 /// One request's part of a batch.
 struct Wanted {
     purchase: Purchase,
-    /// Told when the batch has ended, also to a request whose time is over: it runs until then.
+    /// Gets the answer when the batch has ended, also for a request whose deadline is over: it runs
+    /// until then.
     answer: oneshot::Sender<Outcome>,
 }
 
 struct Shared {
     context: StrategyContext,
-    mutex: Arc<dyn lock::Mutex>,
+    mutex: Arc<dyn leaselock::Mutex>,
     /// The counter that the fences of an item's lock come from, as the ledger names it.
     fences: &'static str,
 }
@@ -57,7 +58,7 @@ impl CombinedSale {
     #[must_use]
     pub fn new(
         context: &StrategyContext,
-        mutex: &Arc<dyn lock::Mutex>,
+        mutex: &Arc<dyn leaselock::Mutex>,
         fences: &'static str,
     ) -> Self {
         let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences };
@@ -184,7 +185,7 @@ impl Shared {
 
 fn answer(waiting: Vec<oneshot::Sender<Outcome>>, outcomes: impl IntoIterator<Item = Outcome>) {
     for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
-        // A request that broke off is not told.
+        // A request that was cancelled has no receiver any more.
         let _ = waiting.send(outcome);
     }
 }

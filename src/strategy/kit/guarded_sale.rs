@@ -17,18 +17,17 @@ use super::{redis_gate, textbook};
 use crate::arbiter::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use crate::domain::outcome::Dependency;
 use crate::domain::{ArbiterMode, Outcome, Purchase, Unavailable};
-use crate::lock;
 use crate::strategy::{Strategy, StrategyContext};
 
 /// A lock strategy: one kind of lock around the same work.
 pub struct GuardedSale {
-    /// What strategies are made of.
+    /// The parts of the service that strategies use.
     pub context: StrategyContext,
     /// The locks.
     pub locks: SaleLocks,
-    /// What is locked when the request does not say.
+    /// The scope when the request names none.
     pub scope: Scope,
-    /// Does the work of those who wait for an item's lock in batches, where that is wanted.
+    /// Does the work of the requests that wait for an item's lock in batches; `None`: each alone.
     pub combined: Option<CombinedSale>,
 }
 
@@ -47,7 +46,7 @@ impl Strategy for GuardedSale {
         Box::pin(self.sell(purchase, options, deadline))
     }
 
-    fn locks(&self) -> Vec<Arc<dyn lock::Mutex>> {
+    fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
         vec![Arc::clone(&self.locks.mutex), Arc::clone(&self.locks.buyers)]
     }
 }
@@ -57,7 +56,7 @@ impl GuardedSale {
     #[must_use]
     pub fn per_item(
         context: &StrategyContext,
-        mutex: Arc<dyn lock::Mutex>,
+        mutex: Arc<dyn leaselock::Mutex>,
         fences: Option<FenceCounters>,
         dependency: Dependency,
     ) -> Arc<dyn Strategy> {

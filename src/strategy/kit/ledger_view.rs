@@ -1,4 +1,4 @@
-//! Looking at the stock row, and what it means when that fails.
+//! Reads the stock row, and converts failures to outcomes.
 
 use sqlx::MySqlPool;
 
@@ -23,7 +23,7 @@ pub async fn read(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
     }
 }
 
-/// What it means when the ledger cannot be read or takes no writes, when nothing was written yet.
+/// The outcome when the ledger cannot be read or refuses writes, before anything was written.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {
     tracing::warn!(%error, "the ledger could not be read");

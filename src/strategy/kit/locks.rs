@@ -1,27 +1,26 @@
-//! Where the lock strategies get their locks from.
+//! The sources of locks for the lock strategies.
 
 use std::sync::Arc;
 
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
-use crate::lock;
-use crate::lock::demo::getset::ClockMs;
-use crate::lock::redis::subscriber::Subscriber;
 use crate::store::redis::SharedConnection;
 use crate::strategy::BuildError;
+use leaselock::demo::getset::ClockMs;
+use leaselock::redis::subscriber::Subscriber;
 
 /// The servers on which locks are kept. Each lock strategy makes its lock from them. Nothing
 /// connects before a lock is used.
 #[derive(Clone)]
 pub struct LockSources {
     /// The main lock, which several strategies share: a token in Redis, with notified waiters.
-    pub token: Arc<dyn lock::Mutex>,
+    pub token: Arc<dyn leaselock::Mutex>,
     /// The connection to Redis.
     pub redis: SharedConnection,
-    /// The connection on which locks in Redis are told that they are free.
+    /// The subscription on which Redis locks are notified of a release.
     pub subscriber: Subscriber,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: Arc<str>,
     /// Connections to the database apart from the ledger's: a renewal must not wait behind writes
     /// that wait for the lock.
@@ -29,9 +28,9 @@ pub struct LockSources {
     /// The independent servers of Redlock; empty where they are not configured.
     pub redlock: Vec<SharedConnection>,
     /// `None` where etcd is not configured.
-    pub etcd: Option<lock::etcd::Client>,
+    pub etcd: Option<leaselock::etcd::Client>,
     /// `None` where ZooKeeper is not configured.
-    pub zookeeper: Option<Arc<lock::zookeeper::Ensemble>>,
+    pub zookeeper: Option<Arc<leaselock::zookeeper::Ensemble>>,
     /// The wall clock, for the lock that compares timestamps.
     pub now_ms: ClockMs,
     /// The tasks of the locks, which give back what was dropped. They end with the last guard, not
@@ -44,7 +43,7 @@ impl LockSources {
     ///
     /// # Errors
     /// When it is not configured.
-    pub fn etcd(&self) -> Result<lock::etcd::Client, BuildError> {
+    pub fn etcd(&self) -> Result<leaselock::etcd::Client, BuildError> {
         self.etcd.clone().ok_or(BuildError::NotConfigured)
     }
 
@@ -52,7 +51,7 @@ impl LockSources {
     ///
     /// # Errors
     /// When it is not configured.
-    pub fn zookeeper(&self) -> Result<&Arc<lock::zookeeper::Ensemble>, BuildError> {
+    pub fn zookeeper(&self) -> Result<&Arc<leaselock::zookeeper::Ensemble>, BuildError> {
         self.zookeeper.as_ref().ok_or(BuildError::NotConfigured)
     }
 

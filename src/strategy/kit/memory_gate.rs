@@ -60,7 +60,7 @@ async fn take(counter: &MemoryCounter, units: i64) -> bool {
     if seen < units {
         return false;
     }
-    // What any step between the two does sooner or later: it lets somebody else run.
+    // Lets another task run here, as any step between read and write may.
     tokio::task::yield_now().await;
     counter.overwrite(seen - units);
     true

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use crate::domain::item::word_enum;
-use crate::lock::{Wait, WaitStrategy as Manner};
+use leaselock::{Wait, WaitStrategy};
 
 word_enum! {
     /// Which counter a lock guards.
@@ -33,7 +33,7 @@ word_enum! {
     /// How a loser waits. All but the first are for comparison: they switch the line inside the
     /// process off, so that each request contends for itself.
     WaitFor {
-        /// In line; the head of it is told when it may go on, where the kind of lock can tell.
+        /// In a queue; its head is notified of the release, if the kind of lock can notify.
         Notify = "notify",
         /// Look again after growing, jittered pauses.
         Backoff = "backoff",
@@ -54,15 +54,15 @@ impl WaitFor {
     /// Translates the way of waiting into the locks' own type.
     #[must_use]
     pub fn until(self, deadline: Instant) -> Wait {
-        let contend = |manner| Wait::Contend { until: deadline, strategy: manner };
+        let contend = |strategy| Wait::Contend { until: deadline, strategy };
         match self {
             Self::Notify => Wait::Until(deadline),
-            Self::Backoff => contend(Manner::Backoff),
-            Self::SpinThenYield => contend(Manner::SpinThenYield),
-            Self::YieldThenSleep => contend(Manner::YieldThenSleep),
-            Self::Sleep200 => contend(Manner::Sleep200),
-            Self::Sleep2000 => contend(Manner::Sleep2000),
-            Self::Yield => contend(Manner::Yield),
+            Self::Backoff => contend(WaitStrategy::Backoff),
+            Self::SpinThenYield => contend(WaitStrategy::SpinThenYield),
+            Self::YieldThenSleep => contend(WaitStrategy::YieldThenSleep),
+            Self::Sleep200 => contend(WaitStrategy::Sleep200),
+            Self::Sleep2000 => contend(WaitStrategy::Sleep2000),
+            Self::Yield => contend(WaitStrategy::Yield),
         }
     }
 }
@@ -172,7 +172,7 @@ mod tests {
         let options =
             Options::read([("store", "redis"), ("scope", "market")]).expect("known words");
         assert_eq!((options.store, options.scope), (Store::Redis, Some(Scope::Market)));
-        let sleeping = Options::read([("wait", "sleep-200")]).expect("a known word");
+        let sleeping = Options::read([("wait", "sleep-200")]).expect("a known option");
         assert_eq!(sleeping.wait, WaitFor::Sleep200);
         assert!(Options::read([]).expect("none is fine").is_default());
         for bad in [("store", "disk"), ("scope", ""), ("wait", "long"), ("colour", "red")] {

@@ -63,7 +63,7 @@ pub async fn give_back_if_refused(
 
 /// The gate has nothing left. The counter may be behind the ledger, or hold units for purchases
 /// that will be refused: so "sold out" is said only when the ledger says so too. `None` means ask
-/// the gate again. With the arbiter off the gate's word is final.
+/// the gate again. With the arbiter off the gate's answer is final.
 pub async fn sold_out(
     context: &StrategyContext,
     purchase: &Purchase,
@@ -85,7 +85,7 @@ pub async fn pause(deadline: Instant, bound: Duration) -> Option<Outcome> {
     late.then_some(Outcome::Unavailable(Unavailable::Contended))
 }
 
-/// What an unreadable counter means, when nothing was written yet.
+/// The outcome when a counter cannot be read, before anything was written.
 #[must_use]
 pub fn unavailable(error: &CounterError) -> Outcome {
     match error {

@@ -1,5 +1,5 @@
-//! The locks of one purchase: what they are called, how they are taken, and what it means to the
-//! buyer when one is not to be had.
+//! The locks of one purchase: their names, how they are taken, and the outcome when a lock is not
+//! available.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use super::options::Scope;
 use crate::arbiter::Fence;
 use crate::domain::outcome::Dependency;
 use crate::domain::{Doubt, Outcome, Purchase, Refusal, Unavailable};
-use crate::lock::combine::SubmitError;
-use crate::lock::{self, AcquireError, AcquireOptions, Fence as Token, Guard, LockName, Wait};
+use leaselock::combine::SubmitError;
+use leaselock::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// The locks that a sale takes.
 pub struct SaleLocks {
     /// The lock that guards the stock.
-    pub mutex: Arc<dyn lock::Mutex>,
-    /// The lock that a buyer's clicks exclude each other with; nobody waits for it.
-    pub buyers: Arc<dyn lock::Mutex>,
+    pub mutex: Arc<dyn leaselock::Mutex>,
+    /// The lock of a buyer, which excludes the buyer's second click; it is only tried.
+    pub buyers: Arc<dyn leaselock::Mutex>,
     /// The counters of its fences; `None` where the lock has no fences that mean anything to
     /// another instance.
     pub fences: Option<FenceCounters>,
@@ -86,7 +86,7 @@ impl SaleLocks {
 
     async fn acquire(
         &self,
-        mutex: &Arc<dyn lock::Mutex>,
+        mutex: &Arc<dyn leaselock::Mutex>,
         name: &LockName,
         wait: Wait,
         taken: Outcome,
@@ -120,14 +120,14 @@ impl SaleLocks {
 
 /// Raises a lock's fence counter to the fence that the ledger has accepted: either our hold is
 /// over, or the lock lost its counter and its clock is behind. Raising is right in both cases.
-pub(super) async fn catch_up(mutex: &dyn lock::Mutex, name: &LockName, accepted: u64) {
+pub(super) async fn catch_up(mutex: &dyn leaselock::Mutex, name: &LockName, accepted: u64) {
     mutex.stats().count_fenced();
-    if let Err(error) = mutex.raise_fence(name, Token(accepted)).await {
+    if let Err(error) = mutex.raise_fence(name, leaselock::Fence(accepted)).await {
         tracing::warn!(%error, "the fence counter was not raised");
     }
 }
 
-/// What an item's lock is called.
+/// The name of an item's lock.
 pub(super) fn item_lock(purchase: &Purchase) -> LockName {
     name_of(&format!("{{item:{}}}", purchase.item.id))
 }

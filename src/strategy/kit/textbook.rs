@@ -1,5 +1,5 @@
-//! The textbook's read, check, write: right only where one runs at a time, which is what the
-//! strategies around it are about.
+//! The textbook's read, check, write: correct only while one runs at a time, which the strategies
+//! around it must ensure.
 
 use tokio::time::Instant;
 

@@ -28,7 +28,9 @@ fn strategies(point: &str) -> &'static [&'static str] {
     match point {
         "counter-taken" | "given-back" => &["redis-lua"],
         "buckets-taken" => &["redis-bucket"],
-        "queued" | "queue-read" | "decided" | "settled" | "reject-inserted" => &["redis-stream"],
+        "queued" | "queue-read" | "decided" | "acknowledged" | "reject-inserted" => {
+            &["redis-stream"]
+        }
         "fence-raised" => &["lock-redis"],
         point if point.starts_with("batch") => &["mysql-batch"],
         point if point.starts_with("step") || point.starts_with("expiry") => &["mysql-atomic"],

@@ -12,12 +12,12 @@ use crate::domain::ItemId;
 static RESOLVE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("resolve_dead_letter.lua")));
 
-/// What becomes of a dead letter.
+/// How an operator resolves a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It goes back into the queue, behind the entries that wait.
+    /// Put the entry back into the queue, behind the entries that wait.
     Retry,
-    /// It is deleted.
+    /// Delete the entry.
     Delete,
 }
 
@@ -33,7 +33,7 @@ pub struct DeadLetter {
 }
 
 impl Queue {
-    /// The dead letters of an item, oldest first.
+    /// Lists the dead letters of an item, oldest first.
     ///
     /// # Errors
     /// Redis'.
@@ -49,7 +49,7 @@ impl Queue {
         Ok(letters.collect())
     }
 
-    /// Takes an entry out of the dead letters; whether it was there. Its order is still queued until
+    /// Removes an entry from the dead letters; answers whether it was there. Its order is still queued until
     /// it is acknowledged: see [`Reader::ack_dead_letter`](super::Reader::ack_dead_letter).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! An order as it stands in the queue: all that the arbiter needs, in JSON.
+//! A queued order: all data that the arbiter needs, in JSON.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::domain::{
     Cents, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, UserId,
 };
 
-/// A purchase that a gate let through, on its way to the arbiter.
+/// A purchase that a gate has accepted, queued for the arbiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intention {
-    /// The id that the order has from now on.
+    /// The id of the order.
     pub order: OrderId,
-    /// Who buys.
+    /// The buyer.
     pub buyer: UserId,
-    /// How many units, taken from the counter already.
+    /// The number of units, which are taken from the counter already.
     pub quantity: Quantity,
     /// The price of all units.
     pub amount: Cents,
-    /// What makes a retry the same request.
+    /// The request's key, by which a retry is recognized.
     pub key: RequestKey,
-    /// When it was judged.
+    /// The time of the gate's decision.
     pub created_at: OffsetDateTime,
     /// When its hold runs out.
     pub expires_at: OffsetDateTime,
@@ -36,7 +36,7 @@ struct Written {
     buyer: i64,
     units: u32,
     amount_cents: i64,
-    /// Missing when the request cannot be sent again: then it is the order's id.
+    /// Missing when the request cannot be sent again: then the key is the order's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
@@ -46,7 +46,7 @@ struct Written {
 }
 
 impl Intention {
-    /// What of a purchase is queued.
+    /// Makes the queued form of a purchase.
     #[must_use]
     pub fn of(purchase: &Purchase) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Intention {
         }
     }
 
-    /// The text in the queue.
+    /// The JSON text for the queue.
     #[must_use]
     pub fn write(&self) -> String {
         let key = self.key.is_from_caller().then(|| self.key.as_str().to_owned());
@@ -76,7 +76,7 @@ impl Intention {
         serde_json::to_string(&written).expect("plain fields become JSON")
     }
 
-    /// Reads the text back; `None` for anything that this program would not write.
+    /// Parses the JSON text; `None` for a text that this program does not write.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let written: Written = serde_json::from_str(text).ok()?;
@@ -95,7 +95,7 @@ impl Intention {
         })
     }
 
-    /// The order as its owner sees it meanwhile.
+    /// The order as its owner sees it while it is queued.
     #[must_use]
     pub fn order(&self, item: ItemId, strategy: &str) -> Order {
         Order {
@@ -113,7 +113,7 @@ impl Intention {
         }
     }
 
-    /// The purchase again, for the arbiter.
+    /// The purchase for the arbiter.
     #[must_use]
     pub fn purchase(self, item: Arc<Item>, strategy: &'static str) -> Purchase {
         Purchase {

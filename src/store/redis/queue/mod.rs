@@ -1,11 +1,11 @@
 //! The queue of an item: orders that a gate has accepted and the ledger has not decided yet.
 //!
-//! Everything of an item is in one slot. The *stream* holds the orders in the order in which they
-//! came; a consumer group hands each to one consumer (`reader.rs`). Beside it stands what is
-//! queued by order and by buyer, so that an order can be found until it is durable, and which
-//! requests were queued, so that a retry is the same order. Units in the queue are taken from the
-//! item's counter: ledger = counter + queue. Which items have a queue stands in the ledger
-//! (`redis_queues`), since an emptied Redis could not tell.
+//! All keys of an item are in one slot. The *stream* holds the orders in the order of arrival; a
+//! consumer group hands each to one consumer (`reader.rs`). Beside it a hash indexes the queued orders
+//! by id and by buyer, so that an order is found until it is durable, and another hash keeps the
+//! requests that were queued, so that a retry gets the same order. Units in the queue are taken from
+//! the item's counter: ledger = counter + queue. The list of items with a queue is in the ledger
+//! (`redis_queues`), since an emptied Redis has lost it.
 
 mod dead_letters;
 mod intention;
@@ -29,19 +29,19 @@ pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
 pub use reader::{Entry, Reader};
 
-/// Queues in one statement or one exchange with Redis; a longer list is worked through in parts.
+/// Queues in one statement or one exchange with Redis; a longer list is processed in parts.
 const QUEUES_TOGETHER_MAX: usize = 1_000;
 /// Items remembered as having a queue on the ledger's list.
 const OPENED_MAX: u64 = 10_000;
-/// How long it is remembered which requests were queued, after the last one. What is still queued then
+/// How long the queued requests of an item are remembered after the last one. Later, a queued request
 /// is found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// A queue is used once it has been on the ledger's list for this time: no setting lets an instance
-/// judge a purchase by an item that it read longer ago (`config/check.rs`).
+/// use an item that it read longer ago (`config/check.rs`).
 const KNOWN_AFTER: Duration = Duration::from_secs(1);
-/// How long an item's queue is taken to be on the ledger's list without looking.
+/// How long an item's queue is assumed to be on the ledger's list without reading it.
 const OPEN_REMEMBERED: Duration = Duration::from_secs(10);
-/// Wake-ups that wait for the consumer; further ones are dropped, since it looks by itself too.
+/// Wake-ups that wait for the consumer; further ones are dropped, since it polls too.
 const WAKE_UPS_MAX: usize = 1_024;
 
 static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("push.lua")));
@@ -62,21 +62,21 @@ pub struct Queue {
 /// How queueing an order ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// It is in the queue, and its units were taken from the counter.
+    /// The order is in the queue, and its units were taken from the counter.
     Queued,
     /// An earlier try of this request was queued as this order, for this number of units.
     Known(OrderId, u32),
     /// Too few units are left.
     NothingLeft,
-    /// The buyer would have more than the limit, with what is in the queue.
+    /// The buyer's units, with those in the queue, would exceed the limit.
     LimitReached,
     /// Too many orders wait.
     Full,
 }
 
 impl Queue {
-    /// Queues in `redis`, for orders of the strategy `strategy`, at most `backlog_max` of an item;
-    /// and the other end of its wake-ups for the consumer.
+    /// Makes queues in `redis` for orders of the strategy `strategy`, at most `backlog_max` of an item,
+    /// and the receiver of their wake-ups for the consumer.
     #[must_use]
     pub fn new(
         redis: RedisClient,
@@ -104,7 +104,7 @@ impl Queue {
     /// queue (`None`: any number).
     ///
     /// # Errors
-    /// See [`CounterError`]; after one of Redis' that [`is_unknown`] names it may be queued.
+    /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be queued.
     pub async fn push(
         &self,
         purchase: &Purchase,
@@ -130,7 +130,7 @@ impl Queue {
             match word.as_str() {
                 "queued" => {
                     failpoint!("queued");
-                    // Full: the consumer looks by itself too.
+                    // Full: the consumer polls too.
                     let _ = self.wake.try_send(item);
                     return Ok(Push::Queued);
                 }
@@ -138,14 +138,14 @@ impl Queue {
                 "nothing_left" => return Ok(Push::NothingLeft),
                 "limit" => return Ok(Push::LimitReached),
                 "full" => return Ok(Push::Full),
-                // Emptied, older, or loaded again by another instance: ask the ledger which.
+                // Emptied, older, or loaded again by another instance: read the ledger's epoch.
                 _ => self.counters.forget_epoch(item).await,
             }
         }
         Err(CounterError::Loading)
     }
 
-    /// The order that a request was queued as, as long as it is queued or a dead letter.
+    /// Finds the order of a queued request, while it is queued or a dead letter.
     ///
     /// # Errors
     /// Redis'.
@@ -167,7 +167,7 @@ impl Queue {
         }
     }
 
-    /// A queued order of an item, whoever owns it; `None` once the ledger has decided.
+    /// Finds a queued order of an item, of any owner; `None` once the ledger has decided.
     ///
     /// # Errors
     /// Redis'.
@@ -180,7 +180,7 @@ impl Queue {
         Ok(text.and_then(|text| self.read(item, &text)))
     }
 
-    /// An owner's queued order in any queue, also in those that another instance has opened.
+    /// Finds an owner's queued order in any queue, also one opened by another instance.
     ///
     /// # Errors
     /// See [`CounterError`].
@@ -189,8 +189,8 @@ impl Queue {
         Ok(self.find_among(&items, order, owner).await?)
     }
 
-    /// An owner's queued order in the queues that this process knows of, for when the ledger cannot be
-    /// asked.
+    /// Finds an owner's queued order in the queues that this process knows, for the time when the ledger
+    /// does not answer.
     ///
     /// # Errors
     /// Redis'.
@@ -224,7 +224,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// An owner's queued orders, in no order.
+    /// Lists an owner's queued orders, in no order.
     ///
     /// # Errors
     /// Redis'.
@@ -246,13 +246,13 @@ impl Queue {
         Ok(orders)
     }
 
-    /// The items that have a queue, as far as this process knows.
+    /// The items with a queue that this process knows.
     #[must_use]
     pub fn items(&self) -> BTreeSet<ItemId> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the items that have a queue from the ledger; this process knows them from then on.
+    /// Reads the items with a queue from the ledger, and remembers them.
     ///
     /// # Errors
     /// The ledger's.
@@ -277,9 +277,9 @@ impl Queue {
         Ok(items)
     }
 
-    /// Puts the item's queue on the ledger's list, before anything is in it: an instance that dies
-    /// leaves it to the others. It is open once every instance has read the list again, since an
-    /// instance that does not know of the queue does not look for a key in it.
+    /// Puts the item's queue on the ledger's list before its first entry, so that other instances serve
+    /// it if this one dies. The queue is open once every instance has read the list again, since an
+    /// instance that does not know the queue does not search it for a key.
     async fn open(&self, item: ItemId) -> Result<(), sqlx::Error> {
         let listed = sqlx::query(
             "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
@@ -294,7 +294,7 @@ impl Queue {
         .bind(item.get())
         .fetch_one(&self.pool);
         let age_us: i64 = answered(age_us).await?;
-        // A clock that was set back does not make it longer.
+        // Clamped, so that a clock that was set back does not lengthen the wait.
         let age = Duration::from_micros(u64::try_from(age_us).unwrap_or_default());
         tokio::time::sleep(KNOWN_AFTER.saturating_sub(age)).await;
         self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(item);
@@ -310,15 +310,15 @@ impl Queue {
     }
 }
 
-/// Whether a command that failed so may have run: it was sent, and its answer was not seen, or only
-/// a piece of it.
+/// Whether a command that failed with this error may have run: it was sent, and its answer did not
+/// arrive as a whole.
 #[must_use]
 pub fn is_unknown(error: &RedisError) -> bool {
     let is_cut = error.is_io_error() || error.is_connection_dropped();
     !error.is_connection_refusal() && (is_cut || error.kind() == ErrorKind::Parse)
 }
 
-/// What a request is called in Redis; empty when it cannot be sent again.
+/// The name of a request in Redis; empty when it cannot be sent again.
 fn request_of(buyer: UserId, key: &RequestKey) -> String {
     match key.is_from_caller() {
         true => format!("{buyer}:{}", key.as_str()),

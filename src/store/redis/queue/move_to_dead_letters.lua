@@ -1,4 +1,4 @@
--- Moves an entry that cannot be decided to the dead letters, so that it holds nobody up. Its order
+-- Moves an entry that cannot be decided to the dead letters, so that it does not delay others. Its order
 -- stays queued.
 -- KEYS[1]  the queue, a stream
 -- KEYS[2]  the dead letters, a stream
@@ -7,7 +7,7 @@
 -- ARGV[3]  the most dead letters
 -- ARGV[4]  the order as it was queued
 -- ARGV[5]  why
--- Answers 1 when it was moved, 0 when there is no room.
+-- Answers 1 when it was moved, 0 when the dead letters are full.
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[3]) then
   return 0
 end

@@ -16,16 +16,16 @@ use crate::store::mysql::answered;
 const GROUP: &str = "arbiter";
 /// Dead letters per item; one more entry stays in the queue.
 pub(super) const DEAD_LETTERS_MAX: usize = 1_000;
-/// The id of no entry: those of Redis begin with the time.
+/// An id that no entry has: the ids of Redis begin with the time.
 const NO_ENTRY: &str = "0-1";
-/// How long a sale must be over before its empty queue is taken off the list.
+/// How long a sale must be over before its empty queue is removed from the list.
 const SWEEP_AFTER_SECONDS: u32 = 60;
 
 static ACK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ack.lua")));
 static MOVE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("move_to_dead_letters.lua")));
 
-/// One consumer: a process, for as long as it lives.
+/// One consumer of the group: one process.
 #[derive(Clone)]
 pub struct Reader {
     queue: Queue,
@@ -42,7 +42,7 @@ pub struct Entry {
 }
 
 impl Reader {
-    /// A consumer with a name that no other has.
+    /// Makes a consumer with a unique name.
     #[must_use]
     pub fn new(queue: Queue) -> Self {
         Self { queue, name: Uuid::now_v7().to_string() }
@@ -54,7 +54,7 @@ impl Reader {
         &self.queue
     }
 
-    /// The next entries that nobody has yet, at most `count`.
+    /// The next entries that no consumer has received, at most `count`.
     ///
     /// # Errors
     /// Redis'.
@@ -74,8 +74,8 @@ impl Reader {
         Ok(streams.into_iter().flat_map(|stream| stream.ids).map(entry).collect())
     }
 
-    /// Takes over entries that some consumer has had for longer than `idle`, at most `count`: it
-    /// may be dead.
+    /// Takes over at most `count` entries that a consumer, which may be dead, has had for longer than
+    /// `idle`.
     ///
     /// # Errors
     /// Redis'.
@@ -93,13 +93,13 @@ impl Reader {
             command.query_async(&mut self.queue.redis.shared()).await;
         match reply {
             Ok(reply) => Ok(reply.claimed.into_iter().map(entry).collect()),
-            // Nobody has read yet, so nobody has anything.
+            // No consumer has read yet, so there is no entry to take over.
             Err(error) if is_without_group(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
 
-    /// How often an entry was handed to a consumer.
+    /// The number of times that an entry was delivered to a consumer.
     ///
     /// # Errors
     /// Redis'.
@@ -115,8 +115,8 @@ impl Reader {
         Ok(rows.first().map_or(0, |row| row.3))
     }
 
-    /// Acknowledges an order that the ledger has decided: takes it out of the queue, and gives its units
-    /// back to the counter if `refused`. Whether it was in the queue until now.
+    /// Acknowledges an order that the ledger has decided: removes it from the queue, and gives its units
+    /// back to the counter if `refused`. Answers whether it was in the queue.
     ///
     /// # Errors
     /// Redis'; the entry then comes again.
@@ -170,8 +170,8 @@ impl Reader {
         Ok(moved == 1)
     }
 
-    /// How many entries each of these queues has, waiting or being worked on; and how many fields
-    /// the hash beside it has: 0 when no order is queued, dead letters included.
+    /// For each queue, the number of its entries, delivered or not, and the number of fields of the hash
+    /// beside it: 0 when no order is queued, dead letters included.
     ///
     /// # Errors
     /// Redis'.
@@ -188,7 +188,7 @@ impl Reader {
         Ok(all)
     }
 
-    /// Takes queues off the list that are empty and whose sale is over.
+    /// Removes queues from the list that are empty and whose sale is over.
     ///
     /// # Errors
     /// The ledger's.
@@ -218,7 +218,7 @@ impl Reader {
             .query_async(&mut self.queue.redis.shared())
             .await;
         match made {
-            // Another instance was faster.
+            // Another instance has made the group.
             Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
             made => made,
         }

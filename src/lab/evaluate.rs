@@ -1,18 +1,18 @@
-//! A lane's verdict: its record of every answer against the ledger, and the ledger against itself.
+//! The verdict on a cell: compares the record of every answer with the ledger, and audits the ledger.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::crowd::{Answer, Said, key};
-use super::report::{Lane, Verdict};
+use super::load_generator::{Answer, AnswerKind, key};
+use super::report::{Cell, Verdict};
 use crate::domain::audit::Report;
 use crate::domain::{ArbiterMode, OrderStatus};
 use crate::store::mysql::orders::Recorded;
 use crate::strategy::Breaks;
 
-/// Violations that are told by name; the rest is counted.
+/// Violations of one kind that are listed; the rest is counted.
 const EXAMPLES_MAX: usize = 3;
 
-/// What a lane is judged by.
+/// The data that the verdict on a cell follows from.
 pub struct Evidence<'a> {
     /// Every answer.
     pub answers: &'a [Answer],
@@ -22,76 +22,76 @@ pub struct Evidence<'a> {
     pub report: &'a Report,
     /// Units of each purchase.
     pub quantity: i64,
-    /// What it takes to break the gate.
+    /// The number of instances that breaks the gate.
     pub breaks_with: Breaks,
 }
 
-/// Writes into the lane what the evidence shows.
-pub fn judge(lane: &mut Lane, evidence: &Evidence<'_>) {
+/// Writes the counts, the violations and the verdict into the cell.
+pub fn evaluate(cell: &mut Cell, evidence: &Evidence<'_>) {
     let facts = &evidence.report.facts;
-    lane.refused_by = refused_by(evidence.answers);
-    lane.sold = facts.units_sold + facts.units_held;
-    lane.available = facts.available;
-    lane.oversold = evidence.report.units_oversold();
-    lane.undersold = undersold(lane, evidence);
+    cell.refused_by = refused_by(evidence.answers);
+    cell.sold = facts.units_sold + facts.units_held;
+    cell.available = facts.available;
+    cell.oversold = evidence.report.units_oversold();
+    cell.undersold = undersold(cell, evidence);
     let mut violations = Vec::new();
-    if lane.oversold > 0 {
-        violations.push(format!("{} units were sold of {}.", lane.sold, facts.total));
+    if cell.oversold > 0 {
+        violations.push(format!("{} units were sold of {}.", cell.sold, facts.total));
     }
-    if lane.undersold > 0 {
+    if cell.undersold > 0 {
         violations.push(format!(
-            "{} units were left while buyers were told that it is sold out.",
-            lane.undersold
+            "{} units were left while buyers were answered \"sold out\".",
+            cell.undersold
         ));
     }
-    lane.lost = told(&mut violations, lost(evidence));
-    lane.phantom = told(&mut violations, phantoms(evidence));
-    lane.duplicates = told(&mut violations, duplicates(evidence));
+    cell.lost = add_examples(&mut violations, lost(evidence));
+    cell.phantom = add_examples(&mut violations, phantoms(evidence));
+    cell.duplicates = add_examples(&mut violations, duplicates(evidence));
     let broken = evidence.report.findings.iter().filter(|finding| finding.holds == Some(false));
     violations.extend(broken.map(|finding| {
         format!("{} is broken ({}): {}.", finding.invariant, finding.claim, finding.detail)
     }));
-    let verdict = verdict(lane, !violations.is_empty());
-    lane.violations = violations;
-    lane.verdict = Some(verdict);
-    lane.as_declared = as_declared(facts.arbiter, evidence.breaks_with, verdict);
-    if lane.as_declared.is_none() && verdict == Verdict::Clean {
-        note(lane, "The gate is known to break; this time nobody met another.");
+    let verdict = verdict(cell, !violations.is_empty());
+    cell.violations = violations;
+    cell.verdict = Some(verdict);
+    cell.as_declared = as_declared(facts.arbiter, evidence.breaks_with, verdict);
+    if cell.as_declared.is_none() && verdict == Verdict::Clean {
+        note(cell, "The gate is known to break; no race happened this time.");
     }
-    let turned_away = lane.unavailable + lane.unknown;
-    if turned_away > 0 && lane.available >= evidence.quantity {
-        note(lane, &format!("{turned_away} purchases were not served while units were left."));
+    let turned_away = cell.unavailable + cell.unknown;
+    if turned_away > 0 && cell.available >= evidence.quantity {
+        note(cell, &format!("{turned_away} purchases were not served while units were left."));
     }
 }
 
 /// Adds a sentence.
-pub fn note(lane: &mut Lane, sentence: &str) {
-    if !lane.note.is_empty() {
-        lane.note.push(' ');
+pub fn note(cell: &mut Cell, sentence: &str) {
+    if !cell.note.is_empty() {
+        cell.note.push(' ');
     }
-    lane.note.push_str(sentence);
+    cell.note.push_str(sentence);
 }
 
 fn refused_by(answers: &[Answer]) -> BTreeMap<&'static str, u64> {
     let mut codes = BTreeMap::new();
     for answer in answers {
-        if let Said::Refused(code) = answer.said {
+        if let AnswerKind::Refused(code) = answer.kind {
             *codes.entry(code).or_default() += 1;
         }
     }
     codes
 }
 
-/// Units left, by the orders, that whole purchases which were told "sold out" could have had.
-fn undersold(lane: &Lane, evidence: &Evidence<'_>) -> i64 {
-    let left = (evidence.report.facts.total - lane.sold).max(0);
-    let told = lane.refused_by.get("sold_out").copied().unwrap_or(0);
-    let wanted = i64::try_from(told).unwrap_or(i64::MAX).saturating_mul(evidence.quantity);
+/// Units left, by the orders, that the purchases refused as "sold out" could have had as a whole.
+fn undersold(cell: &Cell, evidence: &Evidence<'_>) -> i64 {
+    let left = (evidence.report.facts.total - cell.sold).max(0);
+    let refused = cell.refused_by.get("sold_out").copied().unwrap_or(0);
+    let wanted = i64::try_from(refused).unwrap_or(i64::MAX).saturating_mul(evidence.quantity);
     (left - left % evidence.quantity).min(wanted)
 }
 
-/// Keeps a few sentences, and counts.
-fn told(violations: &mut Vec<String>, found: Vec<String>) -> u64 {
+/// Adds the first sentences to the violations; the number of all.
+fn add_examples(violations: &mut Vec<String>, found: Vec<String>) -> u64 {
     let count = found.len();
     violations.extend(found.into_iter().take(EXAMPLES_MAX));
     if count > EXAMPLES_MAX {
@@ -104,10 +104,10 @@ fn told(violations: &mut Vec<String>, found: Vec<String>) -> u64 {
 fn lost(evidence: &Evidence<'_>) -> Vec<String> {
     let ledger: HashMap<_, _> =
         evidence.orders.iter().map(|order| (order.id, order.status)).collect();
-    let missing = evidence.answers.iter().filter_map(|answer| match answer.said {
-        Said::Accepted { order, queued } => match ledger.get(&order) {
+    let missing = evidence.answers.iter().filter_map(|answer| match answer.kind {
+        AnswerKind::Accepted { order, queued } => match ledger.get(&order) {
             None => Some(format!("Order {order} was accepted and is not in the ledger.")),
-            // What was queued may still be rejected; what was sold may not.
+            // A queued order may still be rejected; a sold one may not.
             Some(OrderStatus::Rejected) if !queued => {
                 Some(format!("Order {order} was sold and then rejected."))
             }
@@ -119,30 +119,32 @@ fn lost(evidence: &Evidence<'_>) -> Vec<String> {
     missing.collect()
 }
 
-/// Orders that no request was answered with and none may have made.
+/// Orders that belong to no accepted request and to none with an unknown outcome.
 fn phantoms(evidence: &Evidence<'_>) -> Vec<String> {
-    let answers: HashMap<String, Said> = evidence
+    let answers: HashMap<String, AnswerKind> = evidence
         .answers
         .iter()
-        .map(|answer| (key(answer.request).as_str().to_owned(), answer.said))
+        .map(|answer| (key(answer.request).as_str().to_owned(), answer.kind))
         .collect();
     let phantoms = evidence.orders.iter().filter_map(|order| {
         let why = match answers.get(&order.request_key) {
             None => "belongs to no request",
-            Some(Said::Refused(_) | Said::Unavailable) => "belongs to a request that was refused",
-            Some(Said::Accepted { order: told, .. }) if *told != order.id => {
-                "is not the one that its request was told of"
+            Some(AnswerKind::Refused(_) | AnswerKind::Unavailable) => {
+                "belongs to a request that was refused"
             }
-            Some(Said::Accepted { .. } | Said::Unknown) => return None,
+            Some(AnswerKind::Accepted { order: answered, .. }) if *answered != order.id => {
+                "is not the one that its request was answered with"
+            }
+            Some(AnswerKind::Accepted { .. } | AnswerKind::Unknown) => return None,
         };
         Some(format!("Order {} {why}.", order.id))
     });
     phantoms.collect()
 }
 
-/// Second orders of one request, and second requests that were told of one order.
+/// Second orders of one request, and second requests that were answered with one order.
 fn duplicates(evidence: &Evidence<'_>) -> Vec<String> {
-    let (mut keys, mut told) = (HashSet::new(), HashSet::new());
+    let (mut keys, mut answered) = (HashSet::new(), HashSet::new());
     let second_orders = evidence
         .orders
         .iter()
@@ -150,8 +152,8 @@ fn duplicates(evidence: &Evidence<'_>) -> Vec<String> {
         .map(|order| format!("Order {} is a second one of its request.", order.id));
     let mut found: Vec<String> = second_orders.collect();
     for answer in evidence.answers {
-        if let Said::Accepted { order, .. } = answer.said
-            && !told.insert(order)
+        if let AnswerKind::Accepted { order, .. } = answer.kind
+            && !answered.insert(order)
         {
             found.push(format!("Order {order} was given to two requests."));
         }
@@ -159,24 +161,25 @@ fn duplicates(evidence: &Evidence<'_>) -> Vec<String> {
     found
 }
 
-fn verdict(lane: &Lane, violated: bool) -> Verdict {
-    let sold_out = lane.refused_by.get("sold_out").copied().unwrap_or(0);
-    if lane.oversold > 0 {
+fn verdict(cell: &Cell, violated: bool) -> Verdict {
+    let sold_out = cell.refused_by.get("sold_out").copied().unwrap_or(0);
+    if cell.oversold > 0 {
         Verdict::Oversold
-    } else if lane.lost > 0 {
+    } else if cell.lost > 0 {
         Verdict::Lost
-    } else if lane.undersold > 0 {
+    } else if cell.undersold > 0 {
         Verdict::Undersold
     } else if violated {
         Verdict::Inconsistent
-    } else if lane.accepted + lane.unknown + sold_out == 0 {
+    } else if cell.accepted + cell.unknown + sold_out == 0 {
         Verdict::NothingRan
     } else {
         Verdict::Clean
     }
 }
 
-/// Whether one process saw what the card says. A gate that breaks need not do so every time.
+/// Whether the verdict is the one that the card declares; `None` when it proves neither, since a gate
+/// that breaks need not do so every time.
 fn as_declared(arbiter: ArbiterMode, breaks_with: Breaks, verdict: Verdict) -> Option<bool> {
     let clean = verdict == Verdict::Clean;
     match (arbiter, breaks_with) {
@@ -213,12 +216,12 @@ mod tests {
                 status: OrderStatus::Pending,
             });
             let accepted =
-                ids.map(|order| Said::Accepted { order, queued: false }).into_iter().zip(0..);
-            let late = (Said::Refused("sold_out"), 2);
+                ids.map(|order| AnswerKind::Accepted { order, queued: false }).into_iter().zip(0..);
+            let late = (AnswerKind::Refused("sold_out"), 2);
             let answers = accepted.chain([late]);
             Self {
                 answers: answers
-                    .map(|(said, request)| Answer { request, said, micros: 1 })
+                    .map(|(kind, request)| Answer { request, kind, micros: 1 })
                     .collect(),
                 orders: orders.collect(),
                 arbiter: ArbiterMode::Off,
@@ -226,7 +229,7 @@ mod tests {
             }
         }
 
-        fn judged(&self) -> Lane {
+        fn evaluated(&self) -> Cell {
             let live = self.orders.iter().filter(|order| order.status.holds_stock()).count();
             let held = i64::try_from(live).expect("a few");
             let facts = Facts {
@@ -262,13 +265,13 @@ mod tests {
                 seconds_max: 1,
             };
             let chosen = vec![Chosen::parse("mysql-atomic").expect("known")];
-            let (mut lane, _) = Plan { wanted, chosen }.lanes().remove(0);
+            let (mut cell, _) = Plan { wanted, chosen }.cells().remove(0);
             for answer in &self.answers {
-                match answer.said {
-                    Said::Accepted { .. } => lane.accepted += 1,
-                    Said::Refused(_) => lane.refused += 1,
-                    Said::Unavailable => lane.unavailable += 1,
-                    Said::Unknown => lane.unknown += 1,
+                match answer.kind {
+                    AnswerKind::Accepted { .. } => cell.accepted += 1,
+                    AnswerKind::Refused(_) => cell.refused += 1,
+                    AnswerKind::Unavailable => cell.unavailable += 1,
+                    AnswerKind::Unknown => cell.unknown += 1,
                 }
             }
             let evidence = Evidence {
@@ -278,12 +281,12 @@ mod tests {
                 quantity: 1,
                 breaks_with: self.breaks_with,
             };
-            judge(&mut lane, &evidence);
-            lane
+            evaluate(&mut cell, &evidence);
+            cell
         }
 
         fn verdict(&self) -> Verdict {
-            self.judged().verdict.expect("judged")
+            self.evaluated().verdict.expect("evaluated")
         }
     }
 
@@ -294,36 +297,36 @@ mod tests {
 
     #[test]
     fn a_sale_that_went_well_is_clean() {
-        let lane = Case::fine().judged();
-        assert_eq!((lane.verdict, lane.as_declared), (Some(Verdict::Clean), Some(true)));
-        assert!(lane.violations.is_empty(), "{:?}", lane.violations);
+        let cell = Case::fine().evaluated();
+        assert_eq!((cell.verdict, cell.as_declared), (Some(Verdict::Clean), Some(true)));
+        assert!(cell.violations.is_empty(), "{:?}", cell.violations);
     }
 
     #[test]
     fn each_planted_fault_is_named() {
         let mut oversold = Case::fine();
         oversold.orders.push(one_more(&oversold.orders, 2));
-        let lane = oversold.judged();
-        assert_eq!((lane.oversold, lane.verdict), (1, Some(Verdict::Oversold)));
-        assert_eq!((lane.phantom, lane.as_declared), (1, Some(false)), "it was refused");
+        let cell = oversold.evaluated();
+        assert_eq!((cell.oversold, cell.verdict), (1, Some(Verdict::Oversold)));
+        assert_eq!((cell.phantom, cell.as_declared), (1, Some(false)), "it was refused");
 
         let mut lost = Case::fine();
         lost.orders.pop();
-        assert_eq!((lost.judged().lost, lost.verdict()), (1, Verdict::Lost));
+        assert_eq!((lost.evaluated().lost, lost.verdict()), (1, Verdict::Lost));
 
         let mut undersold = Case::fine();
         undersold.orders.pop();
         undersold.answers.remove(1);
-        assert_eq!((undersold.judged().undersold, undersold.verdict()), (1, Verdict::Undersold));
+        assert_eq!((undersold.evaluated().undersold, undersold.verdict()), (1, Verdict::Undersold));
 
         let mut swapped = Case::fine();
         swapped.orders[1] = one_more(&swapped.orders, 9);
         swapped.answers.remove(1);
-        assert_eq!((swapped.judged().phantom, swapped.verdict()), (1, Verdict::Inconsistent));
+        assert_eq!((swapped.evaluated().phantom, swapped.verdict()), (1, Verdict::Inconsistent));
 
         let mut twice = Case::fine();
-        twice.answers[1].said = twice.answers[0].said;
-        assert_eq!(twice.judged().duplicates, 1);
+        twice.answers[1].kind = twice.answers[0].kind;
+        assert_eq!(twice.evaluated().duplicates, 1);
     }
 
     #[test]
@@ -331,8 +334,11 @@ mod tests {
         let mut nothing = Case::fine();
         nothing.orders.clear();
         nothing.answers.clear();
-        assert_eq!((nothing.verdict(), nothing.judged().as_declared), (Verdict::NothingRan, None));
-        nothing.answers = vec![Answer { request: 0, said: Said::Unavailable, micros: 1 }];
+        assert_eq!(
+            (nothing.verdict(), nothing.evaluated().as_declared),
+            (Verdict::NothingRan, None)
+        );
+        nothing.answers = vec![Answer { request: 0, kind: AnswerKind::Unavailable, micros: 1 }];
         assert_eq!(nothing.verdict(), Verdict::NothingRan);
     }
 
@@ -342,7 +348,7 @@ mod tests {
         rejected.orders[1].status = OrderStatus::Rejected;
         rejected.answers.truncate(2);
         assert_eq!(rejected.verdict(), Verdict::Lost);
-        if let Said::Accepted { queued, .. } = &mut rejected.answers[1].said {
+        if let AnswerKind::Accepted { queued, .. } = &mut rejected.answers[1].kind {
             *queued = true;
         }
         assert_eq!(rejected.verdict(), Verdict::Clean);
@@ -354,10 +360,10 @@ mod tests {
     fn a_broken_gate_need_not_break_and_the_arbiter_excuses_nothing() {
         let mut lucky = Case::fine();
         lucky.breaks_with = Breaks::Alone;
-        assert_eq!(lucky.judged().as_declared, None);
+        assert_eq!(lucky.evaluated().as_declared, None);
         lucky.orders.push(one_more(&lucky.orders, 2));
-        assert_eq!(lucky.judged().as_declared, Some(true));
+        assert_eq!(lucky.evaluated().as_declared, Some(true));
         lucky.arbiter = ArbiterMode::On;
-        assert_eq!(lucky.judged().as_declared, Some(false));
+        assert_eq!(lucky.evaluated().as_declared, Some(false));
     }
 }
