@@ -132,7 +132,7 @@ impl Capabilities {
         survives_failover: false,
     };
 
-    /// A number between processes that nobody holds: no order, no lease, no fence.
+    /// A number that processes share and no process holds: no order, no lease, no fence.
     pub const NUMBER: Self = Self {
         primitive: Primitive::SharedCounter,
         fair_in_process: false,
