@@ -1,9 +1,9 @@
 //! Crash points: places at which a test makes the process end at once, as a power cut would.
 //!
-//! `failpoint!("name")` compiles to nothing unless the crate is built with the feature `failpoints`,
-//! which tests are and a release build refuses to be. Then a process that was started with
-//! `FAILPOINT=name` aborts when it comes to that point, with `FAILPOINT=name:3` the third time.
-//! [`POINTS`] is every step between the first write of something and the answer to it.
+//! `failpoint!("name")` compiles to nothing unless the crate is built with the feature
+//! `failpoints`, which tests are and a release build refuses to be. Then a process that was started
+//! with `FAILPOINT=name` aborts when it comes to that point, with `FAILPOINT=name:3` the third
+//! time. [`POINTS`] is every step between the first write of something and the answer to it.
 
 #[cfg(all(feature = "failpoints", not(debug_assertions)))]
 compile_error!("the feature `failpoints` is for tests: a release build must not have it");

@@ -12,7 +12,9 @@
 //! http -> purchase -> strategy -> { leaselock, arbiter } -> store -> domain
 //! ```
 //!
-//! # Rules that a test keeps
+//! # Rules
+//! A test (`tests/tidy.rs`) keeps the first three.
+//!
 //! * Only three modules change the stock of an item: [`arbiter`] takes units, [`order`] gives them
 //!   back, and [`catalog`] restocks through the arbiter.
 //! * Only [`http`] knows status codes, and it never imports [`store`]: it calls use cases.
@@ -22,8 +24,8 @@
 //!
 //! # Modules, in reading order
 //! 1. The sale: [`domain`] (types and rules), [`purchase`] (one purchase from request to outcome),
-//!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued orders),
-//!    [`order`] (payment, cancellation, expiry).
+//!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued
+//!    orders), [`order`] (payment, cancellation, expiry).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).

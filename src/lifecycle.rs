@@ -24,7 +24,7 @@ pub struct Lifecycle {
     crash: Arc<Mutex<Option<&'static str>>>,
 }
 
-/// How the service ended.
+/// The end of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The service was asked to stop, and all tasks finished in time.

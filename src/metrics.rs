@@ -68,11 +68,11 @@ pub struct LockLabel {
 /// A duration that a lock measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockTime {
-    /// From the call to the grant.
+    /// Time from the call to the grant.
     Wait,
-    /// From the grant to the release.
+    /// Time from the grant to the release.
     Hold,
-    /// From the moment at which a renewal is due to its confirmation.
+    /// Time from the moment at which a renewal is due to its confirmation.
     RenewalLag,
 }
 
@@ -313,7 +313,7 @@ impl Metrics {
         self.arbiter_refusals_by_reason.get_or_create(&RefusalLabels { strategy, reason }).inc();
     }
 
-    /// How many orders of a strategy the arbiter has refused.
+    /// The number of orders of a strategy that the arbiter has refused.
     #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
         self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()

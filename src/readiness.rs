@@ -67,16 +67,16 @@ impl Readiness {
         }
     }
 
-    /// How safe a queued order is while it waits in Redis, in a sentence, by the present settings of
-    /// Redis.
+    /// How safe a queued order is while it waits in Redis, in a sentence, by the present settings
+    /// of Redis.
     pub async fn redis_promise(&self) -> &'static str {
         let asked = tokio::time::timeout(DURABILITY_TIMEOUT, Durability::ask(&self.redis)).await;
         asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown).promise()
     }
 }
 
-/// The state of a dependency for the page, and its answer. Errors of clients can contain addresses, so
-/// they go to the log and not to the page.
+/// The state of a dependency for the page, and its answer. Errors of clients can contain addresses,
+/// so they go to the log and not to the page.
 async fn probed<T, E: std::fmt::Display>(
     probe: impl Future<Output = Result<T, E>>,
 ) -> (String, Option<T>) {

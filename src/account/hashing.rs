@@ -17,7 +17,7 @@ const WAITING_MAX: usize = 64;
 /// Requests of one address that wait for a permit.
 const WAITING_EACH_MAX: usize = 32;
 
-/// Why a password was not hashed.
+/// The reason why a password was not hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashingError {
     /// Too many requests wait already.
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// How many hash and how many wait.
+    /// The numbers of requests that hash and that wait.
     fn counts(pool: &HashingPool) -> (usize, usize) {
         let queue = pool.queue();
         (queue.running, queue.waiting)

@@ -27,7 +27,7 @@ pub use operator_log::{Action, Actor, OperatorLog};
 pub use revocation::Revocations;
 pub use token::{Claims, Role, TokenError, Tokens};
 
-/// Why an account was not created.
+/// The reason why an account was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignUpError {
     /// The name is not acceptable, see [`Username`].
@@ -47,7 +47,7 @@ pub enum SignUpError {
     Ledger(#[from] LedgerError),
 }
 
-/// Why a sign-in was refused.
+/// The reason why a sign-in was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
     /// The name or the password is wrong; the error does not say which.
@@ -56,7 +56,7 @@ pub enum SignInError {
     /// The address has failed too often with this name.
     #[error("too many failed sign-ins")]
     TooManyAttempts {
-        /// When to try again.
+        /// The time until the next try is allowed.
         retry_after_seconds: u32,
     },
     /// Too many passwords wait to be hashed.
@@ -76,7 +76,7 @@ pub struct Session {
     pub user: UserId,
     /// The user's role.
     pub role: Role,
-    /// When the token expires.
+    /// The expiry of the token.
     pub expires_at: OffsetDateTime,
 }
 
@@ -152,7 +152,8 @@ impl Accounts {
         if password.len() > password::PASSWORD_BYTES_MAX {
             return Err(SignInError::WrongCredentials);
         }
-        // The ledger is read only with a hashing permit, so that a flood of guesses does not reach it.
+        // The ledger is read only with a hashing permit, so that a flood of guesses does not reach
+        // it.
         let permit = self.parts.hashing.acquire(address).await?;
         let find = users::find(&self.parts.pool, &folded);
         let account = mysql::ask(&self.parts.breaker, find).await;

@@ -1,9 +1,9 @@
 //! Tokens that were signed out before they expired.
 //!
-//! The list is short (signing out is rare, and entries leave when the token would have expired),
-//! so each instance keeps it whole and reads it again every two seconds: a token that was signed
-//! out on another instance is accepted for at most two seconds more. Until an instance has read the list
-//! once it cannot know which tokens were signed out, so it refuses all of them.
+//! The list is short (signing out is rare, and entries leave when the token would have expired), so
+//! each instance keeps it whole and reads it again every two seconds: a token that was signed out
+//! on another instance is accepted for at most two seconds more. Until an instance has read the
+//! list once it cannot know which tokens were signed out, so it refuses all of them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
 //! Limits failed sign-ins.
 //!
 //! Failed attempts are counted for an account and an address together, so that a stranger's guesses
-//! lock the stranger out and not the owner. When an account is attacked from many addresses, each of
-//! them has fewer attempts; the right password from an address that has not failed still works.
+//! lock the stranger out and not the owner. When an account is attacked from many addresses, each
+//! of them has fewer attempts; the right password from an address that has not failed still works.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl SignInThrottle {
         if attempts.is_multiple_of(ATTEMPTS_BETWEEN_CLEAN_UPS) {
             let deleted = failures::forget_old(&self.pool, WINDOW_SECONDS).await;
             if let Err(error) = deleted {
-                tracing::debug!(%error, "old failed sign-ins were not deleted");
+                tracing::debug!(%error, "old failed sign-ins not deleted");
             }
         }
         Ok(Attempt { account, address, failures })
@@ -87,7 +87,7 @@ impl SignInThrottle {
         let forgiving = failures::forgive(&self.pool, &attempt.account, &from);
         if let Err(error) = mysql::change(&self.breaker, forgiving).await {
             // The count expires within a minute.
-            tracing::debug!(%error, "a successful sign-in still counts as a failed one");
+            tracing::debug!(%error, "successful sign-in still counts as a failed one");
         }
     }
 }
@@ -99,12 +99,12 @@ impl Attempt {
         let address = self.address;
         tracing::info!(%address, user, of_address, of_account, "a sign-in failed");
         if of_address == ADDRESS_FAILURES_MAX {
-            tracing::warn!(%address, user, "an address has used up its sign-ins to an account");
+            tracing::warn!(%address, user, "address has reached its limit of failed sign-ins to an account");
         }
         if of_account == ACCOUNT_FAILURES_MAX {
             tracing::warn!(
                 user,
-                "an account is guessed at from many addresses: each of them has fewer attempts now"
+                "failed sign-ins to one account from many addresses: each of them has fewer attempts now"
             );
         }
     }

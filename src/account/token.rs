@@ -25,7 +25,7 @@ const TOKEN_ID_BYTES: usize = 16;
 const TOKEN_LENGTH_MAX: usize = 160;
 
 word_enum! {
-    /// What a user may do.
+    /// The role of a user: the permissions of a token.
     Role {
         /// Buys.
         Buyer = "buyer",
@@ -47,7 +47,7 @@ pub struct Claims {
     pub token_id: String,
 }
 
-/// Why a token is refused.
+/// The reason why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
     /// Damaged, forged, or signed with a secret that is no longer known.
@@ -69,7 +69,8 @@ struct Key {
 }
 
 impl Tokens {
-    /// Makes a signer with `secret`, which also reads tokens signed with `previous` if it is not empty.
+    /// Makes a signer with `secret`, which also reads tokens signed with `previous` if it is not
+    /// empty.
     #[must_use]
     pub fn new(secret: &Secret, previous: &Secret) -> Self {
         let secrets = [secret, previous].into_iter().filter(|secret| !secret.is_empty());

@@ -120,7 +120,7 @@ impl App {
         let read = tokio::time::timeout(FIRST_READ_MAX, revocations.refresh());
         let _ = lifecycle.stopping().run_until_cancelled(read).await;
         if !revocations.was_read() {
-            tracing::warn!("the list of signed-out tokens is not read yet: every token is refused");
+            tracing::warn!("list of signed-out tokens not read yet: every token is refused");
         }
         let options = ServerOptions {
             connections_max: self.config.http.connections_max,

@@ -28,8 +28,8 @@ impl Fence {
 
 /// The result of comparing a write's fence with the accepted one.
 pub(super) enum Raised {
-    /// Accepted: no earlier write has a higher fence. The orders keep the number of the write, by which
-    /// the audit knows the order of the writes.
+    /// Accepted: no earlier write has a higher fence. The orders keep the number of the write, by
+    /// which the audit knows the order of the writes.
     Accepted {
         /// The number of this write among those under the same counter, from 1 on.
         sequence: u64,

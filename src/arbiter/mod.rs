@@ -46,9 +46,9 @@ pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit};
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 
-/// How often a whole transaction is tried.
+/// Tries of a whole transaction.
 pub const ATTEMPTS_MAX: u32 = 4;
-/// How often the ledger is asked about a COMMIT whose answer was lost.
+/// Reads of the ledger about a COMMIT whose answer was lost.
 pub const SETTLE_ATTEMPTS_MAX: u32 = 5;
 /// The longest pause before the second try; it doubles from try to try, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
@@ -63,12 +63,12 @@ pub struct OrderWrite<'a> {
     /// The statement that takes the stock.
     pub stock: StockWrite<'a>,
     /// No transaction is begun after this instant, while one that is under way is finished; `None`
-    /// where no buyer waits for the answer. It leaves enough time for a transaction that waits for a
-    /// row to end before the buyer stops waiting.
+    /// where no buyer waits for the answer. It leaves enough time for a transaction that waits for
+    /// a row to end before the buyer stops waiting.
     pub deadline: Option<Instant>,
 }
 
-/// Why nothing was written: another write came first.
+/// The reason why nothing was written: another write came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// The stock row is not as the gate has read it. Only writes that compare can meet this.
@@ -87,7 +87,7 @@ impl From<Conflict> for Outcome {
     }
 }
 
-/// What a write came to: an outcome other than `Queued`, or a conflict that the gate may act on.
+/// The result of a write: an outcome other than `Queued`, or a conflict that the gate may act on.
 pub type Answer = Result<Outcome, Conflict>;
 
 /// The ledger has not answered a COMMIT and cannot be asked about it.
@@ -102,7 +102,7 @@ pub struct Arbiter {
     concurrency: ItemConcurrency,
 }
 
-/// How one try of the transaction ended.
+/// The result of one try of the transaction.
 enum Attempt {
     Done(Answer),
     /// Rolled back for a passing reason.
@@ -119,13 +119,13 @@ impl Arbiter {
         Self { pool, metrics, budget: Arc::new(RetryBudget::new()), concurrency }
     }
 
-    /// Writes the order and takes the stock, or says why not. Never leaves half an order. A conflict
-    /// is answered `contended`.
+    /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
+    /// conflict is answered `contended`.
     pub async fn write(&self, write: &OrderWrite<'_>) -> Outcome {
         self.compare_and_write(write).await.unwrap_or_else(Outcome::from)
     }
 
-    /// Like [`Arbiter::write`], for a gate that compares or holds a lock.
+    /// Writes the order like [`Arbiter::write`], for a gate that compares or holds a lock.
     ///
     /// # Errors
     /// The conflict, when another write came first; nothing changed.
@@ -210,7 +210,7 @@ impl Arbiter {
             match transaction::find_locking(&self.pool, purchase).await {
                 Ok(found) => return Some(found),
                 Err(error) => {
-                    tracing::warn!(%error, order = %purchase.order_id, "a lost COMMIT is not recovered yet");
+                    tracing::warn!(%error, order = %purchase.order_id, "result of a lost COMMIT not known yet");
                 }
             }
             pause(attempt + 2).await;
@@ -230,8 +230,8 @@ impl Arbiter {
     }
 }
 
-/// Sorts an error that came before COMMIT was sent; the transaction is rolled back already.
-/// The connection in hand is used again: if each retry waited for a second one, many retries at once
+/// Sorts an error that came before COMMIT was sent; the transaction is rolled back already. The
+/// connection in hand is used again: if each retry waited for a second one, many retries at once
 /// would hold all connections and wait for more.
 async fn after_error(
     connection: &mut MySqlConnection,
@@ -256,14 +256,14 @@ async fn after_error(
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
         Fault::Other => {
-            tracing::error!(%error, item = %purchase.item.id, "the ledger refused an order");
+            tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
             Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
         }
     };
     Attempt::Done(Ok(outcome))
 }
 
-/// What a retry with the key of `order` is answered.
+/// The outcome for a retry with the key of `order`.
 #[must_use]
 pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
     if order.id == purchase.order_id {

@@ -1,5 +1,5 @@
-//! Rejected orders: queued, then refused, and stored without moving stock, so that the buyer finds the
-//! order's result under its id.
+//! Rejected orders: queued, then refused, and stored without moving stock, so that the buyer finds
+//! the order's result under its id.
 
 use sqlx::MySqlPool;
 
@@ -8,14 +8,14 @@ use crate::domain::{Order, OrderStatus, Purchase};
 use crate::store::mysql::{Fault, answered, orders};
 
 impl Arbiter {
-    /// Stores a refused purchase as a rejected order, or answers the order that is stored already. A
-    /// second call changes nothing.
+    /// Stores a refused purchase as a rejected order, or answers the order that is stored already.
+    /// A second call changes nothing.
     ///
     /// # Errors
     /// The database's; call again to get the result.
     pub async fn reject(&self, purchase: &Purchase) -> sqlx::Result<Order> {
-        // The request's key may belong to another order meanwhile. Then this one, whose id the buyer
-        // knows too, gets its own id as its key.
+        // The request's key may belong to another order meanwhile. Then this one, whose id the
+        // buyer knows too, gets its own id as its key.
         let own_key = purchase.order_id.to_string();
         for key in [purchase.key.as_str(), &own_key] {
             match answered(insert(&self.pool, purchase, key)).await {

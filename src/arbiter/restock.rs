@@ -15,7 +15,7 @@ pub struct Restock {
     pub units: i64,
     /// The operator.
     pub operator: UserId,
-    /// When.
+    /// The time of the restock.
     pub now: OffsetDateTime,
 }
 
@@ -37,9 +37,9 @@ pub async fn create_stock(
     Ok(())
 }
 
-/// Changes `total` and `available` together, and writes the restock down. Answers the version of the
-/// stock that this made; `None` when fewer units are left than are to be taken out, or the total
-/// would be above [`Item::STOCK_MAX`]: then nothing was written.
+/// Changes `total` and `available` together, and writes the restock down. Answers the version of
+/// the stock that this made; `None` when fewer units are left than are to be taken out, or the
+/// total would be above [`Item::STOCK_MAX`]: then nothing was written.
 ///
 /// # Errors
 /// The database's.

@@ -7,7 +7,7 @@ use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
 use crate::domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
 
-/// Which statement takes the stock of an order.
+/// The statement that takes the stock of an order.
 #[derive(Clone, Copy, Debug)]
 pub enum StockWrite<'a> {
     /// `UPDATE ... SET available = available - ? WHERE ... AND available >= ?`.

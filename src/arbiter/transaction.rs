@@ -42,7 +42,7 @@ pub(super) async fn run(
         }
         Err(error) if Fault::of(&error) == Fault::Transient => Err(error),
         Err(error) => {
-            tracing::warn!(%error, order = %write.purchase.order_id, "a COMMIT was not answered");
+            tracing::warn!(%error, order = %write.purchase.order_id, "COMMIT not answered");
             Ok(Attempt::CommitLost)
         }
     }

@@ -18,26 +18,27 @@ use crate::domain::{Outcome, Purchase, Refusal};
 pub enum UnguardedWrite<'a> {
     /// Writes back the number that the program computed.
     Set {
-        /// What the program read, minus the quantity.
+        /// The units that the program read, minus the quantity.
         available: i64,
     },
-    /// As `Set`, but as the first statement of the transaction: the order and its COMMIT follow.
+    /// Writes the number like `Set`, but as the first statement of the transaction: the order and
+    /// its COMMIT follow.
     SetFirst {
-        /// What the program read, minus the quantity.
+        /// The units that the program read, minus the quantity.
         available: i64,
         /// Notified as soon as the stock is written, before the order is.
         written: &'a Notify,
     },
     /// Writes back the number if the row still has the version that was read.
     CompareVersion {
-        /// What the program read, minus the quantity.
+        /// The units that the program read, minus the quantity.
         available: i64,
         /// The version that the program read.
         version: u64,
     },
     /// Writes back the number if the row still has the timestamp that was read.
     CompareTimestamp {
-        /// What the program read, minus the quantity.
+        /// The units that the program read, minus the quantity.
         available: i64,
         /// The second of the last change that the program read.
         changed_at: OffsetDateTime,

@@ -15,7 +15,7 @@ use crate::store::mysql::link::{TRANSACTION_MAX, within};
 use crate::store::mysql::{self, failed_change, failed_read};
 use crate::strategy;
 
-/// Why an item was not created; nothing changed unless the ledger did not answer.
+/// The reason why an item was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// A shop item without the arbiter.
@@ -29,7 +29,7 @@ pub enum CreateError {
     Ledger(#[from] LedgerError),
 }
 
-/// Why a strategy cannot be the default of an item.
+/// The reason why a strategy cannot be the default of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// There is no strategy of this name.
@@ -40,7 +40,7 @@ pub enum StrategyError {
     Unsafe,
 }
 
-/// Why an item was not edited; nothing changed unless the ledger did not answer.
+/// The reason why an item was not edited; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// There is no such item.
@@ -70,7 +70,8 @@ impl From<sqlx::Error> for EditError {
     }
 }
 
-/// Creates an item and its stock without an operator and without checks: for demo sales and the lab.
+/// Creates an item and its stock without an operator and without checks: for demo sales and the
+/// lab.
 ///
 /// # Errors
 /// The database's.
@@ -138,8 +139,8 @@ impl Catalog {
         Ok(edited)
     }
 
-    /// Makes the edit; answers the item after it and, with a restock, the new version of the stock and
-    /// the units added.
+    /// Makes the edit; answers the item after it and, with a restock, the new version of the stock
+    /// and the units added.
     async fn edit_in_ledger(
         &self,
         id: ItemId,

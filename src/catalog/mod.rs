@@ -1,7 +1,7 @@
 //! Items: reading them, creating them, editing and restocking them.
 //!
-//! One cache holds the last state of each item that was read. A purchase may use a state that
-//! is half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
+//! One cache holds the last state of each item that was read. A purchase may use a state that is
+//! half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
 //! ledger each time. While the ledger does not answer, pages show the cached state with its age; a
 //! purchase uses it only to refuse an item that was sold out.
 
@@ -82,8 +82,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Makes a catalog with an empty cache. Each read sets the database's time of `clock`; each restock
-    /// changes `counters`.
+    /// Makes a catalog with an empty cache. Each read sets the database's time of `clock`; each
+    /// restock changes `counters`.
     #[must_use]
     pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters, clock: Clock) -> Self {
         let items = Cache::builder().max_capacity(CACHED_MAX).time_to_live(AGE_MAX).build();
@@ -194,7 +194,7 @@ impl Catalog {
     ) -> Result<T, Unreachable> {
         mysql::ask(&self.breaker, question).await.map_err(|error| {
             if !self.breaker.is_open() {
-                tracing::warn!(%error, "the catalog could not be read");
+                tracing::warn!(%error, "catalog not read");
             }
             Unreachable
         })

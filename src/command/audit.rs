@@ -20,8 +20,8 @@ pub struct Arguments {
     item: Option<ItemId>,
 }
 
-/// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could be
-/// read, since an audit without items proves nothing.
+/// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could
+/// be read, since an audit without items proves nothing.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     let pool = mysql::pool(&config)?;

@@ -93,8 +93,8 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Rejects the order, then deletes the dead letter: after a failure of any step, all of it can be
-    /// done again.
+    /// Rejects the order, then deletes the dead letter: after a failure of any step, all of it can
+    /// be done again.
     async fn reject(&self, item: ItemId, entry: &str, operator: UserId, reason: &str) -> Ended {
         let letters = self.dead_letters(item).await?;
         let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {

@@ -152,7 +152,8 @@ pub(super) fn say(line: &str) {
     println!("seckill: {line}");
 }
 
-/// Reads the secret of this data directory; makes one if there is none, or if `serve` would refuse it.
+/// Reads the secret of this data directory; makes one if there is none, or if `serve` would refuse
+/// it.
 fn secret(path: &Path) -> Result<String, String> {
     let failed =
         |error: std::io::Error| format!("cannot keep a secret in {}: {error}", path.display());

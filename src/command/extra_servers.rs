@@ -127,8 +127,8 @@ impl ExtraServers {
         tokio::join!(zookeeper, etcd, redlock);
     }
 
-    /// Waits until one server has ended. The servers of Redlock are left out: Redlock works without some
-    /// of them.
+    /// Waits until one server has ended. The servers of Redlock are left out: Redlock works without
+    /// some of them.
     pub async fn ended(&self) -> StartError {
         let zookeeper = async {
             match &self.zookeeper {

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use seckill::config::{Config, read_env_file};
 use tracing_subscriber::EnvFilter;
 
-/// How a command ends.
+/// The end of a command: its exit code, or an error sentence.
 pub type Ended = Result<ExitCode, String>;
 
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`

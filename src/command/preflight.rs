@@ -1,5 +1,6 @@
-//! Checks before `serve` starts. A risk stops the start unless the setting `accept_risks` names it: a
-//! published secret, a server without a password, a server that loses confirmed writes. A database that does not enforce CHECK constraints is always refused.
+//! Checks before `serve` starts. A risk stops the start unless the setting `accept_risks` names it:
+//! a published secret, a server without a password, a server that loses confirmed writes. A
+//! database that does not enforce CHECK constraints is always refused.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -37,7 +37,7 @@ pub async fn until_stopped(app: App) -> Ended {
     };
     match ended {
         Run::Clean => {
-            tracing::info!("stopped; everything accepted is done");
+            tracing::info!("stopped after all accepted work was done");
             Ok(ExitCode::SUCCESS)
         }
         Run::Cut => Err("stopped before all work had finished; after an unknown outcome retry with the same key".to_owned()),

@@ -10,7 +10,7 @@ use super::Config;
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
-/// Why the settings are refused, in a sentence for the operator.
+/// The reason why the settings are refused, in a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file or a variable cannot be read or parsed.

@@ -234,8 +234,8 @@ impl Config {
         Duration::from_millis(self.purchase.deadline_ms)
     }
 
-    /// The longest wait of a gate, and the time within which a transaction may begin: it can then wait
-    /// for a row and still end before the deadline, so that the buyer gets its result.
+    /// The longest wait of a gate, and the time within which a transaction may begin: it can then
+    /// wait for a row and still end before the deadline, so that the buyer gets its result.
     #[must_use]
     pub fn gate_wait(&self) -> Duration {
         let deadline = self.purchase_deadline();

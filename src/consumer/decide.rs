@@ -17,7 +17,7 @@ use crate::store::redis::queue::{Entry, Intention};
 /// Orders of a lab item without an arbiter that are written at once.
 const UNGUARDED_WRITES_MAX: usize = 8;
 
-/// What the ledger decided about an order.
+/// The ledger's decision about an order.
 enum Decision {
     /// The order as the ledger has it now; `rejected` when it was refused.
     Decided(Order),
@@ -58,8 +58,8 @@ impl Consumers {
         join_all(ended).await.into_iter().all(|ended| ended)
     }
 
-    /// Acknowledges a decided entry, or makes a dead letter of one that cannot be decided; whether it
-    /// is out of the queue.
+    /// Acknowledges a decided entry, or makes a dead letter of one that cannot be decided; whether
+    /// it is out of the queue.
     async fn end(&self, item: ItemId, entry: &Entry, decision: Decision) -> bool {
         match (decision, &entry.order) {
             (Decision::Decided(order), Ok(intention)) => {

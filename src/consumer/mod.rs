@@ -1,15 +1,15 @@
 //! The consumers of the queues: they hand queued orders to the arbiter, which decides.
 //!
 //! # How it works
-//! One worker per process serves all items that have a queue. An item with entries in its queue has a
-//! task of its own, woken by the gate of this process or by a poll; it reads the entries that no
+//! One worker per process serves all items that have a queue. An item with entries in its queue has
+//! a task of its own, woken by the gate of this process or by a poll; it reads the entries that no
 //! consumer has yet, hands a batch to the item's group commit, and acknowledges each order once the
 //! ledger has decided: after COMMIT, never before. A refused order is stored as `rejected`, and its
 //! units go back to the counter.
 //!
 //! # What can go wrong
-//! * A consumer dies with orders in hand. They stay pending in the group, and another consumer takes
-//!   them over after they were idle for `queue.claim_idle_ms`.
+//! * A consumer dies with orders in hand. They stay pending in the group, and another consumer
+//!   takes them over after they were idle for `queue.claim_idle_ms`.
 //! * An order is delivered twice: its consumer died between COMMIT and ack, or was slow. By the
 //!   ledger's keys the second delivery finds the order of the first, and only one ack counts.
 //! * The ledger does not answer: the orders stay in the queue and are delivered again.
@@ -78,7 +78,7 @@ pub struct Consumers {
     tasks: TaskTracker,
 }
 
-/// How one round over an item's queue ended.
+/// The result of one round over an item's queue.
 enum Round {
     /// Orders were decided; there may be more.
     Worked,
@@ -195,7 +195,8 @@ impl Consumers {
         }
     }
 
-    /// Takes over the entries that another consumer has had for too long, reads new ones, and decides.
+    /// Takes over the entries that another consumer has had for too long, reads new ones, and
+    /// decides.
     async fn round(&self, item: ItemId, reclaimed: &mut Option<Instant>) -> Round {
         let (reader, idle) = (&self.parts.reader, self.parts.claim_idle);
         let mut entries = Vec::new();

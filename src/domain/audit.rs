@@ -1,7 +1,7 @@
 //! Verifies the invariants of one item on the figures that were read from the ledger.
 //!
-//! `store::mysql::audit` reads the figures; this module only verifies them, so that tests with planted
-//! faults need no database.
+//! `store::mysql::audit` reads the figures; this module only verifies them, so that tests with
+//! planted faults need no database.
 
 use super::{ArbiterMode, ItemId};
 
@@ -71,8 +71,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether no invariant is broken and no unit is oversold. Without an arbiter the second does not
-    /// follow from the first: a gate with its own counter can oversell while every sum is right.
+    /// Whether no invariant is broken and no unit is oversold. Without an arbiter the second does
+    /// not follow from the first: a gate with its own counter can oversell while every sum is
+    /// right.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let holds = self.findings.iter().all(|finding| finding.holds != Some(false));

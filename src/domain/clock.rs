@@ -12,8 +12,8 @@ const UNHEARD: i64 = i64::MIN;
 /// The one source of time of day in the service; clones share it.
 ///
 /// [`Self::now`] is this machine's time: schedules, tokens and tickets are compared with it.
-/// [`Self::ledger_now`] is the database's time: orders and their holds, which the database ends, are
-/// stamped with it. Leases and deadlines use the monotonic clock.
+/// [`Self::ledger_now`] is the database's time: orders and their holds, which the database ends,
+/// are stamped with it. Leases and deadlines use the monotonic clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     shared: Arc<Shared>,
@@ -43,8 +43,8 @@ impl Clock {
         cut(OffsetDateTime::now_utc() + shift)
     }
 
-    /// The database's time: its last reading plus the monotonic time since. Before the first reading,
-    /// this machine's time.
+    /// The database's time: its last reading plus the monotonic time since. Before the first
+    /// reading, this machine's time.
     ///
     /// Every purchase has read its item a moment ago, and with it the time, so that this costs no
     /// round trip.
@@ -59,7 +59,8 @@ impl Clock {
         now.unwrap_or_else(|_| cut(OffsetDateTime::now_utc()))
     }
 
-    /// Takes a reading of the database's clock, which was asked at `asked` and has just answered `read`.
+    /// Takes a reading of the database's clock, which was asked at `asked` and has just answered
+    /// `read`.
     ///
     /// A reading is late by at most the time that its answer took. An earlier reading within that
     /// range took less time, and is kept.
@@ -95,7 +96,7 @@ fn cut(now: OffsetDateTime) -> OffsetDateTime {
 mod tests {
     use super::*;
 
-    /// How far `clock` is ahead of this machine's.
+    /// The time by which `clock` is ahead of this machine's clock.
     fn ahead(clock: &Clock) -> Duration {
         clock.ledger_now() - OffsetDateTime::now_utc()
     }

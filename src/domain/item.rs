@@ -21,7 +21,7 @@ pub struct Item {
     pub price: Cents,
     /// The start and the end of the sale.
     pub window: SaleWindow,
-    /// How many units one buyer may hold or have bought.
+    /// The number of units that one buyer may hold or have bought.
     pub per_buyer_limit: u32,
     /// How long an unpaid order keeps its stock, in seconds.
     pub hold_seconds: u32,

@@ -1,8 +1,8 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
-//! [`order`] (the state machine), [`purchase`], [`outcome`] (the results of a purchase), [`audit`] (the
-//! invariants), [`clock`], [`username`].
+//! [`order`] (the state machine), [`purchase`], [`outcome`] (the results of a purchase), [`audit`]
+//! (the invariants), [`clock`], [`username`].
 
 pub mod audit;
 pub mod clock;

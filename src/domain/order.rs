@@ -39,11 +39,11 @@ pub struct Order {
     pub strategy: String,
     /// The fence of the lock under which it was written, if there was one.
     pub fence: Option<u64>,
-    /// When it was placed.
+    /// The time of the order.
     pub created_at: OffsetDateTime,
-    /// When its hold runs out.
+    /// The end of its hold.
     pub expires_at: OffsetDateTime,
-    /// When it was paid.
+    /// The time of its payment.
     pub paid_at: Option<OffsetDateTime>,
 }
 
@@ -66,7 +66,7 @@ word_enum! {
 }
 
 word_enum! {
-    /// Why stock moved. With the order's id it is the movement's key.
+    /// The reason of a stock movement; with the order's id it is the movement's key.
     MovementReason {
         /// An order took units.
         Sold = "sold",
@@ -79,7 +79,7 @@ word_enum! {
     }
 }
 
-/// Something that happens to an order after it was placed.
+/// A step of an order after it was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The owner pays.
@@ -90,7 +90,7 @@ pub enum Step {
     Expire,
 }
 
-/// What a [`Step`] does to an order in a given state.
+/// The effect of a [`Step`] on an order in a given state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
     /// The order has the state already: answer it unchanged.

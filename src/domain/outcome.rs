@@ -1,8 +1,8 @@
 //! The possible results of a purchase.
 //!
 //! The four classes matter more than the details: `sold`; `refused` (nothing changed, and trying
-//! again with the same request will not help); `unavailable` (nothing changed, try again); `unknown` (it
-//! may have changed: ask again with the same key).
+//! again with the same request will not help); `unavailable` (nothing changed, try again);
+//! `unknown` (it may have changed: ask again with the same key).
 
 use time::OffsetDateTime;
 
@@ -25,13 +25,13 @@ pub enum Outcome {
     Unknown(Doubt),
 }
 
-/// Why it is not known whether a purchase happened.
+/// The reason why it is not known whether a purchase happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// A server has not answered a write.
     Unanswered(Dependency),
-    /// The deadline passed while the purchase runs. No server failed: the purchase may wait for a row
-    /// of its item.
+    /// The deadline passed while the purchase runs. No server failed: the purchase may wait for a
+    /// row of its item.
     StillRunning,
     /// An earlier try with the same key runs or is queued, here or on another instance.
     InProgress,
@@ -72,7 +72,7 @@ impl Outcome {
     }
 }
 
-/// Why a purchase was refused for good; nothing changed.
+/// The reason why a purchase was refused for good; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Fewer units are left than were asked for.
@@ -160,7 +160,7 @@ impl Refusal {
     }
 }
 
-/// Why a purchase was not served this time; nothing changed.
+/// The reason why a purchase was not served this time; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// A lock or the retries ran out of time.
@@ -190,7 +190,7 @@ impl Unavailable {
     }
 }
 
-/// Why a read or a write of the ledger failed, for everything except purchases.
+/// The reason why a read or a write of the ledger failed, for everything except purchases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     /// The ledger does not answer; nothing changed.

@@ -21,8 +21,8 @@ impl Username {
     /// The longest skeleton, in characters: the width of its column.
     pub const SKELETON_LENGTH_MAX: usize = 255;
 
-    /// Takes a name of 1 to 32 letters, digits and `. _ -`; `None` when it has an invisible character
-    /// or mixes scripts that no language mixes.
+    /// Takes a name of 1 to 32 letters, digits and `. _ -`; `None` when it has an invisible
+    /// character or mixes scripts that no language mixes.
     #[must_use]
     pub fn parse(typed: &str) -> Option<Self> {
         let folded = fold(typed)?;
@@ -64,8 +64,9 @@ pub fn fold(typed: &str) -> Option<String> {
     (plain && no_controls && (1..=Username::LENGTH_MAX).contains(&length)).then_some(folded)
 }
 
-/// The skeleton of UTS 39 in lower case, which is equal for two names that look alike. It is computed
-/// from the name as it was typed, which is how it is shown: a capital I looks like a small l.
+/// The skeleton of UTS 39 in lower case, which is equal for two names that look alike. It is
+/// computed from the name as it was typed, which is how it is shown: a capital I looks like a small
+/// l.
 #[must_use]
 pub fn skeleton(typed: &str) -> String {
     let typed: String = typed.nfkc().collect();

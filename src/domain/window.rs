@@ -45,7 +45,7 @@ impl SaleWindow {
         }
     }
 
-    /// How long until the start; zero once it has started.
+    /// The time until the start; zero once it has started.
     #[must_use]
     pub fn until_start(&self, now: OffsetDateTime) -> Duration {
         (self.starts_at - now).max(Duration::ZERO)

@@ -165,7 +165,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// How deep arrays and objects are nested, counted without recursion.
+/// The nesting depth of arrays and objects, counted without recursion.
 fn depth(bytes: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in bytes {

@@ -111,9 +111,9 @@ impl<S: Send + Sync> FromRequestParts<S> for SameSite {
     }
 }
 
-/// Refuses a change that a page of another site asked for. Our own name is in `Host`, or, in HTTP/2,
-/// in the address of the request (`:authority`). The origin `null` of a page without a name is not
-/// ours.
+/// Refuses a change that a page of another site asked for. Our own name is in `Host`, or, in
+/// HTTP/2, in the address of the request (`:authority`). The origin `null` of a page without a name
+/// is not ours.
 ///
 /// # Errors
 /// 403 `cross_site_request`.

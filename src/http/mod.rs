@@ -1,8 +1,8 @@
 //! HTTP: the only folder that knows axum, status codes and problem details.
 //!
-//! `server` accepts connections; `layers` has the middleware around every request; `extract`, `body`
-//! and `session_cookie` parse requests; `address`, `hosts`, `connection_limiter` and `rates` limit one client;
-//! `route` has one file a resource; `problem` has the one table of failures.
+//! `server` accepts connections; `layers` has the middleware around every request; `extract`,
+//! `body` and `session_cookie` parse requests; `address`, `hosts`, `connection_limiter` and `rates`
+//! limit one client; `route` has one file a resource; `problem` has the one table of failures.
 
 pub mod address;
 pub mod body;

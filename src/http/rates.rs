@@ -116,7 +116,7 @@ struct Buckets<K> {
     rate: Rate,
     started: Instant,
     hasher: RandomState,
-    /// When each bucket will be full again, in nanoseconds since `started`.
+    /// The time at which each bucket will be full again, in nanoseconds since `started`.
     shards: Vec<Mutex<HashMap<K, u64>>>,
 }
 

@@ -38,8 +38,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
-/// Unsent bytes that the kernel buffers for one client. Without this limit it would buffer megabytes
-/// of events for each client that does not read.
+/// Unsent bytes that the kernel buffers for one client. Without this limit it would buffer
+/// megabytes of events for each client that does not read.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 

@@ -65,8 +65,8 @@ impl Expire {
         }
     }
 
-    /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an order
-    /// cannot expire.
+    /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an
+    /// order cannot expire.
     async fn sweep_item(&self, item: ItemId, total: &mut usize) -> sqlx::Result<bool> {
         for _ in 0..BATCHES_MAX {
             let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;

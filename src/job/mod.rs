@@ -37,7 +37,7 @@ pub trait Job: Send + Sync + 'static {
 /// The last run of a job.
 #[derive(Clone, Debug)]
 pub struct LastRun {
-    /// When it ended.
+    /// The time of its end.
     pub ended_at: OffsetDateTime,
     /// A summary of what it did, or its error.
     pub result: Result<String, String>,

@@ -1,7 +1,7 @@
 //! The job that reads the list of signed-out tokens again.
 //!
-//! This regular read also probes a lost ledger when no request does: changes are refused until a probe
-//! is answered.
+//! This regular read also probes a lost ledger when no request does: changes are refused until a
+//! probe is answered.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The verdict on a cell: compares the record of every answer with the ledger, and audits the ledger.
+//! The verdict on a cell: compares the record of every answer with the ledger, and audits the
+//! ledger.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -178,8 +179,8 @@ fn verdict(cell: &Cell, violated: bool) -> Verdict {
     }
 }
 
-/// Whether the verdict is the one that the card declares; `None` when it proves neither, since a gate
-/// that breaks need not do so every time.
+/// Whether the verdict is the one that the card declares; `None` when it proves neither, since a
+/// gate that breaks need not do so every time.
 fn as_declared(arbiter: ArbiterMode, breaks_with: Breaks, verdict: Verdict) -> Option<bool> {
     let clean = verdict == Verdict::Clean;
     match (arbiter, breaks_with) {

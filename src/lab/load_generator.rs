@@ -1,8 +1,8 @@
-//! The lab's load generator: buys one item inside this process with a fixed number of purchases and a
-//! fixed concurrency, and measures each.
+//! The lab's load generator: buys one item inside this process with a fixed number of purchases and
+//! a fixed concurrency, and measures each.
 //!
-//! A purchase passes the same admission and gates as one over HTTP. Each has a key of its own, which
-//! finds its order in the ledger.
+//! A purchase passes the same admission and gates as one over HTTP. Each has a key of its own,
+//! which finds its order in the ledger.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -104,8 +104,8 @@ pub fn key(request: u32) -> RequestKey {
 }
 
 impl LoadGenerator {
-    /// Sends all purchases and waits for the last answer. Dropping the future stops sending; purchases
-    /// under way finish by themselves.
+    /// Sends all purchases and waits for the last answer. Dropping the future stops sending;
+    /// purchases under way finish by themselves.
     pub async fn send_all(self, counts: Arc<AnswerCounts>) -> Vec<Answer> {
         let until = Instant::now() + self.time_max;
         let next = Arc::new(AtomicU32::new(0));

@@ -3,9 +3,9 @@
 //! A run has a cell (`lane` in JSON) for each strategy, arbiter and round: a fresh lab item, a load
 //! generator that buys it through `purchase` without HTTP, and an audit of the ledger against the
 //! record of every answer. A run goes on when its creator disconnects, ends when the service stops,
-//! and ends the sales of its items. It shares the service with real sales: its purchases pass the same
-//! admission and the same pool. It runs in one process, so a gate that breaks with two instances is
-//! clean here; `loadtest` can load several.
+//! and ends the sales of its items. It shares the service with real sales: its purchases pass the
+//! same admission and the same pool. It runs in one process, so a gate that breaks with two
+//! instances is clean here; `loadtest` can load several.
 
 mod evaluate;
 mod load_generator;
@@ -118,7 +118,7 @@ impl Lab {
         self.parts.tasks.spawn(async move {
             let work = AssertUnwindSafe(run::run(&parts, &running, chosen)).catch_unwind();
             if work.await.is_err() {
-                tracing::error!(run = running.snapshot().id, "a run of the lab panicked");
+                tracing::error!(run = running.snapshot().id, "lab run panicked");
                 running.finish(RunState::Failed);
             }
         });

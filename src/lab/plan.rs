@@ -1,4 +1,5 @@
-//! The plan of a run: its parsed strategies, its limits, and the cells in the order in which they run.
+//! The plan of a run: its parsed strategies, its limits, and the cells in the order in which they
+//! run.
 
 use super::report::{Arbiters, Cell, CellState, Latency, Wanted};
 use crate::domain::ArbiterMode;
@@ -34,7 +35,7 @@ pub struct Chosen {
     pub options: Options,
 }
 
-/// Why the text of a strategy is refused.
+/// The reason why the text of a strategy is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChosenError {
     /// There is no strategy of this name.
@@ -63,7 +64,7 @@ impl Chosen {
         Ok(Self { text: text.to_owned(), card, options })
     }
 
-    /// How many instances it takes to break the gate with these options.
+    /// The number of instances that breaks the gate with these options.
     #[must_use]
     pub fn breaks_with(&self) -> Breaks {
         self.card.breaks_with_options(&self.options)

@@ -67,9 +67,9 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arbiters {
-    /// Without the arbiter: the gate alone decides.
+    /// The gate alone decides, without the arbiter.
     Off,
-    /// With the arbiter behind the gate.
+    /// The arbiter decides behind the gate.
     On,
     /// Each strategy once without and once with the arbiter.
     Both,
@@ -127,17 +127,17 @@ pub struct Cell {
     pub accepted_per_second: f64,
     /// Refused purchases per second.
     pub refused_per_second: f64,
-    /// How long purchases took to be answered.
+    /// The time from a purchase to its answer.
     pub latency_ms: Latency,
     /// Writes that the gate let through and the arbiter refused, in this process meanwhile.
     pub arbiter_refusals: u64,
-    /// What the audit found; `null` until then.
+    /// The result of the audit; `null` before it.
     pub verdict: Option<Verdict>,
     /// Whether the verdict is what the strategy's card says; `null` when it does not tell.
     pub as_declared: Option<bool>,
-    /// What is wrong, a sentence each.
+    /// The faults, a sentence each.
     pub violations: Vec<String>,
-    /// What a reader should know; may be empty.
+    /// Remarks for the reader; may be empty.
     pub note: String,
 }
 

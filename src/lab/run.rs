@@ -1,4 +1,5 @@
-//! Runs the cells of a run one after the other, each on a fresh item whose sale is ended afterwards.
+//! Runs the cells of a run one after the other, each on a fresh item whose sale is ended
+//! afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -55,7 +55,7 @@ pub async fn send(
         }
         let published = redis.shared().publish::<_, _, ()>(&channel, message).await;
         if let Err(error) = published {
-            tracing::debug!(%error, "order events were not sent to other instances");
+            tracing::debug!(%error, "order events not sent to other instances");
         }
     }
 }
@@ -68,7 +68,7 @@ pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
             () = stop.cancelled() => return,
         };
         if let Err(error) = listened {
-            tracing::debug!(%error, "order events of other instances are not received");
+            tracing::debug!(%error, "order events of other instances not received");
         }
         tokio::select! {
             () = tokio::time::sleep(RECONNECT_PAUSE) => {}

@@ -4,8 +4,8 @@
 //! Stock changes thousands of times a second, so watchers do not get every change: one reader per
 //! instance reads the watched items a few times a second, and each watcher gets the latest figure
 //! (nothing is buffered for a slow one). Orders change rarely: each change goes to the owner's
-//! streams here, and through a Redis channel to those of other instances. Events may be lost: a page
-//! reads the present state when it reconnects.
+//! streams here, and through a Redis channel to those of other instances. Events may be lost: a
+//! page reads the present state when it reconnects.
 
 mod channel;
 mod outcome_counts;
@@ -31,7 +31,8 @@ const ORDER_EVENTS_MAX: usize = 64;
 /// Order events that wait to be sent to other instances; further ones are dropped.
 const OUTBOX_MAX: usize = 10_000;
 
-/// The message that an order changed. An instance with a stream of its owner reads the order itself.
+/// The message that an order changed. An instance with a stream of its owner reads the order
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderChanged {
     /// The order.

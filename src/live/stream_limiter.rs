@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::UserId;
 
-/// Factor on `each_address` for streams with a session: an office or a phone network is one address,
-/// and accounts cost next to nothing.
+/// Factor on `each_address` for streams with a session: an office or a phone network is one
+/// address, and accounts cost next to nothing.
 pub const SIGNED_IN_FACTOR: usize = 4;
 
 /// The limits on open streams.
@@ -35,7 +35,7 @@ pub enum Watcher {
     Stranger(Option<IpAddr>),
 }
 
-/// Why no stream is opened.
+/// The reason why no stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooManyStreams {
     /// Too many streams are open in all, for this kind of watcher.

@@ -46,8 +46,9 @@ pub(super) async fn expire(
     }
 }
 
-/// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The batch is
-/// not repeated, so their events are published from here. The read waits for a COMMIT that is slow.
+/// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The
+/// batch is not repeated, so their events are published from here. The read waits for a COMMIT that
+/// is slow.
 async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
     let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
@@ -83,8 +84,9 @@ async fn expire_batch(
     Ok(Expired { orders: expired, stock_version })
 }
 
-/// Reads and locks overdue orders, skipping those that another transaction has locked. They are read in
-/// the order of their buyers, as a batch of purchases counts them, so that the two never deadlock.
+/// Reads and locks overdue orders, skipping those that another transaction has locked. They are
+/// read in the order of their buyers, as a batch of purchases counts them, so that the two never
+/// deadlock.
 async fn read_overdue(
     connection: &mut MySqlConnection,
     item: ItemId,
@@ -106,8 +108,8 @@ async fn read_overdue(
     Ok(overdue)
 }
 
-/// Sets an order expired; `false` when its status has changed since it was read. Some engines accept SKIP
-/// LOCKED and lock nothing, so the order may have been paid meanwhile.
+/// Sets an order expired; `false` when its status has changed since it was read. Some engines
+/// accept SKIP LOCKED and lock nothing, so the order may have been paid meanwhile.
 async fn set_expired(
     connection: &mut MySqlConnection,
     order: &Order,

@@ -29,7 +29,7 @@ const ATTEMPTS_MAX: u32 = 4;
 /// The longest pause before the second try; it doubles, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
-/// Why a step was not made.
+/// The reason why a step was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// There is no such order, or it belongs to another user.
@@ -55,7 +55,7 @@ pub enum StepError {
     ReadOnly,
 }
 
-/// Why an order could not be looked up.
+/// The reason why an order could not be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// The ledger did not answer.
@@ -158,7 +158,8 @@ impl Orders {
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Vec<Order>, LedgerError> {
-        // The queue first: an order that moves to the ledger meanwhile is read in both, never in neither.
+        // The queue first: an order that moves to the ledger meanwhile is read in both, never in
+        // neither.
         let queued = self.queue.list(owner).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "queued orders not listed");
             Vec::new()
@@ -195,8 +196,8 @@ impl Orders {
         }
     }
 
-    /// Expires each order in a transaction of its own, after a batch failed: the orders beside the one
-    /// that cannot expire do not wait for it.
+    /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
+    /// one that cannot expire do not wait for it.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
         let mut swept = Swept { expired: 0, stuck: 0 };
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
@@ -309,7 +310,8 @@ impl Orders {
     }
 }
 
-/// Whether an error belongs to one row that the database refuses: the other orders can still expire.
+/// Whether an error belongs to one row that the database refuses: the other orders can still
+/// expire.
 fn is_of_one_order(error: &sqlx::Error) -> bool {
     matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
 }

@@ -21,8 +21,8 @@ pub(super) struct Stepped {
     pub stock_version: u64,
 }
 
-/// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered, `lost`
-/// has the change that it makes if it comes through, also for a caller that stops waiting.
+/// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,
+/// `lost` has the change that it makes if it comes through, also for a caller that stops waiting.
 pub(super) async fn step(
     pool: &MySqlPool,
     id: OrderId,
@@ -157,7 +157,8 @@ pub(super) async fn return_stock(
     Ok(done.last_insert_id())
 }
 
-/// Takes the units again for a payment after the hold ran out, under the two conditions of a purchase.
+/// Takes the units again for a payment after the hold ran out, under the two conditions of a
+/// purchase.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,

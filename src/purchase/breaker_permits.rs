@@ -7,9 +7,9 @@ use crate::strategy::Card;
 
 /// The permits of one purchase.
 pub struct BreakerPermits {
-    /// The ledger's. Purchases are no probes of it: reading an item is.
+    /// The permit of the ledger. Purchases are never its probe: reading an item is.
     mysql: BreakerPermit,
-    /// That of the server that the gate needs beside the ledger.
+    /// The permit of the server that the gate needs beside the ledger.
     gate: Option<BreakerPermit>,
 }
 

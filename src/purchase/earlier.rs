@@ -1,13 +1,14 @@
 //! The result of an earlier try with the same key, or what may still become of it.
 //!
-//! A refusal is for good: the key must not become an order later. So before a request with a caller's
-//! key is turned away, an earlier try is looked for where it can be, in the direction in which it
-//! moves: running in this process, running elsewhere, queued, in the ledger (`keys.rs`). A try that
-//! moves on meanwhile is found at its next stop.
+//! A refusal is for good: the key must not become an order later. So before a request with a
+//! caller's key is turned away, an earlier try is looked for where it can be, in the direction in
+//! which it moves: running in this process, running elsewhere, queued, in the ledger (`keys.rs`). A
+//! try that moves on meanwhile is found at its next stop.
 //!
-//! The other way round, a try that comes to a gate must not become a second order. The arbiter's unique
-//! key finds an order in the ledger. An order in a queue is not there yet, and an order that a gate
-//! queues has not met the arbiter: for those two the earlier try is looked for before the gate.
+//! The other way round, a try that comes to a gate must not become a second order. The arbiter's
+//! unique key finds an order in the ledger. An order in a queue is not there yet, and an order that
+//! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
+//! gate.
 
 use super::keys::{NotLookedUp, Trace};
 use super::{Parts, PurchaseRequest, Purchases, no_ledger};
@@ -58,8 +59,8 @@ impl Purchases {
     }
 }
 
-/// Whether an earlier try of an admitted purchase may be an order that its gate would not find: then
-/// [`found`] looks for it.
+/// Whether an earlier try of an admitted purchase may be an order that its gate would not find:
+/// then [`found`] looks for it.
 pub(super) fn may_be_hidden(purchase: &Purchase, card: &Card) -> bool {
     purchase.key.is_from_caller() && (purchase.item.has_queue || !card.durable_before_reply)
 }
@@ -136,7 +137,7 @@ async fn in_queue(parts: &Parts, sought: &Sought<'_>, permit: Permit) -> Option<
         }
         Err(error) => {
             asked.into_iter().for_each(BreakerPermit::failed);
-            tracing::warn!(%error, item = %sought.item, "a key was not looked for in the queue");
+            tracing::warn!(%error, item = %sought.item, "request key not looked up in the queue");
             Some(away)
         }
     }

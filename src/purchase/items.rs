@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::catalog::{Catalog, Seen, Unreachable};
 use crate::domain::{Item, ItemId};
 
-/// How old the number of units left may be, for the waiting room.
+/// Greatest age of the number of units left, for the waiting room.
 const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
 
 /// An item as a purchase finds it.

@@ -15,7 +15,8 @@ impl Purchases {
     /// ticket. `shown` is the queue token of an earlier answer, with the proof that it asked for.
     ///
     /// # Errors
-    /// See [`Denied`]: among others that nothing is left, which is known within a quarter of a second.
+    /// See [`Denied`]: among others that nothing is left, which is known within a quarter of a
+    /// second.
     pub async fn join_or_poll(
         &self,
         id: ItemId,

@@ -2,8 +2,8 @@
 //! they still?
 //!
 //! Once an item is sold out every request with a key asks this, thousands in a second. So they are
-//! asked about together: while one statement runs the next questions gather, up to a bound. There is
-//! no timer; a question that comes alone is asked at once.
+//! asked about together: while one statement runs the next questions gather, up to a bound. There
+//! is no timer; a question that comes alone is asked at once.
 //!
 //! First the requests that run on other instances are read, then the orders: a request that ends in
 //! between is found in one of the two. The orders are read with READ UNCOMMITTED on a connection of
@@ -132,7 +132,7 @@ impl KeyReader {
                 });
             }
             if let Err(error) = found {
-                tracing::warn!(%error, "keys could not be looked up");
+                tracing::warn!(%error, "request keys not looked up");
             }
         }
     }

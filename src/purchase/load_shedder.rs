@@ -1,9 +1,9 @@
 //! Load shedding by item: refuses a purchase that would wait too long, by the rate at which the
 //! item's purchases end.
 //!
-//! An unbounded queue grows until every request in it waits beyond its deadline: then all the work is
-//! done for buyers who do not wait any more. So when purchases of an item wait longer than they may,
-//! the shedder admits only the number that can be served in that time, by the rate of the last
+//! An unbounded queue grows until every request in it waits beyond its deadline: then all the work
+//! is done for buyers who do not wait any more. So when purchases of an item wait longer than they
+//! may, the shedder admits only the number that can be served in that time, by the rate of the last
 //! window, and refuses the others at once, which costs next to nothing. Until the first purchases
 //! finish there is no rate, and none is refused.
 
@@ -37,11 +37,11 @@ pub struct LoadShedder {
 #[derive(Debug, Default)]
 struct ItemLoad {
     running: AtomicUsize,
-    /// How long the purchase that ended last has run.
+    /// The running time of the purchase that ended last.
     last_wait_us: AtomicU64,
     window_began_us: AtomicU64,
     ended_in_window: AtomicU64,
-    /// Of the last whole window; 0 before there was one.
+    /// The count of the last whole window; 0 before the first.
     ended_per_second: AtomicU64,
 }
 

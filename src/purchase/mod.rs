@@ -1,9 +1,9 @@
 //! The purchase path, which is the same for every strategy.
 //!
 //! [`Purchases::buy`] in order: find the item and the strategy; check what can be said without the
-//! gate (the sale's window, the ticket, the buyer's limit, "sold out" from memory); ask the breakers
-//! and admission; run the gate on a task of its own, which finishes whether or not the buyer still
-//! waits; where that ends without an order, ask what became of the request's key before
+//! gate (the sale's window, the ticket, the buyer's limit, "sold out" from memory); ask the
+//! breakers and admission; run the gate on a task of its own, which finishes whether or not the
+//! buyer still waits; where that ends without an order, ask what became of the request's key before
 //! (`earlier.rs`); report the outcome.
 //!
 //! A retry's key is looked up last, because most keys are new: the arbiter's unique key finds those
@@ -97,9 +97,9 @@ pub struct Parts {
     pub tasks: TaskTracker,
     /// The circuit breakers of the servers.
     pub breakers: Breakers,
-    /// How many purchases run at once.
+    /// Limits the purchases that run at once.
     pub admission: Admission,
-    /// The queue before it, where an item has one.
+    /// The waiting rooms, for items that have one.
     pub waiting_room: WaitingRoom,
     /// How long a buyer waits.
     pub deadline: Duration,
@@ -164,7 +164,8 @@ impl Purchases {
         &self.parts.strategies
     }
 
-    /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an expiry.
+    /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an
+    /// expiry.
     pub async fn item_changed(&self, item: ItemId) {
         self.parts.items.forget(item).await;
         self.parts.sold_out.clear(item);

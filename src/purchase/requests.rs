@@ -1,10 +1,11 @@
 //! The requests that run: each key once at a time, and announced to the other instances.
 //!
 //! A request that runs may become an order at any moment, so a second one with its key must not be
-//! refused for good meanwhile. In this process a set has the keys. For the other instances a request is
-//! *announced* in the ledger (`running_requests`) once it has run for [`ANNOUNCE_AFTER`], or at once
-//! when its client went away; the row goes when the request has ended, or by its expiry when this
-//! process dies. Most requests end earlier, and cost no statement. Many are announced by one.
+//! refused for good meanwhile. In this process a set has the keys. For the other instances a
+//! request is *announced* in the ledger (`running_requests`) once it has run for
+//! [`ANNOUNCE_AFTER`], or at once when its client went away; the row goes when the request has
+//! ended, or by its expiry when this process dies. Most requests end earlier, and cost no
+//! statement. Many are announced by one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::{ItemId, RequestKey, UserId};
 use crate::store::mysql::running::{self, RequestOf};
 
-/// How long a request runs before it is announced: longer than a purchase takes while the service is
-/// well, and shorter than a client waits before it asks again.
+/// How long a request runs before it is announced: longer than a purchase takes while the service
+/// is well, and shorter than a client waits before it asks again.
 pub const ANNOUNCE_AFTER: Duration = Duration::from_millis(500);
-/// How often the announcer searches for such requests.
+/// Time between two searches of the announcer for such requests.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// How often an announcement is made anew while its request runs.
+/// Time between two renewals of an announcement while its request runs.
 const RENEW_PERIOD: Duration = Duration::from_secs(10);
 /// After a failed announcement nothing is announced for this long.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
@@ -39,7 +40,7 @@ pub struct Requests {
 #[derive(Default)]
 struct Shared {
     running: Mutex<HashMap<RequestOf, Running>>,
-    /// Those that were announced and have ended.
+    /// Requests that were announced and have ended.
     ended: Mutex<Vec<RequestOf>>,
     client_left: Notify,
 }
@@ -71,7 +72,7 @@ pub struct Announcer {
 }
 
 impl Requests {
-    /// None yet, and the announcer of `instance`, whose name no other one has.
+    /// Makes an empty set, and the announcer of `instance`, whose name must be unique.
     #[must_use]
     pub fn new(pool: MySqlPool, instance: String) -> (Self, Announcer) {
         let requests = Self::default();
@@ -193,7 +194,7 @@ impl Announcer {
             if purged.elapsed() >= running::EXPIRES_AFTER {
                 purged = Instant::now();
                 if let Err(error) = running::purge(&self.pool).await {
-                    tracing::debug!(%error, "announcements of dead instances stay a while longer");
+                    tracing::debug!(%error, "announcements of dead instances not deleted yet");
                 }
             }
         }
@@ -204,7 +205,7 @@ impl Announcer {
         let due = self.requests.due(Instant::now());
         let announced = running::announce(&self.pool, &self.instance, &due).await;
         if let Err(error) = &announced {
-            tracing::warn!(%error, requests = due.len(), "running requests were not announced");
+            tracing::warn!(%error, requests = due.len(), "running requests not announced");
             self.requests.not_announced(&due);
         }
         announced.is_ok()
@@ -222,7 +223,7 @@ impl Announcer {
         self.requests.not_announced(&ended);
         if let Err(error) = &withdrawn {
             // They expire.
-            tracing::warn!(%error, requests = ended.len(), "ended requests stay announced a while longer");
+            tracing::warn!(%error, requests = ended.len(), "announcements of ended requests not deleted yet");
         }
         withdrawn.is_ok()
     }

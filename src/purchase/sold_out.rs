@@ -1,10 +1,10 @@
 //! "Sold out", answered from memory.
 //!
-//! After a gate has said so, requests are answered from here for a moment without Redis or MySQL. (A
-//! request with a caller's key is then looked up in the ledger: it may be the retry of an order that
-//! another instance has made, for which "sold out" would be wrong.) When the moment is
-//! over, one request goes through and asks again while the others are still answered from memory. So
-//! a restock anywhere is noticed within a second, and a sold-out item costs next to nothing, however
+//! After a gate has said so, requests are answered from here for a moment without Redis or MySQL.
+//! (A request with a caller's key is then looked up in the ledger: it may be the retry of an order
+//! that another instance has made, for which "sold out" would be wrong.) When the moment is over,
+//! one request goes through and asks again while the others are still answered from memory. So a
+//! restock anywhere is noticed within a second, and a sold-out item costs next to nothing, however
 //! many buyers ask for it.
 
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //!
 //! *Closed*, calls go through and are counted over the last [`WINDOW_SECONDS`] seconds. When there
 //! were at least [`CALLS_MIN`] and half of them failed, it *opens*: one call a second goes through
-//! as a probe, the others are refused. After [`PROBES_GOOD`] good probes in a row it is closed again.
-//! A call whose result depends on more than the server is not counted.
+//! as a probe, the others are refused. After [`PROBES_GOOD`] good probes in a row it is closed
+//! again. A call whose result depends on more than the server is not counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Breaker {
         self.enter_at(Instant::now())
     }
 
-    /// Like [`Breaker::enter`], but never acts as the breaker's probe.
+    /// Begins a call like [`Breaker::enter`], but never acts as the breaker's probe.
     #[must_use]
     pub fn enter_closed(&self) -> Option<BreakerPermit> {
         let is_closed = matches!(*self.state(), State::Closed(_));

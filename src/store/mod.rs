@@ -1,5 +1,5 @@
-//! Storage: all SQL that neither writes an order nor takes stock, all Redis commands of the gates, the
-//! counters in this process's memory, and the circuit breakers.
+//! Storage: all SQL that neither writes an order nor takes stock, all Redis commands of the gates,
+//! the counters in this process's memory, and the circuit breakers.
 //!
 //! The ledger in MySQL is the truth; counters in Redis are loaded from it, never the other way.
 

@@ -5,8 +5,8 @@
 //! just ahead of their own. The revision is the fence that the arbiter compares.
 //!
 //! # What can go wrong
-//! A holder that is paused beyond its lease is kept out by the fence; with the arbiter off it is let
-//! in. Each acquire and each release is two writes by a quorum, so it is slower than Redis.
+//! A holder that is paused beyond its lease is kept out by the fence; with the arbiter off it is
+//! let in. Each acquire and each release is two writes by a quorum, so it is slower than Redis.
 //!
 //! # When to use it
 //! When the death of the lock's server must not make two holders.

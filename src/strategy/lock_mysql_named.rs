@@ -1,12 +1,12 @@
 //! `lock-mysql-named`: one lock per item: GET_LOCK on a session of its own; read, check, write.
 //!
 //! # How it works
-//! One session per instance holds all its named locks; GET_LOCK without waiting tries, RELEASE_LOCK gives
-//! back.
+//! One session per instance holds all its named locks; GET_LOCK without waiting tries, RELEASE_LOCK
+//! gives back.
 //!
 //! # What can go wrong
-//! When the session breaks, the server frees all its locks before any holder knows. There is no fence: only
-//! the arbiter's condition on the stock is left. Replicas know nothing of named locks.
+//! When the session breaks, the server frees all its locks before any holder knows. There is no
+//! fence: only the arbiter's condition on the stock is left. Replicas know nothing of named locks.
 //!
 //! # When to use it
 //! To keep two copies of a job apart. For a sale `lock-mysql-table` is the better one.

@@ -1,12 +1,13 @@
-//! `lock-mysql-table`: one lock per item: a row with owner, fence and lease by the server's clock; read, check, write.
+//! `lock-mysql-table`: one lock per item: a row with owner, fence and lease by the server's clock;
+//! read, check, write.
 //!
 //! # How it works
-//! The item's lock is a row of the table `locks`. Taking it over raises its fence, which the arbiter
-//! compares in the same transaction that writes the order.
+//! The item's lock is a row of the table `locks`. Taking it over raises its fence, which the
+//! arbiter compares in the same transaction that writes the order.
 //!
 //! # What can go wrong
-//! Acquire and release are durable commits of their own, so it is by far the slowest lock. A holder that
-//! is paused beyond its lease is kept out by the fence; with the arbiter off it is let in.
+//! Acquire and release are durable commits of their own, so it is by far the slowest lock. A holder
+//! that is paused beyond its lease is kept out by the fence; with the arbiter off it is let in.
 //!
 //! # When to use it
 //! When there is no Redis, and the work under the lock is more than one statement.

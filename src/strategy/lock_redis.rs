@@ -10,8 +10,9 @@
 //!    which the arbiter raises in the same transaction.
 //!
 //! The requests of this process that wait for the item's lock need the same work, so one of them
-//! takes the lock and does the work of all in one transaction (`kit/combined_sale.rs`): one hold for
-//! a batch instead of one hold for an order. With another `store` or `wait`, or with the arbiter off, each has a hold of its own.
+//! takes the lock and does the work of all in one transaction (`kit/combined_sale.rs`): one hold
+//! for a batch instead of one hold for an order. With another `store` or `wait`, or with the
+//! arbiter off, each has a hold of its own.
 //!
 //! `store=redis` guards the counter in Redis instead of the stock row; `scope` chooses what is
 //! locked: `market`, `item`, `user`, or `item-user` (both, the default).

@@ -1,12 +1,13 @@
-//! `lock-redis-fair`: one lock per item with a queue in Redis: processes are served in order; read, check, write.
+//! `lock-redis-fair`: one lock per item with a queue in Redis: processes are served in order; read,
+//! check, write.
 //!
 //! # How it works
-//! Before the item's lock stands a queue by the server's clock, with one contender per process; only its
-//! head may have the lock.
+//! Before the item's lock stands a queue by the server's clock, with one contender per process;
+//! only its head may have the lock.
 //!
 //! # What can go wrong
-//! What can go wrong with `lock-redis-token`. Besides, a process that dies in the queue holds the others
-//! up for its liveness window, and each hand-over waits for the next one's look.
+//! What can go wrong with `lock-redis-token`. Besides, a process that dies in the queue holds the
+//! others up for its liveness window, and each hand-over waits for the next one's look.
 //!
 //! # When to use it
 //! When instances of different speed must have the same share of a sale.

@@ -1,13 +1,14 @@
-//! `lock-redis-getset`: one lock per item whose value is the time of its expiry, taken over by GETSET; read, check, write.
+//! `lock-redis-getset`: one lock per item whose value is the time of its expiry, taken over by
+//! GETSET; read, check, write.
 //!
 //! # How it works
-//! SETNX with the time of expiry by the instance's own clock. A loser that reads a time which has passed
-//! does GETSET, and has won if it got back what it had read.
+//! SETNX with the time of expiry by the instance's own clock. A loser that reads a time which has
+//! passed does GETSET, and has won if it got back what it had read.
 //!
 //! # What can go wrong
-//! An instance whose clock runs ahead takes every hold for expired, and two read the same stock. A loser
-//! covers the winner's time, who then does not recognise its own lock: everyone waits for the loser's
-//! time to pass. Nothing is renewed and there is no fence.
+//! An instance whose clock runs ahead takes every hold for expired, and two read the same stock. A
+//! loser covers the winner's time, who then does not recognise its own lock: everyone waits for the
+//! loser's time to pass. Nothing is renewed and there is no fence.
 //!
 //! # When to use it
 //! Never. To see why the value has to be an owner and the clock the server's.

@@ -1,8 +1,10 @@
-//! `lock-redis-reentrant`: one lock per item: a hash of owner and entries, changed by scripts; read, check, write.
+//! `lock-redis-reentrant`: one lock per item: a hash of owner and entries, changed by scripts;
+//! read, check, write.
 //!
 //! # How it works
-//! The item's lock is a hash with its owner, its fence and a field per entry; scripts acquire, prolong and
-//! release. The owner may enter again, which this work does not need: it pays for the ability.
+//! The item's lock is a hash with its owner, its fence and a field per entry; scripts acquire,
+//! prolong and release. The owner may enter again, which this work does not need: it pays for the
+//! ability.
 //!
 //! # What can go wrong
 //! What can go wrong with `lock-redis-token`, and the fence decides in the same way.

@@ -4,8 +4,8 @@
 //! SETNX makes the key, and its owner deletes it. Nothing else ends a hold.
 //!
 //! # What can go wrong
-//! An instance that is killed while it holds the lock blocks the item for ever: every later buyer is told
-//! `contended`. It does not oversell, it stops selling.
+//! An instance that is killed while it holds the lock blocks the item for ever: every later buyer
+//! is told `contended`. It does not oversell, it stops selling.
 //!
 //! # When to use it
 //! Never. To see what an expiry is for.

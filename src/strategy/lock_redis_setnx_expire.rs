@@ -1,12 +1,13 @@
-//! `lock-redis-setnx-expire`: one lock per item: SETNX, then EXPIRE; waiters repair a missing expiry; read, check, write.
+//! `lock-redis-setnx-expire`: one lock per item: SETNX, then EXPIRE; waiters repair a missing
+//! expiry; read, check, write.
 //!
 //! # How it works
 //! SETNX makes the key, a second command its expiry. A loser that finds no expiry sets one.
 //!
 //! # What can go wrong
-//! An instance that dies between the two commands blocks the item until somebody waits for it, and then
-//! for one more lease. There is no fence: a holder that is paused beyond its lease is kept out only by
-//! the arbiter's condition on the stock.
+//! An instance that dies between the two commands blocks the item until somebody waits for it, and
+//! then for one more lease. There is no fence: a holder that is paused beyond its lease is kept out
+//! only by the arbiter's condition on the stock.
 //!
 //! # When to use it
 //! Never. To see why acquire and expiry must be one command.

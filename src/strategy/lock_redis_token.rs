@@ -1,16 +1,17 @@
 //! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete; read, check, write.
 //!
 //! # How it works
-//! The item's lock is one Redis key with a random owner and an expiry, set by one command; nobody but
-//! its owner deletes or prolongs it. Read, check and write happen under it. It is `lock-redis` without
-//! the buyer's lock, and works on the same keys.
+//! The item's lock is one Redis key with a random owner and an expiry, set by one command; nobody
+//! but its owner deletes or prolongs it. Read, check and write happen under it. It is `lock-redis`
+//! without the buyer's lock, and works on the same keys.
 //!
 //! # What can go wrong
-//! A holder that is paused beyond its lease, or a failover that forgets the key, makes two holders. The
-//! fence keeps the late write out; with the arbiter off it is let in.
+//! A holder that is paused beyond its lease, or a failover that forgets the key, makes two holders.
+//! The fence keeps the late write out; with the arbiter off it is let in.
 //!
 //! # When to use it
-//! When the work under the lock is more than one statement, and two clicks of one buyer may run at once.
+//! When the work under the lock is more than one statement, and two clicks of one buyer may run at
+//! once.
 
 use std::sync::Arc;
 

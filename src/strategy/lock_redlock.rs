@@ -1,8 +1,9 @@
-//! `lock-redlock`: one lock per item on a majority of independent Redis servers; read, check, write.
+//! `lock-redlock`: one lock per item on a majority of independent Redis servers; read, check,
+//! write.
 //!
 //! # How it works
-//! The item's lock has to be granted by more than half of several Redis servers that know nothing of
-//! each other, so it outlives the death of the others. Read, check and write happen under it.
+//! The item's lock has to be granted by more than half of several Redis servers that know nothing
+//! of each other, so it outlives the death of the others. Read, check and write happen under it.
 //!
 //! # What can go wrong
 //! A server that restarts without its data helps a second holder to a majority; a holder that is

@@ -1,8 +1,10 @@
-//! `lock-zookeeper`: one lock per item: a line of ephemeral nodes, each watching the one before it; read, check, write.
+//! `lock-zookeeper`: one lock per item: a line of ephemeral nodes, each watching the one before it;
+//! read, check, write.
 //!
 //! # How it works
-//! The item's lock is the lowest of the ephemeral sequential nodes below its name, one per process that
-//! waits. A release wakes exactly the next one. The fence is the transaction that made the node.
+//! The item's lock is the lowest of the ephemeral sequential nodes below its name, one per process
+//! that waits. A release wakes exactly the next one. The fence is the transaction that made the
+//! node.
 //!
 //! # What can go wrong
 //! Acquire and release are writes that most of the servers keep, so it is slow; without a quorum it

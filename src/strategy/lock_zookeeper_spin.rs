@@ -1,12 +1,13 @@
-//! `lock-zookeeper-spin`: one lock per item: one ephemeral node that all who wait watch; read, check, write.
+//! `lock-zookeeper-spin`: one lock per item: one ephemeral node that all who wait watch; read,
+//! check, write.
 //!
 //! # How it works
-//! The contender that creates the item's node has the lock. All others watch that node and try again when it
-//! goes, so every release wakes one contender of every process.
+//! The contender that creates the item's node has the lock. All others watch that node and try
+//! again when it goes, so every release wakes one contender of every process.
 //!
 //! # What can go wrong
-//! What can go wrong with `lock-zookeeper`. Besides, the herd: with many instances most tries are in
-//! vain, and an unlucky instance may wait for long.
+//! What can go wrong with `lock-zookeeper`. Besides, the herd: with many instances most tries are
+//! in vain, and an unlucky instance may wait for long.
 //!
 //! # When to use it
 //! With few instances; and to compare the herd with the line of `lock-zookeeper`.

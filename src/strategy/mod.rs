@@ -102,7 +102,7 @@ pub struct Entry {
     pub build: fn(&StrategyContext) -> Result<Arc<dyn Strategy>, BuildError>,
 }
 
-/// Why a strategy was not made.
+/// The reason why a strategy was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
     /// Its servers are not configured: it is listed as not available.

@@ -1,8 +1,8 @@
 //! `mysql-for-update`: SELECT ... FOR UPDATE by primary key, inside the writing transaction.
 //!
 //! # How it works
-//! The transaction that writes the order locks the stock row, reads it under the lock, checks in the
-//! program and writes the computed number. The next buyer waits at the SELECT and then reads
+//! The transaction that writes the order locks the stock row, reads it under the lock, checks in
+//! the program and writes the computed number. The next buyer waits at the SELECT and then reads
 //! what was committed. The lock goes with the COMMIT, or with the connection if its holder dies.
 //!
 //! # What can go wrong

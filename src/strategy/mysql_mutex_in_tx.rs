@@ -2,13 +2,13 @@
 //!
 //! # How it works
 //! The transaction is around the mutex instead of the mutex around the transaction: BEGIN, lock,
-//! SELECT, check, UPDATE to the computed number, unlock, INSERT the order, COMMIT. It comes about by
-//! itself where a framework opens and ends the transaction around the method that locks.
+//! SELECT, check, UPDATE to the computed number, unlock, INSERT the order, COMMIT. It comes about
+//! by itself where a framework opens and ends the transaction around the method that locks.
 //!
 //! # What can go wrong
-//! Between unlock and COMMIT the new number is in nobody's sight: the next holder reads the old one,
-//! waits for the row in its own UPDATE, and writes the same number again. With the arbiter on the
-//! mutex is held around the read alone, and the arbiter's condition refuses what is too much.
+//! Between unlock and COMMIT the new number is in nobody's sight: the next holder reads the old
+//! one, waits for the row in its own UPDATE, and writes the same number again. With the arbiter on
+//! the mutex is held around the read alone, and the arbiter's condition refuses what is too much.
 //!
 //! # When to use it
 //! Never. To remember that a guard must outlive the COMMIT.

@@ -1,4 +1,5 @@
-//! `mysql-mutex-per-request`: every request makes a mutex and takes it. A control: it must be caught.
+//! `mysql-mutex-per-request`: every request makes a mutex and takes it. A control: it must be
+//! caught.
 //!
 //! # How it works
 //! The steps of `mysql-mutex`, but the mutex is a field of an object that is made for each request:

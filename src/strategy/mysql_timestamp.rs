@@ -6,9 +6,9 @@
 //!
 //! # What can go wrong
 //! Two writes in one second leave the same timestamp, so a number that was read before the first of
-//! them still passes the comparison after it, and a unit is sold twice. Finer ticks make it rarer and
-//! not impossible; and a clock that is set back brings old timestamps back. With the arbiter on, its
-//! condition refuses what is too much.
+//! them still passes the comparison after it, and a unit is sold twice. Finer ticks make it rarer
+//! and not impossible; and a clock that is set back brings old timestamps back. With the arbiter
+//! on, its condition refuses what is too much.
 //!
 //! # When to use it
 //! Never. A version that counts does the same and cannot repeat.

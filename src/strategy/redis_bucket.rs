@@ -1,20 +1,20 @@
 //! `redis-bucket`: the counter split over eight keys, so that a hot item spreads over a cluster.
 //!
 //! # How it works
-//! Each bucket is loaded with an eighth of the stock under one epoch, in a key whose slot is its own.
-//! A buyer's id picks the bucket that is asked first; when it has too few, the others are asked in
-//! order, and several may give a part. A script takes from each bucket the units that it has, up to
-//! the number still missing. When all buckets together have too few, or the arbiter refuses, the
-//! units go back to their buckets.
+//! Each bucket is loaded with an eighth of the stock under one epoch, in a key whose slot is its
+//! own. A buyer's id picks the bucket that is asked first; when it has too few, the others are
+//! asked in order, and several may give a part. A script takes from each bucket the units that it
+//! has, up to the number still missing. When all buckets together have too few, or the arbiter
+//! refuses, the units go back to their buckets.
 //!
 //! # What can go wrong
 //! * When Redis loses a bucket all are loaded again from the ledger under the next epoch; only the
 //!   arbiter then stands between the units in flight and a second sale.
 //! * Two buyers who want several units can each hold a part of the last ones, and both go away.
 //! * Sold out costs eight questions instead of one; and the sum is not known at any moment.
-//! * Units that came back (a cancellation, a lost answer) are not in any bucket. With the arbiter on
-//!   the reconciliation adds them, or all are loaded again when they are empty although the ledger is
-//!   not. With it off neither happens.
+//! * Units that came back (a cancellation, a lost answer) are not in any bucket. With the arbiter
+//!   on the reconciliation adds them, or all are loaded again when they are empty although the
+//!   ledger is not. With it off neither happens.
 //!
 //! # When to use it
 //! When one item is more than one Redis server can bear. On a single server `redis-lua` is better.

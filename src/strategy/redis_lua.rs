@@ -3,18 +3,18 @@
 //! # How it works
 //! One script, run by Redis without anybody in between: is the counter the load that the ledger
 //! names, has this request taken before, is the sale open by Redis' clock, does the buyer's limit
-//! allow it, are enough units left? Only then it writes: the counter down, the buyer's units up, the
-//! request remembered. All checks come first, since a script that fails half-way is not undone. What
-//! got through is written by the arbiter; what the arbiter refuses is given back.
+//! allow it, are enough units left? Only then it writes: the counter down, the buyer's units up,
+//! the request remembered. All checks come first, since a script that fails half-way is not undone.
+//! What got through is written by the arbiter; what the arbiter refuses is given back.
 //!
 //! What buyers have stands beside the counter, is loaded with it from the ledger, and is given back
 //! with the units of orders that are cancelled or expire. It is this gate's own count, so it may be
-//! too low, and the arbiter decides. Before it refuses a buyer, the ledger is asked: a count that is
-//! above the ledger's in two inspections is lowered to it.
+//! too low, and the arbiter decides. Before it refuses a buyer, the ledger is asked: a count that
+//! is above the ledger's in two inspections is lowered to it.
 //!
-//! A retry of the same request (same buyer, key and quantity) finds its units taken already and goes
-//! on to the arbiter, whose unique key makes it the same order. From then on neither try gives the
-//! units back: they stay with the request, which sells too few rather than too many, until the
+//! A retry of the same request (same buyer, key and quantity) finds its units taken already and
+//! goes on to the arbiter, whose unique key makes it the same order. From then on neither try gives
+//! the units back: they stay with the request, which sells too few rather than too many, until the
 //! reconciliation inspects it.
 //!
 //! # What can go wrong

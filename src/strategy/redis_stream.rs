@@ -5,19 +5,20 @@
 //! The script of `redis-lua`, and in the same step an entry in the item's stream: either both or
 //! neither. The buyer is answered 202 with an order in state `queued`, whose id is final. A
 //! consumer group (`src/consumer`) hands the orders to the arbiter and takes each out of the stream
-//! after its COMMIT. The buyer learns the result from the order's address and its events: `pending`,
-//! or `rejected` when the ledger refuses it; then its units go back to the counter.
+//! after its COMMIT. The buyer learns the result from the order's address and its events:
+//! `pending`, or `rejected` when the ledger refuses it; then its units go back to the counter.
 //!
-//! A retry of a request is answered with the order that it was queued as, for as long as it is in the
-//! queue; after that the ledger has it, and is read before an order is queued
-//! (`src/purchase/earlier.rs`). The buyer's limit counts the units in the ledger and the units in the
-//! queue, so that a 202 is seldom followed by a refusal.
+//! A retry of a request is answered with the order that it was queued as, for as long as it is in
+//! the queue; after that the ledger has it, and is read before an order is queued
+//! (`src/purchase/earlier.rs`). The buyer's limit counts the units in the ledger and the units in
+//! the queue, so that a 202 is seldom followed by a refusal.
 //!
 //! # What can go wrong
 //! * 202 promises what Redis keeps. Without an append-only file a crash loses every queued order;
-//!   with `appendfsync everysec` a crash of the machine, or of Redis while the disk is slow, loses up
-//!   to about two seconds of them; with `always` it loses none, but a failover to a replica may. Nothing is oversold by it, and the audit
-//!   against the clients' record shows them as lost. `/api/strategies` shows what this Redis promises.
+//!   with `appendfsync everysec` a crash of the machine, or of Redis while the disk is slow, loses
+//!   up to about two seconds of them; with `always` it loses none, but a failover to a replica may.
+//!   Nothing is oversold by it, and the audit against the clients' record shows them as lost.
+//!   `/api/strategies` shows what this Redis promises.
 //! * The consumers fall behind: the queue is bounded, and one more is refused with "try again".
 //! * A consumer dies: another one takes its orders over, a few seconds later.
 //!
@@ -85,7 +86,7 @@ impl Strategy for RedisStream {
                 Ok(Push::NothingLeft) => {}
                 // It may be in the queue; a retry with the key finds out.
                 Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
-                    tracing::warn!(%error, order = %purchase.order_id, "it is not known whether an order was queued");
+                    tracing::warn!(%error, order = %purchase.order_id, "unknown whether an order was queued");
                     return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
                 }
                 Err(error) => return redis_gate::unavailable(&error),
@@ -119,7 +120,7 @@ impl RedisStream {
             Ok(Some(queued)) => return Outcome::Replayed(queued),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(%error, "a queued order could not be looked at");
+                tracing::warn!(%error, "queued order not read");
                 return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
             }
         }

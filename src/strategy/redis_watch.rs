@@ -29,7 +29,7 @@ use crate::domain::outcome::Dependency;
 use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
 use crate::store::redis::CounterError;
 
-/// How often one purchase tries.
+/// Tries of one purchase.
 const TRIES_MAX: u32 = 1_000;
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
@@ -55,7 +55,7 @@ struct RedisWatch {
     context: StrategyContext,
 }
 
-/// How one try at the counter ended.
+/// The result of one try at the counter.
 enum Try {
     Taken { epoch: u64 },
     NothingLeft,

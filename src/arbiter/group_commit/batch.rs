@@ -1,12 +1,11 @@
 //! A batch: the orders of many buyers of one item in one transaction.
 //!
 //! A batch is written *optimistically* first: the unique key, the CHECK on the buyer's limit and
-//! `available >= ?` hold for it as for a single order, so it breaks no rule.
-//! When one of them objects, the batch is rolled back, and this batch and the next one are
-//! *pre-checked*: duplicates of a key, buyers over their limit and orders for which nothing is left
-//! are answered singly, and the rest is written together. An order that would fit without the rest
-//! is checked again once the rest is written or refused. After a batch without such orders, batches are
-//! optimistic again.
+//! `available >= ?` hold for it as for a single order, so it breaks no rule. When one of them
+//! objects, the batch is rolled back, and this batch and the next one are *pre-checked*: duplicates
+//! of a key, buyers over their limit and orders for which nothing is left are answered singly, and
+//! the rest is written together. An order that would fit without the rest is checked again once the
+//! rest is written or refused. After a batch without such orders, batches are optimistic again.
 //!
 //! A batch is only ever an optimisation: whatever stays undecided is written one by one.
 
@@ -36,7 +35,8 @@ pub struct BatchConnections {
 }
 
 impl BatchConnections {
-    /// Makes a pool of at most `count` kept connections of `pool`, which has as many and no other user.
+    /// Makes a pool of at most `count` kept connections of `pool`, which has as many and no other
+    /// user.
     #[must_use]
     pub fn new(pool: MySqlPool, count: u32) -> Self {
         Self { pool, free: Arc::new(Semaphore::new(count as usize)) }
@@ -90,9 +90,9 @@ impl BatchWriter {
         Ok(row.map_or(0, |row| row.available))
     }
 
-    /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders that
-    /// are left over are written singly, and not begun after `deadline`. The answers are in the orders'
-    /// order; refusals are not counted.
+    /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders
+    /// that are left over are written singly, and not begun after `deadline`. The answers are in
+    /// the orders' order; refusals are not counted.
     pub async fn write(
         &mut self,
         purchases: &[Purchase],
@@ -157,8 +157,8 @@ impl BatchWriter {
         if kept {
             return;
         }
-        // A COMMIT that was not answered: each order is looked for by itself, once the connection that
-        // may hold its row is gone.
+        // A COMMIT that was not answered: each order is looked for by itself, once the connection
+        // that may hold its row is gone.
         let mut can_be_asked = true;
         for (purchase, answer) in purchases.iter().zip(answers) {
             // After one look-up without an answer, the others do not wait as long one by one.
@@ -201,7 +201,7 @@ impl BatchWriter {
                 match within(TRANSACTION_MAX, chosen).await {
                     Ok(chosen) => chosen,
                     Err(error) => {
-                        tracing::debug!(%error, "a batch was not checked; its orders are written singly");
+                        tracing::debug!(%error, "batch not pre-checked; its orders are written singly");
                         return Fault::of(&error) != Fault::Connection;
                     }
                 }
@@ -236,7 +236,7 @@ impl BatchWriter {
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(Filled::TooFew) => self.pre_checked = true,
                 Err(Broken::Before(error)) => {
-                    tracing::debug!(%error, "a batch was rolled back");
+                    tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
                         Fault::Duplicate | Fault::CheckViolated => self.pre_checked = true,
                         Fault::Transient => {}
@@ -245,7 +245,7 @@ impl BatchWriter {
                     }
                 }
                 Err(Broken::AtCommit(error)) => {
-                    tracing::warn!(%error, orders = picked.len(), "a batch's COMMIT was not answered");
+                    tracing::warn!(%error, orders = picked.len(), "COMMIT of a batch not answered");
                     self.arbiter.metrics.arbiter_commits_lost.inc();
                     for &index in &chosen {
                         answers[index] = Some(Ok(UNANSWERED));

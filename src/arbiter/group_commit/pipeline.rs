@@ -1,14 +1,14 @@
-//! The order in which the batches of one item follow each other: one batch writes its rows while the
-//! batch before it takes the stock and is committed.
+//! The order in which the batches of one item follow each other: one batch writes its rows while
+//! the batch before it takes the stock and is committed.
 //!
 //! There are two stages, and a batch goes through both: *rows* (orders, limits, movements), then
-//! *stock* (the one hot row, COMMIT). A batch leaves the first stage only when it has the second, so
-//! batches keep their order, the last units go to the first in the queue, and at most two
+//! *stock* (the one hot row, COMMIT). A batch leaves the first stage only when it has the second,
+//! so batches keep their order, the last units go to the first in the queue, and at most two
 //! transactions are open.
 //!
 //! No batches wait for each other in a circle. A batch that writes rows may wait for rows that the
-//! batch before it has locked, and that one needs nothing but the stock. A batch that is rolled back
-//! leaves its stage before it enters again.
+//! batch before it has locked, and that one needs nothing but the stock. A batch that is rolled
+//! back leaves its stage before it enters again.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The queues: one for each hot item, written in batches.
 //!
-//! A queue has no timer. Its next batch is made of the orders that came while the last one wrote its
-//! rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`): with
-//! one buyer at a time a batch is a single order and costs what a direct transaction costs; under
-//! load hundreds of orders share one commit. An idle queue ends by itself. Its writers are tasks of
-//! their own, so an order in it is finished whether or not its buyer still waits.
+//! A queue has no timer. Its next batch is made of the orders that came while the last one wrote
+//! its rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`):
+//! with one buyer at a time a batch is a single order and costs what a direct transaction costs;
+//! under load hundreds of orders share one commit. An idle queue ends by itself. Its writers are
+//! tasks of their own, so an order in it is finished whether or not its buyer still waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -58,7 +58,7 @@ fn claim(claimed: &AtomicBool) -> bool {
 /// The orders that wait for one item.
 struct ItemQueue {
     come: mpsc::Receiver<Waiting>,
-    /// Those that did not fit in the batch before, in order.
+    /// The orders that did not fit in the batch before, in order.
     first: VecDeque<Waiting>,
 }
 
@@ -74,8 +74,8 @@ impl ItemQueue {
     }
 
     /// Cuts the next batch. There are only a few sizes (powers of two), so that each statement is
-    /// prepared once; what does not fit is first in the next batch. An order that was taken back, or
-    /// is late, is in no batch.
+    /// prepared once; what does not fit is first in the next batch. An order that was taken back,
+    /// or is late, is in no batch.
     fn batch(&mut self) -> Vec<Waiting> {
         let free = BATCH_MAX.saturating_sub(self.first.len());
         self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(free));
@@ -113,8 +113,9 @@ impl GroupCommit {
         BatchWriter::new(self.arbiter.clone(), self.connections.clone(), BatchPipeline::default())
     }
 
-    /// Like [`Arbiter::write`], guarded and without a fence, in a batch of the item: for purchases that
-    /// a gate accepted. Once a batch has the order, its answer is waited for beyond the deadline.
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch of the item: for purchases
+    /// that a gate accepted. Once a batch has the order, its answer is waited for beyond the
+    /// deadline.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
         let strategy = purchase.strategy;
         let answer = self.write_uncounted(purchase, deadline).await;
@@ -196,12 +197,14 @@ impl GroupCommit {
             let (purchases, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
             self.arbiter.metrics.batch_size.observe(size(purchases.len()));
-            // A panic fails its own batch, whose results are then read from the ledger, not the queue.
+            // A panic fails its own batch, whose results are then read from the ledger, not the
+            // queue.
             let written = AssertUnwindSafe(writer.write_at(slot, &purchases, None, None));
             let Ok(decided) = written.catch_unwind().await else { continue };
             assert_eq!(decided.len(), answers.len(), "each order of a batch has one answer");
             for (waiting, answer) in answers.into_iter().zip(decided) {
-                // The receiver may be dropped: a retry with the key reads the result from the ledger.
+                // The receiver may be dropped: a retry with the key reads the result from the
+                // ledger.
                 let _ = waiting.send(answer);
             }
         }

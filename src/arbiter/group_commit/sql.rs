@@ -15,8 +15,8 @@ use crate::store::mysql::{Fault, answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
-/// A refusal follows from committed rows alone. An order that would fit without the chosen ones stays
-/// undecided: they may still fail, and then it is chosen next.
+/// A refusal follows from committed rows alone. An order that would fit without the chosen ones
+/// stays undecided: they may still fail, and then it is chosen next.
 pub(super) async fn choose(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
@@ -105,7 +105,7 @@ async fn bought_so_far(
     Ok(bought)
 }
 
-/// How a batch's transaction failed.
+/// The failure of a batch's transaction.
 pub(super) enum Broken {
     /// Rolled back; nothing changed.
     Before(sqlx::Error),
@@ -119,7 +119,7 @@ impl From<sqlx::Error> for Broken {
     }
 }
 
-/// What the statements before COMMIT came to.
+/// The result of the statements before COMMIT.
 pub(super) enum Filled {
     /// All orders are written.
     Whole,

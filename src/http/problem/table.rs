@@ -188,7 +188,7 @@ problem_types! {
         "It may or may not have happened; send the request again with the same Idempotency-Key.", retry 1;
 }
 
-/// What the table says of a type.
+/// The row of a type in the table.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) status: u16,

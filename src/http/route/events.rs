@@ -147,8 +147,8 @@ pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem>
     })
 }
 
-/// Starts a stream of the events that `work` sends. It ends with `work`, with the connection, when the
-/// service stops, and when the session of `claims` is over.
+/// Starts a stream of the events that `work` sends. It ends with `work`, with the connection, when
+/// the service stops, and when the session of `claims` is over.
 pub(super) fn events<F, W>(
     web: Web,
     stream: live::Stream,

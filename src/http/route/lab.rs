@@ -161,8 +161,8 @@ pub async fn cancel(
     Ok(Json(run))
 }
 
-/// Records the operator's action. A failure does not stop the run: the run writes to the same ledger,
-/// and ends by itself if the ledger does not answer.
+/// Records the operator's action. A failure does not stop the run: the run writes to the same
+/// ledger, and ends by itself if the ledger does not answer.
 async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &str) {
     if let Err(error) = log.record(actor, action, None, &json!({ "run": run })).await {
         tracing::error!(%error, action, run, operator = %actor.user, "operator action not recorded");

@@ -16,14 +16,14 @@ use crate::strategy::Breaks;
 pub struct StrategyBody {
     name: &'static str,
     family: &'static str,
-    /// Where the stock counter is that the strategy checks.
+    /// The store of the stock counter that the strategy checks.
     store: &'static str,
     /// Whether the strategy never oversells, even without the arbiter.
     safe: bool,
     /// When the strategy oversells without the arbiter: `never`, `alone` (on one instance) or
     /// `with_two_instances`.
     breaks_with: &'static str,
-    /// How it works.
+    /// Its way of deciding, in one sentence.
     summary: &'static str,
     breaks_when: &'static str,
     /// The servers that it needs besides MySQL.

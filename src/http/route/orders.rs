@@ -37,7 +37,7 @@ pub struct OrderBody {
     fence: Option<u64>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
-    /// When the hold of an unpaid order ends.
+    /// The end of the hold of an unpaid order.
     #[serde(with = "time::serde::rfc3339")]
     expires_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]

@@ -44,7 +44,7 @@ pub struct StandingBody {
     proof_bits: u8,
     /// When admitted: send it with the purchase as `Purchase-Ticket`.
     ticket: Option<String>,
-    /// When admitted: the end of the ticket's time.
+    /// When admitted: the end of the ticket's validity.
     #[serde(with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
 }

@@ -1,12 +1,12 @@
 //! Compares the Redis counters with the ledger, and repairs a difference that two inspections agree
 //! on.
 //!
-//! While a sale runs the two differ by the purchases in flight. A difference that two inspections show
-//! unchanged, with the ledger's version unchanged too, is drift: units of a purchase that died on
-//! its way, or sales by strategies that do not use the counter. The counter is then set to the
-//! ledger's figure minus the queued units, unless one of them has changed meanwhile. Items without an
-//! arbiter are only inspected: their counter alone prevents overselling. Of a counter that is split
-//! over buckets the sum is compared, and single buckets are repaired.
+//! While a sale runs the two differ by the purchases in flight. A difference that two inspections
+//! show unchanged, with the ledger's version unchanged too, is drift: units of a purchase that died
+//! on its way, or sales by strategies that do not use the counter. The counter is then set to the
+//! ledger's figure minus the queued units, unless one of them has changed meanwhile. Items without
+//! an arbiter are only inspected: their counter alone prevents overselling. Of a counter that is
+//! split over buckets the sum is compared, and single buckets are repaired.
 //!
 //! A run inspects the open sales first, and then some that are over. It stops at its bound, and the
 //! next run continues there, so that every counted item is inspected.

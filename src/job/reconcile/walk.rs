@@ -1,5 +1,5 @@
-//! A walk over the counted items of one layout, a page at a time, which continues where the last run
-//! stopped and remembers the differences that it found.
+//! A walk over the counted items of one layout, a page at a time, which continues where the last
+//! run stopped and remembers the differences that it found.
 
 use std::collections::BTreeMap;
 
@@ -111,8 +111,8 @@ impl Walk {
         Self { layout, sales, after: 0, drifted: BTreeMap::new() }
     }
 
-    /// Takes the next page of at most `size` items, and removes the remembered differences of its range:
-    /// [`Walk::remember`] stores the new ones.
+    /// Takes the next page of at most `size` items, and removes the remembered differences of its
+    /// range: [`Walk::remember`] stores the new ones.
     pub async fn next_page(&mut self, pool: &MySqlPool, size: u32) -> Result<Page, sqlx::Error> {
         let (table, condition) = (self.layout.table(), self.sales.condition());
         let statement = format!(

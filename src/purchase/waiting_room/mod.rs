@@ -6,14 +6,14 @@
 //! many buyers reach the gates as an even stream, and the position in the queue is exact. When no
 //! unit is left, every buyer gets that answer at once.
 //!
-//! **State.** Queue tokens and tickets are verified by their signature alone, on any instance. Memory
-//! holds only the next admission time of each item and, for a while, the last token of each buyer: so
-//! a buyer who asks again, with or without the token, keeps the position. Each instance has a queue of
-//! its own; the order holds within one.
+//! **State.** Queue tokens and tickets are verified by their signature alone, on any instance.
+//! Memory holds only the next admission time of each item and, for a while, the last token of each
+//! buyer: so a buyer who asks again, with or without the token, keeps the position. Each instance
+//! has a queue of its own; the order holds within one.
 //!
-//! **Proof of work.** With `waiting_room.proof_bits_max` above 0, a queue token is exchanged together
-//! with a number for which `SHA-256(token:number)` begins with the token's number of zero bits: 0 in
-//! an empty queue, and one more each time the queue is twice as long.
+//! **Proof of work.** With `waiting_room.proof_bits_max` above 0, a queue token is exchanged
+//! together with a number for which `SHA-256(token:number)` begins with the token's number of zero
+//! bits: 0 in an empty queue, and one more each time the queue is twice as long.
 
 mod queue_token;
 
@@ -74,13 +74,13 @@ pub struct WaitingRoom {
 /// The status of a buyer in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueStatus {
-    /// In the queue.
+    /// Waiting: the admission time has not come.
     Waiting {
         /// The queue token, to be shown next time, on any instance.
         token: String,
         /// The number of buyers before this one.
         position: u64,
-        /// When to ask again.
+        /// The pause until the next call.
         ask_again: Duration,
         /// Zero bits that the proof of work must have.
         proof_bits: u8,
@@ -94,7 +94,7 @@ pub enum QueueStatus {
     },
 }
 
-/// Why a buyer gets neither a queue token nor a ticket.
+/// The reason why a buyer gets neither a queue token nor a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The item cannot be bought, with or without a ticket.
@@ -109,8 +109,8 @@ pub enum Denied {
 }
 
 impl WaitingRoom {
-    /// Makes the waiting rooms. The first of `secrets` signs queue tokens and tickets; a signature by
-    /// any of them is accepted.
+    /// Makes the waiting rooms. The first of `secrets` signs queue tokens and tickets; a signature
+    /// by any of them is accepted.
     #[must_use]
     pub fn new(rules: Rules, secrets: &[&str]) -> Self {
         let remembered = |most| Cache::builder().max_capacity(most).time_to_idle(REMEMBERED);
@@ -126,8 +126,8 @@ impl WaitingRoom {
     }
 
     /// Joins the queue of an item, or answers the position in it; exchanges the queue token for a
-    /// ticket after its admission time. `shown` is the queue token of an earlier answer, `proof` the
-    /// number that was asked for.
+    /// ticket after its admission time. `shown` is the queue token of an earlier answer, `proof`
+    /// the number that was asked for.
     ///
     /// # Errors
     /// See [`Denied`].

@@ -1,4 +1,5 @@
-//! Queue tokens and tickets: `wr1.<claims>.<mac>`, base64url, signed with the secret that signs sessions.
+//! Queue tokens and tickets: `wr1.<claims>.<mac>`, base64url, signed with the secret that signs
+//! sessions.
 //!
 //! The layout is fixed and the MAC is HMAC-SHA256 over everything before it, as for session tokens;
 //! the first part keeps the two apart. A token that the previous secret signed is read too.
@@ -17,7 +18,7 @@ const CLAIMS_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 1;
 /// The longest valid token, in bytes.
 pub const TOKEN_LENGTH_MAX: usize = 128;
 
-/// What a token is for.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A position in the queue.

@@ -9,7 +9,8 @@ use crate::store::breaker::{Breaker, BreakerPermit};
 /// anything.
 ///
 /// # Errors
-/// The database's; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be had.
+/// The database's; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be
+/// had.
 pub async fn ask<T>(
     breaker: &Breaker,
     question: impl Future<Output = sqlx::Result<T>>,
@@ -18,8 +19,8 @@ pub async fn ask<T>(
     report(call, within(LONG_READ_MAX, question).await)
 }
 
-/// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be used
-/// to find out whether the ledger answers again.
+/// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be
+/// used to find out whether the ledger answers again.
 ///
 /// # Errors
 /// As for [`ask`].
@@ -40,15 +41,15 @@ pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
 /// Logs a failed read, once, and converts the error for the caller.
 #[must_use]
 pub fn failed_read(error: &sqlx::Error) -> LedgerError {
-    tracing::warn!(%error, "the ledger could not be read");
+    tracing::warn!(%error, "ledger not read");
     LedgerError::Unavailable
 }
 
-/// Logs a failed change, once, and converts the error: the change may have been made, unless nothing
-/// was sent or the server refuses writes.
+/// Logs a failed change, once, and converts the error: the change may have been made, unless
+/// nothing was sent or the server refuses writes.
 #[must_use]
 pub fn failed_change(error: &sqlx::Error) -> LedgerError {
-    tracing::warn!(%error, "the ledger could not be changed");
+    tracing::warn!(%error, "ledger not changed");
     match Fault::of(error) {
         Fault::ReadOnly => LedgerError::ReadOnly,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,

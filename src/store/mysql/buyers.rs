@@ -34,9 +34,9 @@ pub struct Holdings {
     pub buyers: Vec<(UserId, i64)>,
 }
 
-/// Reads an item's stock and its buyers in one statement, so that both are of one moment; `None` when
-/// there is no such item. The units of buyers are summed from the orders: those of lab items without an
-/// arbiter are counted nowhere else.
+/// Reads an item's stock and its buyers in one statement, so that both are of one moment; `None`
+/// when there is no such item. The units of buyers are summed from the orders: those of lab items
+/// without an arbiter are counted nowhere else.
 ///
 /// # Errors
 /// The database's.

@@ -1,7 +1,7 @@
 //! Columns as the types of `domain`: a value out of its range is an error that names its column.
 //!
-//! With these, a tuple of columns is read without code of its own, and a row type with a name needs one
-//! short `impl FromRow`.
+//! With these, a tuple of columns is read without code of its own, and a row type with a name needs
+//! one short `impl FromRow`.
 
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySql, MySqlTypeInfo, MySqlValueRef};

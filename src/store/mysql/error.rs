@@ -4,8 +4,8 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
-/// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062 undo
-/// only their own statement, and a COMMIT after them would keep half an order.
+/// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062
+/// undo only their own statement, and a COMMIT after them would keep half an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// 1062: a unique key is taken.

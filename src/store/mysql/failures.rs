@@ -1,8 +1,8 @@
 //! Failed sign-ins, counted by account and address for all instances together, by the database's
 //! clock.
 //!
-//! The table stays small: only a try with a hashing permit is counted, and rows older than the window
-//! are deleted.
+//! The table stays small: only a try with a hashing permit is counted, and rows older than the
+//! window are deleted.
 
 use sqlx::{MySqlConnection, MySqlPool};
 
@@ -25,8 +25,9 @@ pub struct Failures {
     pub of_account: u32,
 }
 
-/// Counts a try as failed before its password is verified, so that many at once cannot exceed the limit
-/// while their passwords are hashed. [`forgive`] takes it back. A try that `is_allowed` refuses is not counted.
+/// Counts a try as failed before its password is verified, so that many at once cannot exceed the
+/// limit while their passwords are hashed. [`forgive`] takes it back. A try that `is_allowed`
+/// refuses is not counted.
 ///
 /// # Errors
 /// The database's; the transaction is rolled back.

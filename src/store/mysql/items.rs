@@ -149,8 +149,8 @@ pub async fn update(
     Ok(())
 }
 
-/// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which MariaDB takes
-/// for NULL after January 2038.
+/// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
+/// MariaDB takes for NULL after January 2038.
 fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
     PrimitiveDateTime::new(instant.date(), instant.time())

@@ -1,14 +1,16 @@
-//! Time limits for the ledger: no wait for a statement is endless, and a silent connection is closed.
+//! Time limits for the ledger: no wait for a statement is endless, and a silent connection is
+//! closed.
 //!
-//! A link can die without a notice to either end: a firewall drops its state, a cable is pulled. sqlx
-//! then waits for ever, and offers no time-out on its socket. So there are two rules here.
+//! A link can die without a notice to either end: a firewall drops its state, a cable is pulled.
+//! sqlx then waits for ever, and offers no time-out on its socket. So there are two rules here.
 //!
 //! * Work on the ledger is awaited through [`answered`] or [`within`]. When its time is over it is
 //!   dropped, with an error that counts as a lost connection: after COMMIT was sent the outcome is
 //!   unknown, before it nothing happened, since the transaction ends with its connection.
-//! * A connection is rolled back when it returns to its pool, and pinged when it has idled for a while.
-//!   A connection that does not answer in time is closed. If it had idled, all connections that have
-//!   idled as long are closed too: they share the link, so one lost wait is enough for all.
+//! * A connection is rolled back when it returns to its pool, and pinged when it has idled for a
+//!   while. A connection that does not answer in time is closed. If it had idled, all connections
+//!   that have idled as long are closed too: they share the link, so one lost wait is enough for
+//!   all.
 //!
 //! The first rule drops the work, and the second rule closes the connection that it leaves behind.
 
@@ -70,8 +72,8 @@ fn is_silence(error: &sqlx::Error) -> bool {
 }
 
 /// Rolls back a transaction that was left open; answers whether the connection answered in time. A
-/// caller that is dropped while BEGIN is sent leaves a transaction that sqlx does not know: the next
-/// user of the connection would write into it, and never commit.
+/// caller that is dropped while BEGIN is sent leaves a transaction that sqlx does not know: the
+/// next user of the connection would write into it, and never commit.
 async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
     let rolled_back = connection.execute(sqlx::raw_sql("ROLLBACK"));
     Ok(matches!(tokio::time::timeout(SIGN_OF_LIFE_MAX, rolled_back).await, Ok(Ok(_))))
@@ -87,8 +89,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Makes a link without a failed ping. Within `acquire_timeout` there must be time for a ping and for
-    /// a new connection.
+    /// Makes a link without a failed ping. Within `acquire_timeout` there must be time for a ping
+    /// and for a new connection.
     pub(super) fn new(acquire_timeout: Duration) -> Self {
         let sign_of_life_max = SIGN_OF_LIFE_MAX.min(acquire_timeout / 3);
         Self { sign_of_life_max, silent: Arc::default() }

@@ -28,8 +28,8 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
         let simple = MigrationType::Simple;
         Migration::new(version, Cow::Borrowed(title), simple, Cow::Borrowed(statements), false)
     });
-    // Instances that start at once wait for each other by the lock in `migrate`: sqlx's own lock waits
-    // without end, which MariaDB refuses.
+    // Instances that start at once wait for each other by the lock in `migrate`: sqlx's own lock
+    // waits without end, which MariaDB refuses.
     Migrator { migrations: migrations.collect(), locking: false, ..Migrator::DEFAULT }
 });
 

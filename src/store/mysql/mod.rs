@@ -1,4 +1,5 @@
-//! MySQL: the ledger's connection pool, all reads, and the writes of everything except orders and stock.
+//! MySQL: the ledger's connection pool, all reads, and the writes of everything except orders and
+//! stock.
 
 pub mod actions;
 pub mod ask;
@@ -32,9 +33,9 @@ pub use link::{answered, within};
 
 /// How long an unused connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Seconds without a statement after which the server ends a session, and with it the row locks of a
-/// session whose link died silently. Longer than a pool keeps a connection unused, which may be twice
-/// [`IDLE_TIMEOUT`].
+/// Seconds without a statement after which the server ends a session, and with it the row locks of
+/// a session whose link died silently. Longer than a pool keeps a connection unused, which may be
+/// twice [`IDLE_TIMEOUT`].
 const SESSION_IDLE_SECONDS: u32 = 150;
 /// Seconds without a statement after which MariaDB ends a session within a transaction.
 const TRANSACTION_IDLE_SECONDS: u32 = 20;
@@ -43,8 +44,8 @@ const TRANSACTION_IDLE_SECONDS: u32 = 20;
 ///
 /// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
 /// primary key checks the latest version) with a short lock wait. A connection that was used a
-/// moment ago is not pinged before use: a dead one fails before anything was written, and the caller
-/// tries again. The bounds of the waits are in `link.rs`.
+/// moment ago is not pinged before use: a dead one fails before anything was written, and the
+/// caller tries again. The bounds of the waits are in `link.rs`.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
@@ -95,8 +96,8 @@ pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, Strin
 const MIGRATION_WAIT_SECONDS: u32 = 120;
 
 /// Creates the database of the URL if it is missing and brings its schema up to date. May run in
-/// several instances at once: one does it, and the others wait for it. The lock is not sqlx's, which
-/// waits without end: MariaDB refuses that with NULL instead of an error.
+/// several instances at once: one does it, and the others wait for it. The lock is not sqlx's,
+/// which waits without end: MariaDB refuses that with NULL instead of an error.
 ///
 /// # Errors
 /// A sentence for the operator.

@@ -88,8 +88,8 @@ async fn with_keys(
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<Vec<MySqlRow>> {
     let Some(last) = requests.last() else { return Ok(Vec::new()) };
-    // A few fixed lengths, so that each statement is prepared once; a repeated request in the list is
-    // harmless.
+    // A few fixed lengths, so that each statement is prepared once; a repeated request in the list
+    // is harmless.
     let tuples = requests.len().next_power_of_two();
     let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
     let mut select = QueryBuilder::new(format!(

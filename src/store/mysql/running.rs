@@ -1,6 +1,7 @@
 //! Announcements of running requests, by which instances know each other's requests.
 //!
-//! A row is valid until its expiry, by the database's clock: a process that dies leaves rows behind.
+//! A row is valid until its expiry, by the database's clock: a process that dies leaves rows
+//! behind.
 
 use std::collections::HashSet;
 use std::time::Duration;

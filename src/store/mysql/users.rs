@@ -92,8 +92,8 @@ impl FromRow<'_, MySqlRow> for Account {
     }
 }
 
-/// Computes the skeletons of accounts that were made before skeletons existed. Where two of them look
-/// alike, the older one gets it; the other keeps its name, which cannot be registered again.
+/// Computes the skeletons of accounts that were made before skeletons existed. Where two of them
+/// look alike, the older one gets it; the other keeps its name, which cannot be registered again.
 ///
 /// # Errors
 /// The database's.

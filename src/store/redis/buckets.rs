@@ -1,9 +1,9 @@
 //! Split counters: the units left of an item over several keys, which a cluster keeps on several
 //! servers.
 //!
-//! Each bucket is a counter of its own, loaded with its share of the ledger's figure, all under
-//! one epoch (`redis_buckets` in the ledger). When they are empty although the ledger has units, all
-//! of them are loaded again, under the next epoch. Their sum is compared with the ledger by the
+//! Each bucket is a counter of its own, loaded with its share of the ledger's figure, all under one
+//! epoch (`redis_buckets` in the ledger). When they are empty although the ledger has units, all of
+//! them are loaded again, under the next epoch. Their sum is compared with the ledger by the
 //! reconciliation, which repairs single buckets.
 
 use std::sync::LazyLock;
@@ -73,9 +73,10 @@ impl Buckets {
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
     }
 
-    /// Moves the sum of the buckets to `available`, bucket by bucket, while all are still as they were
-    /// read; answers whether all was done. The buckets are in several slots, so a unit taken at the same
-    /// moment may be missed: the next comparison finds it, and the arbiter sells it once.
+    /// Moves the sum of the buckets to `available`, bucket by bucket, while all are still as they
+    /// were read; answers whether all was done. The buckets are in several slots, so a unit taken
+    /// at the same moment may be missed: the next comparison finds it, and the arbiter sells it
+    /// once.
     ///
     /// # Errors
     /// Redis'.

@@ -3,8 +3,8 @@
 //!
 //! The figures are fields of the counter, so that one command reads or writes both. They are loaded
 //! with it and given back with the units. Only gates that check the limit count up, so a figure may
-//! be too low: then the arbiter refuses. A figure that is too high is lowered to the ledger's before it
-//! refuses a buyer.
+//! be too low: then the arbiter refuses. A figure that is too high is lowered to the ledger's
+//! before it refuses a buyer.
 
 use std::sync::LazyLock;
 
@@ -24,10 +24,10 @@ static LOWER: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_lower_buyer_count.lua")));
 
 impl Counters {
-    /// Adds the returned units of orders (negative: taken again) to a loaded counter, each with the buyer
-    /// of its order. `version` is that of the item's stock after the change: a counter loaded at this
-    /// version or later has the change already. Best effort: the reconciliation finds a missed change, as
-    /// does a gate that would refuse a buyer for it.
+    /// Adds the returned units of orders (negative: taken again) to a loaded counter, each with the
+    /// buyer of its order. `version` is that of the item's stock after the change: a counter loaded
+    /// at this version or later has the change already. Best effort: the reconciliation finds a
+    /// missed change, as does a gate that would refuse a buyer for it.
     pub async fn apply_order_delta(&self, item: ItemId, version: u64, returned: &[(UserId, i64)]) {
         let units = returned.iter().map(|(_, units)| units).sum();
         let mut call = APPLY_DELTA.key(self.key(item));

@@ -14,8 +14,8 @@ use crate::config::Config;
 pub const OWN_CONNECTIONS_MAX: usize = 64;
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// TCP keep-alive: idle time before the first probe, time between probes, and unanswered probes after
-/// which the connection counts as broken.
+/// TCP keep-alive: idle time before the first probe, time between probes, and unanswered probes
+/// after which the connection counts as broken.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
 const KEEPALIVE_TRIES: u32 = 3;
@@ -38,9 +38,9 @@ struct OwnConnections {
     idle: Mutex<Vec<MultiplexedConnection>>,
 }
 
-/// A connection lent to one user. Give it back with [`OwnConnection::keep`] when its state is clean.
-/// If it is dropped instead, it is closed, which ends its WATCH, and all idle connections are closed
-/// too: they may have the same fault.
+/// A connection lent to one user. Give it back with [`OwnConnection::keep`] when its state is
+/// clean. If it is dropped instead, it is closed, which ends its WATCH, and all idle connections
+/// are closed too: they may have the same fault.
 pub struct OwnConnection {
     /// The connection.
     pub connection: MultiplexedConnection,
@@ -121,7 +121,8 @@ impl RedisClient {
         Ok(policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned))
     }
 
-    /// Checks whether Redis accepts the password of the settings. A server that does not answer passes.
+    /// Checks whether Redis accepts the password of the settings. A server that does not answer
+    /// passes.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -141,8 +142,8 @@ impl RedisClient {
     }
 }
 
-/// Makes a shared connection to another server, which connects when it is first used, and again after
-/// a loss.
+/// Makes a shared connection to another server, which connects when it is first used, and again
+/// after a loss.
 ///
 /// # Errors
 /// When the URL cannot be read.

@@ -1,8 +1,9 @@
 //! Counters in Redis: the units left of each item, for the gates.
 //!
-//! A counter is loaded from the ledger under an epoch that the ledger hands out; the ledger is never
-//! written from a counter (see `loads.rs`). A missing counter means "not loaded", not zero. An epoch that is not
-//! the ledger's means that Redis was emptied or is an older copy: the counter is loaded again.
+//! A counter is loaded from the ledger under an epoch that the ledger hands out; the ledger is
+//! never written from a counter (see `loads.rs`). A missing counter means "not loaded", not zero.
+//! An epoch that is not the ledger's means that Redis was emptied or is an older copy: the counter
+//! is loaded again.
 
 use std::sync::{Arc, LazyLock};
 
@@ -40,7 +41,7 @@ pub struct CounterAndQueue {
     pub queued: i64,
 }
 
-/// Why a counter could not be read or written.
+/// The reason why a counter could not be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CounterError {
     /// The ledger has no such item.
@@ -137,7 +138,8 @@ impl Counters {
         self.read_on(&mut connection, item).await
     }
 
-    /// Like [`Counters::read`], on the caller's connection, which may be watching the key.
+    /// Reads a counter like [`Counters::read`], on the caller's connection, which may be watching
+    /// the key.
     ///
     /// # Errors
     /// See [`CounterError`].
@@ -191,7 +193,7 @@ impl Counters {
                 self.metrics.counters_given_back.inc_by(units.unsigned_abs());
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, %item, "units were not given back to the counter"),
+            Err(error) => tracing::warn!(%error, %item, "units not given back to the counter"),
         }
     }
 }

@@ -4,23 +4,24 @@ use redis::{InfoDict, RedisResult};
 
 use super::RedisClient;
 
-/// How Redis writes to disk.
+/// The durability of writes to Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Only in memory, or in snapshots now and then.
+    /// In memory only, or in snapshots now and then.
     Memory,
-    /// In its log, whenever the system writes it to disk.
+    /// In the append-only file, whenever the system writes it to disk.
     Log,
-    /// In its log, on disk once a second.
+    /// In the append-only file, on disk once a second.
     LogEverySecond,
-    /// In its log, on disk before it answers.
+    /// In the append-only file, on disk before the answer.
     LogAlways,
     /// The server did not answer the question.
     Unknown,
 }
 
 impl Durability {
-    /// Reads the server's settings. A managed server may refuse `CONFIG`; then the answer is `Unknown`.
+    /// Reads the server's settings. A managed server may refuse `CONFIG`; then the answer is
+    /// `Unknown`.
     ///
     /// # Errors
     /// When Redis does not answer.

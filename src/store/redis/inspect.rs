@@ -7,8 +7,8 @@ use redis::Script;
 use super::counters::{Counter, CounterAndQueue, CounterError, Counters};
 use crate::domain::ItemId;
 
-/// Script that reads counter and queue at one moment. Not MULTI: redis-rs panics when a server refuses
-/// one.
+/// Script that reads counter and queue at one moment. Not MULTI: redis-rs panics when a server
+/// refuses one.
 static BOTH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available') \
@@ -18,8 +18,8 @@ static BOTH: LazyLock<Script> = LazyLock::new(|| {
 static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
 
 impl Counters {
-    /// Reads a counter, loaded or not, of any epoch. Of several parts it answers the sum and the oldest
-    /// epoch; `None` if one is missing.
+    /// Reads a counter, loaded or not, of any epoch. Of several parts it answers the sum and the
+    /// oldest epoch; `None` if one is missing.
     ///
     /// # Errors
     /// Redis'.
@@ -91,8 +91,8 @@ impl Counters {
         Ok(Some(parts))
     }
 
-    /// Sets the counter to the ledger's figure at `version` of the stock, minus the queued units, if
-    /// counter and queue are still as they were read; answers whether it was set.
+    /// Sets the counter to the ledger's figure at `version` of the stock, minus the queued units,
+    /// if counter and queue are still as they were read; answers whether it was set.
     ///
     /// # Errors
     /// Redis'.

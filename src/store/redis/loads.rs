@@ -2,9 +2,9 @@
 //!
 //! The loading instance takes the next epoch in the ledger, marks the counter with it, reads the
 //! ledger, and writes the units last. The mark comes before the read: otherwise units taken from an
-//! older load after the read would be in the counter again. A load that takes too long is taken over
-//! under the next epoch; if it completes nevertheless, its units are kept, since purchases may have
-//! taken some of them already.
+//! older load after the read would be in the counter again. A load that takes too long is taken
+//! over under the next epoch; if it completes nevertheless, its units are kept, since purchases may
+//! have taken some of them already.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::domain::ItemId;
 use crate::store::mysql::buyers::Holdings;
 use crate::store::mysql::{answered, buyers, stock};
 
-/// How long a process waits for another one's load before it loads itself. The wait doubles with each
-/// load that is taken over meanwhile, so that a long load can complete.
+/// How long a process waits for another one's load before it loads itself. The wait doubles with
+/// each load that is taken over meanwhile, so that a long load can complete.
 const LOAD_WAIT: Duration = Duration::from_millis(250);
 /// Number of times that the wait doubles.
 const DOUBLED_MAX: u32 = 4;
@@ -45,7 +45,8 @@ enum Begun {
 }
 
 impl Counters {
-    /// Answers the ledger's epoch from this process's memory; loads the counter if it is not remembered.
+    /// Answers the ledger's epoch from this process's memory; loads the counter if it is not
+    /// remembered.
     pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
         let load = self.current_epoch(item);
         self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())
@@ -158,7 +159,8 @@ impl Counters {
         if begun.iter().all(|begun| *begun == Begun::Kept) {
             return Ok(true);
         }
-        // Units are taken from complete loads only, so the parts of an incomplete one are not in use.
+        // Units are taken from complete loads only, so the parts of an incomplete one are not in
+        // use.
         let kept = parts.clone().filter(|&part| begun[part] == Begun::Kept);
         let forget = kept.map(|part| self.begin_load(item, part, epoch, None));
         try_join_all(forget).await?;
@@ -220,8 +222,8 @@ impl Counters {
         Ok(queued.unwrap_or(0))
     }
 
-    /// Reads the stock and the buyers from the ledger; without buyers for a split counter, which does
-    /// not check limits.
+    /// Reads the stock and the buyers from the ledger; without buyers for a split counter, which
+    /// does not check limits.
     async fn holdings(&self, item: ItemId) -> Result<Holdings, CounterError> {
         let read = match self.is_whole() {
             true => buyers::holdings(&self.pool, item).await?,
@@ -247,8 +249,8 @@ fn share(units: i64, part: usize, parts: usize) -> i64 {
     units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
 }
 
-/// The wait for a load before it is taken over, after `loads_seen` other loads: jittered by up to half
-/// on top, so that processes that wait together do not take over together.
+/// The wait for a load before it is taken over, after `loads_seen` other loads: jittered by up to
+/// half on top, so that processes that wait together do not take over together.
 fn load_wait(loads_seen: u32) -> Duration {
     let wait = LOAD_WAIT * 2_u32.pow(loads_seen.min(DOUBLED_MAX));
     wait + wait.mul_f64(rand::random::<f64>() / 2.0)

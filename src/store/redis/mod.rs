@@ -14,7 +14,8 @@
 //! | `orders` | channel | - | changes of orders, between instances |
 //!
 //! Every key begins with the configured prefix; all keys of an item share a hash tag, so that a
-//! script touches one slot of a cluster; each bucket has a hash tag of its own, to be on another server.
+//! script touches one slot of a cluster; each bucket has a hash tag of its own, to be on another
+//! server.
 
 pub mod buckets;
 mod buyer_counts;

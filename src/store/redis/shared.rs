@@ -2,9 +2,9 @@
 //!
 //! redis-rs has `ConnectionManager` for this, but that keeps the error of a failed attempt for ever
 //! unless it is an I/O error: a handshake cut in the middle would leave the process without Redis
-//! until it is restarted. Here every failed attempt is followed by the next one. Also, redis-rs keeps a
-//! connection whose commands are not answered for as long as the kernel keeps the socket. Here a few
-//! unanswered commands in a row close the connection.
+//! until it is restarted. Here every failed attempt is followed by the next one. Also, redis-rs
+//! keeps a connection whose commands are not answered for as long as the kernel keeps the socket.
+//! Here a few unanswered commands in a row close the connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +32,8 @@ pub struct SharedConnection {
     client: Client,
     config: AsyncConnectionConfig,
     current: Arc<Mutex<Attempt>>,
-    /// Whether Redis accepted the password when the last connection was made, so that a later refusal
-    /// is logged once.
+    /// Whether Redis accepted the password when the last connection was made, so that a later
+    /// refusal is logged once.
     admitted: Arc<AtomicBool>,
 }
 
@@ -154,9 +154,9 @@ pub fn is_denial(error: &RedisError) -> bool {
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
 }
 
-/// Connects and checks with a PING that commands are accepted. Without a password redis-rs sends nothing
-/// when it connects, so it would not notice that one is demanded; and it panics when a server refuses
-/// MULTI.
+/// Connects and checks with a PING that commands are accepted. Without a password redis-rs sends
+/// nothing when it connects, so it would not notice that one is demanded; and it panics when a
+/// server refuses MULTI.
 pub(super) async fn connect(
     client: &Client,
     config: &AsyncConnectionConfig,

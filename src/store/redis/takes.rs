@@ -9,8 +9,8 @@ use time::OffsetDateTime;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Purchase, UserId};
 
-/// How long a take is remembered at least; twice that at most. No request runs that long. A later retry
-/// takes again, the ledger finds its order by the key, and the units go back.
+/// How long a take is remembered at least; twice that at most. No request runs that long. A later
+/// retry takes again, the ledger finds its order by the key, and the units go back.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 static TAKE: LazyLock<Script> =
@@ -84,8 +84,8 @@ impl Counters {
         Err(CounterError::Loading)
     }
 
-    /// Gives back units that were taken and not sold, unless another try of the request uses them. Best
-    /// effort: the reconciliation finds missed units.
+    /// Gives back units that were taken and not sold, unless another try of the request uses them.
+    /// Best effort: the reconciliation finds missed units.
     pub async fn untake(&self, taken: &Taken) {
         let mut call = UNTAKE.key(self.key(taken.item));
         call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));

@@ -10,28 +10,28 @@ pub struct Card {
     pub name: &'static str,
     /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `queue`, `watch`, `mutex`, `naive`.
     pub family: &'static str,
-    /// Where the counter is that it decides by: `mysql`, `redis` or `memory`.
+    /// The store of the counter that it decides by: `mysql`, `redis` or `memory`.
     pub store: &'static str,
     /// Whether the gate alone, with the arbiter off and several instances, never oversells.
     pub safe: bool,
-    /// How many instances it takes to break the gate; `Never` exactly when it is safe.
+    /// The number of instances that breaks the gate; `Never` exactly when it is safe.
     pub breaks_with: Breaks,
-    /// How it decides, in one sentence.
+    /// Its way of deciding, in one sentence.
     pub summary: &'static str,
-    /// What breaks it, in one sentence.
+    /// The fault that breaks it, in one sentence.
     pub breaks_when: &'static str,
     /// The servers that it needs beside MySQL.
     pub needs: &'static [Dependency],
     /// Whether an accepted answer means a durable order.
     pub durable_before_reply: bool,
-    /// Where it comes from: `S0` to `S4`, or `ours`.
+    /// Its source: the article `S0` to `S4`, or `ours`.
     pub source: &'static str,
     /// Whether it takes the options of [`Options`].
     pub takes_options: bool,
 }
 
 impl Card {
-    /// How many instances it takes to break the gate of the strategy with these options: a lock on
+    /// The number of instances that breaks the gate of the strategy with these options: a lock on
     /// the buyer alone leaves the stock to the arbiter.
     #[must_use]
     pub fn breaks_with_options(&self, options: &Options) -> Breaks {
@@ -39,13 +39,13 @@ impl Card {
     }
 }
 
-/// How many instances of the service it takes until the gate alone, with the arbiter off,
+/// The number of instances of the service with which the gate alone, with the arbiter off,
 /// oversells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breaks {
     /// Never: any number of instances sells no unit twice.
     Never,
-    /// One is enough.
+    /// One instance oversells.
     Alone,
     /// Two instances oversell; one does not.
     WithTwoInstances,

@@ -5,7 +5,8 @@
 //! read of the stock, a check for each in the order in which they came, one transaction with the
 //! lock's fence. Another process gets the lock between two such batches.
 //!
-//! Only with the arbiter on. With it off the textbook's form stays what it is: one request, one hold.
+//! Only with the arbiter on. With it off the textbook's form stays what it is: one request, one
+//! hold.
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,8 +68,9 @@ impl CombinedSale {
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
     }
 
-    /// Has the purchase done under the item's lock, which is called `name`. Once its batch has begun
-    /// the answer is waited for, however long it takes: a request that may become an order runs.
+    /// Has the purchase done under the item's lock, which is called `name`. Once its batch has
+    /// begun the answer is waited for, however long it takes: a request that may become an order
+    /// runs.
     ///
     /// # Errors
     /// When there was no lock before the deadline, or the batch broke off.
@@ -139,8 +141,9 @@ impl Shared {
         let (fitting, others): (Vec<Purchase>, Vec<Purchase>) =
             purchases.into_iter().partition(|_| kept.next() == Some(&true));
         let written = self.write(batches, name, held, &fitting).await;
-        // A purchase that fits may have taken nothing: a replay, a buyer at the limit. Then a unit is
-        // left, and "sold out" would be a lie to the others; the arbiter decides about them one by one.
+        // A purchase that fits may have taken nothing: a replay, a buyer at the limit. Then a unit
+        // is left, and "sold out" would be a lie to the others; the arbiter decides about them one
+        // by one.
         let all_taken = written.iter().all(|outcome| matches!(outcome, Outcome::Sold(_)));
         let turned_away = match all_taken {
             true => vec![Outcome::Refused(Refusal::SoldOut); others.len()],

@@ -11,7 +11,7 @@ use crate::domain::{Item, Outcome, Purchase, Unavailable};
 use crate::store::mysql::stock::StockRow;
 use crate::strategy::StrategyContext;
 
-/// How often one purchase tries.
+/// Tries of one purchase.
 const TRIES_MAX: u32 = 200;
 /// Purchases of this process that try at once.
 const TRYING_MAX: usize = 8;

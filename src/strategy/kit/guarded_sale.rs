@@ -1,8 +1,8 @@
 //! The textbook's read, check and write under a lock, whatever the lock.
 //!
 //! [`GuardedSale`] takes the locks of the scope in a fixed order (the buyer's without waiting, then
-//! the shared one), reads, checks, writes, and releases. A lock strategy is a `GuardedSale` with its
-//! kind of lock.
+//! the shared one), reads, checks, writes, and releases. A lock strategy is a `GuardedSale` with
+//! its kind of lock.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl GuardedSale {
         }
     }
 
-    /// Where the request's own options allow that others do its work.
+    /// The combined sale, if the request's options allow that another request does its work.
     fn combined_for(
         &self,
         purchase: &Purchase,

@@ -26,7 +26,7 @@ pub async fn read(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Out
 /// The outcome when the ledger cannot be read or refuses writes, before anything was written.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {
-    tracing::warn!(%error, "the ledger could not be read");
+    tracing::warn!(%error, "ledger not read");
     Outcome::Unavailable(match Fault::of(error) {
         Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),

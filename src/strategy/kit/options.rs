@@ -6,7 +6,7 @@ use crate::domain::item::word_enum;
 use leaselock::{Wait, WaitStrategy};
 
 word_enum! {
-    /// Which counter a lock guards.
+    /// The counter that a lock guards.
     Store {
         /// The stock row of the ledger.
         Mysql = "mysql",
@@ -16,7 +16,7 @@ word_enum! {
 }
 
 word_enum! {
-    /// What a lock is taken on, from coarse to fine.
+    /// The scope of a lock, from coarse to fine.
     Scope {
         /// One lock for everything on sale.
         Market = "market",
@@ -30,14 +30,14 @@ word_enum! {
 }
 
 word_enum! {
-    /// How a loser waits. All but the first are for comparison: they switch the line inside the
-    /// process off, so that each request contends for itself.
+    /// The way in which a request waits for a lock. All but the first are for comparison: they
+    /// switch off the queue inside the process, so that each request contends for itself.
     WaitFor {
         /// In a queue; its head is notified of the release, if the kind of lock can notify.
         Notify = "notify",
-        /// Look again after growing, jittered pauses.
+        /// Try again after growing, jittered pauses.
         Backoff = "backoff",
-        /// Look again at once for 600 ms, then yield.
+        /// Try again at once for 600 ms, then yield.
         SpinThenYield = "spin-then-yield",
         /// Yield for 600 ms, then sleep 200 ms.
         YieldThenSleep = "yield-then-sleep",
@@ -70,11 +70,11 @@ impl WaitFor {
 /// The refinements of a lock strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which counter it guards.
+    /// The counter that it guards.
     pub store: Store,
-    /// What it locks; the strategy's own choice if it is left out.
+    /// Its scope; the strategy's own choice if it is left out.
     pub scope: Option<Scope>,
-    /// How a loser waits.
+    /// The way in which a request waits for it.
     pub wait: WaitFor,
 }
 
@@ -84,7 +84,7 @@ impl Default for Options {
     }
 }
 
-/// A parameter that is not understood.
+/// Error: an unknown parameter or value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionsError(pub String);

@@ -28,8 +28,8 @@ pub async fn write(
     outcome
 }
 
-/// Has the arbiter write the order in a batch of the item. With the arbiter off the order is written
-/// by itself, and the ledger only keeps in step with the gate.
+/// Has the arbiter write the order in a batch of the item. With the arbiter off the order is
+/// written by itself, and the ledger only keeps in step with the gate.
 pub async fn write_in_batch(
     context: &StrategyContext,
     purchase: Purchase,
@@ -93,7 +93,7 @@ pub fn unavailable(error: &CounterError) -> Outcome {
         CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
         CounterError::Mysql(error) => ledger_view::unavailable(error),
         CounterError::Redis(error) => {
-            tracing::warn!(%error, "the counter could not be read");
+            tracing::warn!(%error, "counter not read");
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))
         }
     }

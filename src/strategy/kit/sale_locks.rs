@@ -30,9 +30,9 @@ pub struct SaleLocks {
 /// cannot be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct FenceCounters {
-    /// That of an item's lock.
+    /// The counter of an item's lock.
     pub item: &'static str,
-    /// That of the one lock for the whole market.
+    /// The counter of the lock for the whole market.
     pub market: &'static str,
 }
 
@@ -100,13 +100,13 @@ impl SaleLocks {
             AcquireError::Busy | AcquireError::TimedOut => taken,
             AcquireError::TooManyWaiters => Outcome::Unavailable(Unavailable::Overloaded),
             AcquireError::Unavailable(_) | AcquireError::InvalidOptions(_) => {
-                tracing::warn!(%error, "a lock could not be acquired");
+                tracing::warn!(%error, "lock not acquired");
                 Outcome::Unavailable(Unavailable::Dependency(self.dependency))
             }
         }
     }
 
-    /// What it means when a batch has no answer for a purchase.
+    /// The outcome when a batch has no answer for a purchase.
     pub(super) fn not_submitted(&self, error: SubmitError) -> Outcome {
         let contended = Outcome::Unavailable(Unavailable::Contended);
         match error {
@@ -123,7 +123,7 @@ impl SaleLocks {
 pub(super) async fn catch_up(mutex: &dyn leaselock::Mutex, name: &LockName, accepted: u64) {
     mutex.stats().count_fenced();
     if let Err(error) = mutex.raise_fence(name, leaselock::Fence(accepted)).await {
-        tracing::warn!(%error, "the fence counter was not raised");
+        tracing::warn!(%error, "fence counter not raised");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::domain::ItemId;
 static RESOLVE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("resolve_dead_letter.lua")));
 
-/// How an operator resolves a dead letter.
+/// The resolution of a dead letter by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Put the entry back into the queue, behind the entries that wait.
@@ -28,7 +28,7 @@ pub struct DeadLetter {
     pub id: String,
     /// The order, or the text that cannot be read as one.
     pub order: Result<Intention, String>,
-    /// Why it could not be decided.
+    /// The reason why it could not be decided.
     pub why: String,
 }
 
@@ -49,8 +49,9 @@ impl Queue {
         Ok(letters.collect())
     }
 
-    /// Removes an entry from the dead letters; answers whether it was there. Its order is still queued until
-    /// it is acknowledged: see [`Reader::ack_dead_letter`](super::Reader::ack_dead_letter).
+    /// Removes an entry from the dead letters; answers whether it was there. Its order is still
+    /// queued until it is acknowledged: see
+    /// [`Reader::ack_dead_letter`](super::Reader::ack_dead_letter).
     ///
     /// # Errors
     /// Redis'; doing it again is fine.

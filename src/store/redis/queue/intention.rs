@@ -24,7 +24,7 @@ pub struct Intention {
     pub key: RequestKey,
     /// The time of the gate's decision.
     pub created_at: OffsetDateTime,
-    /// When its hold runs out.
+    /// The end of its hold.
     pub expires_at: OffsetDateTime,
 }
 

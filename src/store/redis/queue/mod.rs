@@ -1,11 +1,11 @@
 //! The queue of an item: orders that a gate has accepted and the ledger has not decided yet.
 //!
 //! All keys of an item are in one slot. The *stream* holds the orders in the order of arrival; a
-//! consumer group hands each to one consumer (`reader.rs`). Beside it a hash indexes the queued orders
-//! by id and by buyer, so that an order is found until it is durable, and another hash keeps the
-//! requests that were queued, so that a retry gets the same order. Units in the queue are taken from
-//! the item's counter: ledger = counter + queue. The list of items with a queue is in the ledger
-//! (`redis_queues`), since an emptied Redis has lost it.
+//! consumer group hands each to one consumer (`reader.rs`). Beside it a hash indexes the queued
+//! orders by id and by buyer, so that an order is found until it is durable, and another hash keeps
+//! the requests that were queued, so that a retry gets the same order. Units in the queue are taken
+//! from the item's counter: ledger = counter + queue. The list of items with a queue is in the
+//! ledger (`redis_queues`), since an emptied Redis has lost it.
 
 mod dead_letters;
 mod intention;
@@ -33,8 +33,8 @@ pub use reader::{Entry, Reader};
 const QUEUES_TOGETHER_MAX: usize = 1_000;
 /// Items remembered as having a queue on the ledger's list.
 const OPENED_MAX: u64 = 10_000;
-/// How long the queued requests of an item are remembered after the last one. Later, a queued request
-/// is found beside its order, and the others in the ledger.
+/// How long the queued requests of an item are remembered after the last one. Later, a queued
+/// request is found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// A queue is used once it has been on the ledger's list for this time: no setting lets an instance
 /// use an item that it read longer ago (`config/check.rs`).
@@ -59,7 +59,7 @@ pub struct Queue {
     wake: mpsc::Sender<ItemId>,
 }
 
-/// How queueing an order ended.
+/// The result of queueing an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     /// The order is in the queue, and its units were taken from the counter.
@@ -75,8 +75,8 @@ pub enum Push {
 }
 
 impl Queue {
-    /// Makes queues in `redis` for orders of the strategy `strategy`, at most `backlog_max` of an item,
-    /// and the receiver of their wake-ups for the consumer.
+    /// Makes queues in `redis` for orders of the strategy `strategy`, at most `backlog_max` of an
+    /// item, and the receiver of their wake-ups for the consumer.
     #[must_use]
     pub fn new(
         redis: RedisClient,
@@ -104,7 +104,8 @@ impl Queue {
     /// queue (`None`: any number).
     ///
     /// # Errors
-    /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be queued.
+    /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be
+    /// queued.
     pub async fn push(
         &self,
         purchase: &Purchase,
@@ -189,8 +190,8 @@ impl Queue {
         Ok(self.find_among(&items, order, owner).await?)
     }
 
-    /// Finds an owner's queued order in the queues that this process knows, for the time when the ledger
-    /// does not answer.
+    /// Finds an owner's queued order in the queues that this process knows, for the time when the
+    /// ledger does not answer.
     ///
     /// # Errors
     /// Redis'.
@@ -277,9 +278,9 @@ impl Queue {
         Ok(items)
     }
 
-    /// Puts the item's queue on the ledger's list before its first entry, so that other instances serve
-    /// it if this one dies. The queue is open once every instance has read the list again, since an
-    /// instance that does not know the queue does not search it for a key.
+    /// Puts the item's queue on the ledger's list before its first entry, so that other instances
+    /// serve it if this one dies. The queue is open once every instance has read the list again,
+    /// since an instance that does not know the queue does not search it for a key.
     async fn open(&self, item: ItemId) -> Result<(), sqlx::Error> {
         let listed = sqlx::query(
             "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",

@@ -74,8 +74,8 @@ impl Reader {
         Ok(streams.into_iter().flat_map(|stream| stream.ids).map(entry).collect())
     }
 
-    /// Takes over at most `count` entries that a consumer, which may be dead, has had for longer than
-    /// `idle`.
+    /// Takes over at most `count` entries that a consumer, which may be dead, has had for longer
+    /// than `idle`.
     ///
     /// # Errors
     /// Redis'.
@@ -115,8 +115,8 @@ impl Reader {
         Ok(rows.first().map_or(0, |row| row.3))
     }
 
-    /// Acknowledges an order that the ledger has decided: removes it from the queue, and gives its units
-    /// back to the counter if `refused`. Answers whether it was in the queue.
+    /// Acknowledges an order that the ledger has decided: removes it from the queue, and gives its
+    /// units back to the counter if `refused`. Answers whether it was in the queue.
     ///
     /// # Errors
     /// Redis'; the entry then comes again.
@@ -170,8 +170,8 @@ impl Reader {
         Ok(moved == 1)
     }
 
-    /// For each queue, the number of its entries, delivered or not, and the number of fields of the hash
-    /// beside it: 0 when no order is queued, dead letters included.
+    /// For each queue, the number of its entries, delivered or not, and the number of fields of the
+    /// hash beside it: 0 when no order is queued, dead letters included.
     ///
     /// # Errors
     /// Redis'.
