@@ -73,8 +73,8 @@ impl Counters {
     }
 }
 
-/// Batches that lanes wrote, and the orders in them, over all instances; `None` when one of them
-/// does not answer.
+/// Batches that group commit wrote, and the orders in them, over all instances; `None` when one of
+/// them does not answer.
 pub async fn batches(instances: &[Instance]) -> Option<(f64, f64)> {
     let (mut batches, mut orders) = (0.0, 0.0);
     for instance in instances {

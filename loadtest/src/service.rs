@@ -19,8 +19,8 @@ use crate::options::RunOptions;
 
 /// An admin request or the service's own audit may take this long.
 const ADMIN_SECONDS_MAX: u64 = 30;
-/// A service that was overwhelmed by the load before answers "nothing changed, try again" to an
-/// admin, too. It is asked again for so long, with such pauses.
+/// A service that the previous load has overwhelmed answers "nothing changed, try again" to an admin,
+/// too. The request is repeated for this time, with this pause between two tries.
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
 const RECOVERY_PAUSE: Duration = Duration::from_millis(500);
 /// The lab item's price; nobody pays it.

@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_secs(30);
 /// How many operations run under one hold.
 const BATCH_MAX: usize = 64;
 
-/// Acquires, waits for so long, releases.
+/// Acquires, waits for the given time, releases.
 pub(crate) type Cycle = Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// One kind of lock.

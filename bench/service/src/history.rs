@@ -14,8 +14,8 @@ use loadtest::spread::Spread;
 
 /// How many earlier runs a run is compared with.
 const COMPARED_MAX: usize = 5;
-/// A ratio that is so much worse than the middle of the earlier runs, and outside of their spread,
-/// is called out.
+/// A ratio is called out when it is worse than this share of the earlier runs' median, and outside of
+/// their spread.
 const NOTICEABLE: f64 = 0.9;
 
 /// One earlier run.

@@ -1,6 +1,6 @@
 //! Hand-over and combining inside one process; needs no server.
 //!
-//! `cargo run --example in_one_process`
+//! `cargo run -p leaselock --example in_one_process`
 
 use std::error::Error;
 use std::sync::Arc;

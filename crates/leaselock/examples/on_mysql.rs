@@ -1,6 +1,6 @@
 //! Locks a row on MySQL or MariaDB, and refuses a late write by its fence.
 //!
-//! `cargo run --example on_mysql --features mysql -- mysql://user:password@127.0.0.1/test`
+//! `cargo run -p leaselock --example on_mysql --features mysql -- mysql://user:password@127.0.0.1/test`
 //! (or set `DATABASE_URL`). It makes the tables `locks` and `leaselock_example` if they are missing.
 
 use std::env;

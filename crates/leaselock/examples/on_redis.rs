@@ -1,6 +1,6 @@
 //! Locks a name on Redis and counts under it: start it twice to see the two processes alternate.
 //!
-//! `cargo run --example on_redis -- redis://127.0.0.1:6379` (or set `REDIS_URL`)
+//! `cargo run -p leaselock --example on_redis -- redis://127.0.0.1:6379` (or set `REDIS_URL`)
 
 use std::env;
 use std::error::Error;

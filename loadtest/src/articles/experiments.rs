@@ -54,7 +54,7 @@ const WAYS: [(&str, &str, usize, &str, bool); 16] = [
     ("+ script against wrong deletion", "lock-redis-token?store=redis", 1, "550, 620 warm", false),
     ("+ reentrant (hash + scripts)", "lock-redis-reentrant?store=redis", 1, "600", false),
     ("Redisson", "lock-redis?store=redis", 1, "870", false),
-    ("(not in the article) one lane per item", "mysql-batch", 1, "-", false),
+    ("(not in the article) one queue per item", "mysql-batch", 1, "-", false),
 ];
 const WAYS_UNITS: f64 = 5_000.0;
 const WAYS_CONCURRENCY: u32 = 500;
@@ -221,7 +221,7 @@ pub async fn waiting(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
         name: "S2",
         title: "five ways to wait for a lock",
         setting: format!(
-            "{requests} requests, {} at once, one lock on the item (`lock-redis?scope=item&wait=...`); whoever does not get the lock in time has failed.",
+            "{requests} requests, {} at once, one lock on the item (`lock-redis?scope=item&wait=...`); a request that does not get the lock in time has failed.",
             WAITS_CONCURRENCY.min(requests)
         ),
         head: vec![

@@ -41,17 +41,17 @@ pub struct Figures {
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LEASE_MS: u64 = 20_000;
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
-/// A seller who is this far ahead of the buyers waits, so that memory stays bounded. More than the
-/// article's sellers listed: sellers who wait no longer come between, and WATCH would not collapse.
+/// Items on offer above which a seller waits, so that memory stays bounded. The limit is above what
+/// the article's sellers listed: waiting sellers change nothing, and WATCH would not collapse.
 const ON_OFFER_MAX: i64 = 500_000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// What a buyer has to spend: enough for any time.
 const PURSE: i64 = 1_000_000_000_000;
 /// What a buyer sees of the market.
 const WINDOW: isize = 20;
-/// Everything of one market is gone after this, if the program is killed.
+/// Lifetime of a market's keys, in case the program is killed.
 const KEYS_SECONDS_MAX: i64 = 900;
-/// Work begun at the end of the time is finished, at most for so long.
+/// Work that has begun when the time is over may take this much longer.
 const OVERTIME: Duration = Duration::from_secs(15);
 
 /// What sellers and buyers share.

@@ -139,13 +139,13 @@ fn noise(figure: &Figure, reference: &Figure) -> &'static str {
     " Some of its rounds were as good, so it may be noise; more rounds (--growth-rounds) tell."
 }
 
-/// What skewed workload means for the lanes.
+/// The share of the item that is asked for most, where demand is skewed.
 fn skew(figure: &Figure) -> String {
     if figure.point.workload == Workload::Uniform {
         return String::new();
     }
     let share = super::workload::Draw::new(Workload::Skewed, figure.point.items).share_max();
-    format!(" The item in most workload gets {:.0} % of the purchases.", share * 100.0)
+    format!(" The item that is asked for most gets {:.0} % of the purchases.", share * 100.0)
 }
 
 /// Purchases that were no order.

@@ -11,7 +11,7 @@ use loadtest::service::Admin;
 
 /// Requests for a new item that are under way at once.
 const MAKING_MAX: usize = 32;
-/// No further item is made after so long; points that need more are left out.
+/// No further item is made after this time; points that need more items are left out.
 const MAKING_SECONDS_MAX: u64 = 45;
 
 /// Makes up to `count` items with `stock` units each; fewer when it takes too long. By id, so that

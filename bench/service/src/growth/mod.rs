@@ -45,7 +45,7 @@ const GUESS_PER_SECOND: (f64, f64) = (1_500.0, 20_000.0);
 const MARGIN: f64 = 1.5;
 /// Purchases of one load at most, and so how far apart the buyers of two loads are.
 const REQUESTS_MAX: u32 = 1_000_000;
-/// Nobody else's id.
+/// Id of the first buyer, above those of all other loads.
 const FIRST_BUYER: i64 = 2_000_000_001;
 /// Units of each item of the curve of items: more than all its loads can sell.
 const ITEM_STOCK: i64 = 100_000_000;

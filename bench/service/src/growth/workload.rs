@@ -15,7 +15,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Over `items` items, of which the first is asked for most when workload is skewed.
+    /// Over `items` items, of which the first is asked for most under a skewed workload.
     pub fn new(workload: Workload, items: u32) -> Self {
         let mut sum = 0.0;
         let weight = |rank: u32| match workload {

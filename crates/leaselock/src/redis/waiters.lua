@@ -35,8 +35,8 @@ local function tell_holder(value)
   end
 end
 
--- When the waiter of an entry arrived and what it said. One that was not seen for so long is taken
--- out: nil.
+-- When the waiter of an entry arrived and what it said. A waiter that was not seen for
+-- WAITER_ALIVE_MS is taken out: nil.
 local function alive(queue, who, entry)
   local arrived, seen, said = string.match(entry, '^(%d+) (%d+) (.*)$')
   if seen + WAITER_ALIVE_MS * 1000 > now_us then

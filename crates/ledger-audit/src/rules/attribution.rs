@@ -65,7 +65,7 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
         }
         phantom.add(|| {
             format!(
-                "order {} of buyer {}, key {}: nobody asked for it",
+                "order {} of buyer {}, key {}: no request asked for it",
                 order.id,
                 order.buyer,
                 order.key_shown()
