@@ -84,7 +84,7 @@ fn code(folder: &Path, places: &[&str], others: &[&PathBuf]) -> String {
         }
         if let Ok(entries) = fs::read_dir(&path) {
             open.extend(entries.flatten().map(|entry| entry.path()));
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
+        } else if path.is_file() && path.extension().is_some_and(|kind| kind == "rs") {
             text += &fs::read_to_string(&path).expect("a readable file");
         }
     }

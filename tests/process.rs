@@ -264,9 +264,14 @@ async fn tokens_are_printed_one_a_line_and_work() {
     assert_eq!(operator.get(&format!("/api/admin/items/{item}/audit")).await.status, 200);
 }
 
-/// The load test's program, which is built beside ours.
+/// The load test's program.
 pub fn loadtest() -> PathBuf {
-    let path = PathBuf::from(PROGRAM).with_file_name("loadtest");
+    built_beside_ours("loadtest")
+}
+
+/// A program of the workspace, in the folder of `seckill`.
+fn built_beside_ours(name: &str) -> PathBuf {
+    let path = PathBuf::from(PROGRAM).with_file_name(name);
     assert!(path.is_file(), "build the whole workspace first: cargo test --workspace");
     path
 }
@@ -328,8 +333,8 @@ async fn the_load_test_judges_two_instances() {
 async fn the_bench_draws_and_audits_a_curve_of_items() {
     let (shop, instance) = Shop::open().await;
     let out = std::env::temp_dir().join(format!("seckill-growth-{}", std::process::id()));
-    let output = Command::new(loadtest())
-        .args(["bench", "--rounds", "0", "--seconds", "0.2"])
+    let output = Command::new(built_beside_ours("service-bench"))
+        .args(["--rounds", "0", "--seconds", "0.2"])
         .args(["--growth", "--curves", "items", "--growth-max", "10", "--out"])
         .arg(&out)
         .env("SECKILL_URL", format!("http://{}", instance.addr))
@@ -338,7 +343,7 @@ async fn the_bench_draws_and_audits_a_curve_of_items() {
         .env("SECKILL_SECRET", shop.config.secret.reveal())
         .stdin(Stdio::null())
         .output();
-    let (code, text) = told(&output.await.expect("the load test runs"));
+    let (code, text) = told(&output.await.expect("the bench runs"));
     assert_eq!(code, 0, "{text}");
     let report = std::fs::read_to_string(out.join("report.md")).expect("the report");
     for row in ["| 1 | ", "| 10 | ", "| 10 skewed | "] {

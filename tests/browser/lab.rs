@@ -114,7 +114,7 @@ async fn everyone_may_read_the_gallery_and_operators_run_it() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit("/lab.html").await;
-    page.until_text("#gallery", "What saves you").await;
+    page.until_text("#gallery", "The remedy").await;
     page.until_text("#door", "This page is for operators").await;
     page.click("#gallery li:first-child .break").await;
     page.until("the sign-in page", "location.pathname === '/signin.html'").await;

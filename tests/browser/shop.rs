@@ -23,7 +23,7 @@ async fn a_buyer_buys() {
     page.click("#buy").await;
 
     // Nobody has an account at first; making one leads back to where the buyer was.
-    page.until_text("#back", "You return to where you were").await;
+    page.until_text("#back", "you return to the page where you were").await;
     page.run("document.getElementById('mode-up').click()", Vec::new()).await;
     page.until_text("#heading", "Create an account").await;
     page.fill("#username", "ada").await;
