@@ -1,18 +1,18 @@
 //! Counts responses by method and status, for `GET /metrics`.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Method;
-use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::http::Web;
 
-/// Runs a request and counts its response.
-pub(super) async fn count(State(web): State<Web>, request: Request, next: Next) -> Response {
+/// Counts the response of `request`.
+pub(super) fn count(web: Web, request: &Request) -> impl FnOnce(Response) -> Response + use<> {
     let method = method_label(request.method());
-    let response = next.run(request).await;
-    web.metrics.request_answered(method, response.status().as_u16());
-    response
+    move |response| {
+        web.metrics.request_answered(method, response.status().as_u16());
+        response
+    }
 }
 
 /// A method as a label. Methods that a client invents share one label.

@@ -2,18 +2,20 @@
 
 mod catch_panic;
 mod count_answers;
+mod observe;
 mod problem_body;
 mod request_check;
 mod request_id;
 mod response_headers;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header::{
     AUTHORIZATION, COOKIE, REFERRER_POLICY, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::PropagateRequestIdLayer;
@@ -21,6 +23,7 @@ use tower_http::sensitive_headers::SetSensitiveHeadersLayer;
 use tower_http::set_header::{SetRequestHeaderLayer, SetResponseHeaderLayer};
 
 use super::Web;
+use observe::observe;
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
@@ -32,9 +35,10 @@ const TLS_FOR_A_YEAR: HeaderValue = HeaderValue::from_static("max-age=31536000")
 /// from top to bottom, its response from bottom to top.
 pub(super) fn wrap(router: Router, web: &Web) -> Router {
     let transport_security = web.session_cookie.secure.then_some(TLS_FOR_A_YEAR);
+    let counting = web.clone();
     let layers = ServiceBuilder::new()
         // Outermost, to count the status that the client gets.
-        .layer(from_fn_with_state(web.clone(), count_answers::count))
+        .layer(observe(move |request: &Request| count_answers::count(counting.clone(), request)))
         // Debug output and HTTP/2 header compression keep these values out.
         .layer(SetSensitiveHeadersLayer::new([AUTHORIZATION, COOKIE, SET_COOKIE]))
         // Our own id replaces the client's: an id in the log cannot be chosen from outside.
@@ -44,9 +48,10 @@ pub(super) fn wrap(router: Router, web: &Web) -> Router {
         .layer(SetResponseHeaderLayer::overriding(REFERRER_POLICY, SAME_ORIGIN))
         .layer(SetResponseHeaderLayer::overriding(RESOURCE_POLICY, SAME_ORIGIN))
         .layer(SetResponseHeaderLayer::overriding(STRICT_TRANSPORT_SECURITY, transport_security))
-        .layer(from_fn(response_headers::set))
+        .layer(observe(response_headers::set))
         // Inside the request id, which it writes, and outside all that may fail.
-        .layer(from_fn(problem_body::write))
+        .layer(observe(problem_body::write))
+        .map_response(catch_panic::with_axum_body)
         .layer(CatchPanicLayer::custom(catch_panic::answer))
         .layer(from_fn_with_state(web.clone(), request_check::check));
     router.layer(layers)

@@ -3,21 +3,23 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::is_api;
 use super::request_id::REQUEST_ID;
 use crate::http::problem::{Problem, ProblemType};
 
-/// Runs a request; when it fails, writes and logs the problem.
-pub(super) async fn write(request: Request, next: Next) -> Response {
+/// Writes and logs the problem of `request`, if it fails.
+pub(super) fn write(request: &Request) -> impl FnOnce(Response) -> Response + use<> {
     let request_id = request.headers().get(REQUEST_ID).cloned();
-    let request_id = request_id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
     let uri = request.uri().clone();
-    let mut response = next.run(request).await;
+    move |response| write_problem(response, request_id.as_ref(), &uri)
+}
+
+fn write_problem(mut response: Response, id: Option<&HeaderValue>, uri: &Uri) -> Response {
+    let request_id = id.and_then(|id| id.to_str().ok()).unwrap_or_default();
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,
         None if needs_problem(&response, is_api(uri.path())) => adopt_problem(&mut response),

@@ -4,7 +4,6 @@
 use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
 use axum::response::Response;
 
 use super::{SAME_ORIGIN, is_api};
@@ -25,20 +24,20 @@ const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
      script-src 'self'; frame-ancestors 'none'",
 );
 
-/// Runs a request and sets the headers of its response.
-pub(super) async fn set(request: Request, next: Next) -> Response {
-    let (is_api, is_docs) = {
-        let path = request.uri().path();
-        (is_api(path), path.starts_with("/docs"))
-    };
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    if is_api {
-        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    } else {
-        headers.insert(CONTENT_SECURITY_POLICY, if is_docs { DOCS_POLICY } else { PAGE_POLICY });
-        headers.insert(OPENER_POLICY, SAME_ORIGIN);
-        headers.insert(PERMISSIONS_POLICY, NO_PERMISSIONS);
+/// Sets the headers of the response of `request`.
+pub(super) fn set(request: &Request) -> impl FnOnce(Response) -> Response + use<> {
+    let path = request.uri().path();
+    let (is_api, is_docs) = (is_api(path), path.starts_with("/docs"));
+    move |mut response| {
+        let headers = response.headers_mut();
+        if is_api {
+            headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        } else {
+            let policy = if is_docs { DOCS_POLICY } else { PAGE_POLICY };
+            headers.insert(CONTENT_SECURITY_POLICY, policy);
+            headers.insert(OPENER_POLICY, SAME_ORIGIN);
+            headers.insert(PERMISSIONS_POLICY, NO_PERMISSIONS);
+        }
+        response
     }
-    response
 }
