@@ -20,7 +20,7 @@ pub async fn per_second(environment: &Environment, span: Duration) -> Result<f64
         let taken = plain_lock::acquire(&mut connection, KEY, &word, LEASE_MS).await;
         let freed = plain_lock::release(&mut connection, KEY, &word).await;
         if !(taken.map_err(failed)? && freed.map_err(failed)?) {
-            return Err(CannotJudge("somebody else uses the key of baseline K".to_owned()));
+            return Err(CannotJudge("another client uses the key of baseline K".to_owned()));
         }
         cycles += 1;
     }

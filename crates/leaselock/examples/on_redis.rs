@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("round {round}: process {} holds, fence {:?}", std::process::id(), guard.fence());
         tokio::select! {
             () = sleep(Duration::from_millis(500)) => {}
-            // Stop working at once: somebody else may hold the name soon.
+            // Stop working at once: another process may hold the name soon.
             () = guard.lost().cancelled_owned() => println!("the lock was lost"),
         }
         println!("round {round}: {:?}", guard.release().await);

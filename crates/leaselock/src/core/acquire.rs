@@ -86,7 +86,7 @@ pub(crate) async fn acquire(
 }
 
 /// Waits for the head of the queue, or for the lock itself, as `wait` says. The flag says whether
-/// somebody else was there first.
+/// another contender got the name first.
 async fn enter_queue(
     core: &Arc<Core>,
     name: &LockName,

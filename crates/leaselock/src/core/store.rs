@@ -3,7 +3,7 @@
 //! make a lock of it with [`LeasedMutex::start`](crate::LeasedMutex::start).
 //!
 //! The library does the rest: the queue of waiters in the process, time-outs, repeated commands,
-//! renewal, the lost signal, giving back what was dropped, and hand-over.
+//! renewal, the lost signal, the release of dropped guards, and hand-over.
 //!
 //! ```
 //! use std::collections::HashMap;

@@ -67,7 +67,7 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
         Ok(ours.then_some(Grant::UNFENCED))
     }
 
-    /// Prolongs nothing, as there is no lease; only finds out whether somebody deleted the key.
+    /// Checks that the key still exists. It extends nothing, since there is no lease.
     async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
         self.key.is_ours(&self.key.of(name), token).await
     }

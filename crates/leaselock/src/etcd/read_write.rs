@@ -4,7 +4,7 @@
 //! of it, and watches the nearest one; a writer holds when nobody is ahead of it. A reader that
 //! comes after a waiting writer waits for that writer, so neither side starves.
 //!
-//! **What can go wrong.** The same failures as of `mutex`. Besides, a writer that waits behind many
+//! **What can go wrong.** The failures of `mutex`. Besides, a writer that waits behind many
 //! readers is notified of each release, although it asks again only once.
 //!
 //! **When to use it.** When the guarded data are read far more often than written, and a reader

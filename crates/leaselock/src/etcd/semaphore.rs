@@ -4,7 +4,7 @@
 //! waiting contender is notified of every key that goes, and asks again only when fewer than `n`
 //! are left ahead of it. A permit belongs to a lease, so it comes back when its holder dies.
 //!
-//! **What can go wrong.** The same failures as of `mutex`: then there is one holder more than
+//! **What can go wrong.** The failures of `mutex`: then there is one holder more than
 //! permits. Fences rise in the order of the grants, and several of them are good at the same time,
 //! so a store that accepts only the highest one refuses rightful holders. Processes that use
 //! different numbers of permits each go by their own.
