@@ -40,6 +40,7 @@ pub mod app;
 pub mod arbiter;
 pub mod audit;
 pub mod catalog;
+pub mod command;
 pub mod config;
 pub mod consumer;
 pub mod domain;

@@ -9,6 +9,7 @@ mod workers;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use sqlx::MySqlPool;
 use tokio::net::TcpListener;
 
@@ -33,7 +34,7 @@ pub struct App {
     config: Config,
     connection_limiter: ConnectionLimiter,
     listener: TcpListener,
-    router: axum::Router,
+    web: http::Web,
     workers: Vec<Worker>,
     shared: Shared,
     lane_pool: MySqlPool,
@@ -45,7 +46,11 @@ impl App {
     ///
     /// # Errors
     /// A sentence for the operator: a URL that cannot be read, a port in use.
-    pub async fn build(config: Config) -> Result<Self, String> {
+    pub fn build(config: Config) -> BoxFuture<'static, Result<Self, String>> {
+        Box::pin(Self::build_parts(config))
+    }
+
+    async fn build_parts(config: Config) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
         let writers = Writers::build(&config, &shared)?;
         let lock_servers = LockServers::new(&config)?;
@@ -77,7 +82,7 @@ impl App {
         Ok(Self {
             connection_limiter,
             listener,
-            router: http::router(&web),
+            web,
             workers,
             shared,
             lane_pool: writers.lane_pool,
@@ -111,7 +116,14 @@ impl App {
     }
 
     /// Serves until the lifecycle stops and everything has finished, or the bound is over.
-    pub async fn serve(self) -> Ended {
+    ///
+    /// The future is boxed: so the whole service is compiled with this crate, and not once more
+    /// with each program and test that serves.
+    pub fn serve(self) -> BoxFuture<'static, Ended> {
+        Box::pin(self.run())
+    }
+
+    async fn run(self) -> Ended {
         let Shared { lifecycle, metrics, pool, revocations, .. } = self.shared;
         for (name, work) in self.workers {
             lifecycle.worker(name, work);
@@ -128,7 +140,13 @@ impl App {
             connection_limiter: self.connection_limiter,
             write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
         };
-        let server = server::serve(self.listener, self.router, options, lifecycle.clone(), metrics);
+        let server = server::serve(
+            self.listener,
+            http::application(&self.web),
+            options,
+            lifecycle.clone(),
+            metrics,
+        );
         let acceptor = tokio::spawn(server);
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
         let ended = lifecycle.run_until_stopped(bound).await;

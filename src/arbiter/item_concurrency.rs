@@ -6,20 +6,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use moka::sync::Cache;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::ItemId;
+use crate::store::cache::Cache;
 
 /// One item has at most the pool's connections divided by this.
 const SHARE: u32 = 4;
 /// Items whose limits are known at once.
-const ITEMS_MAX: u64 = 100_000;
-/// The limit of an item without purchases for this long is forgotten: longer than a transaction
-/// takes.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const ITEMS_MAX: usize = 100_000;
 
 /// The limit of each item. Clones share them.
 #[derive(Clone)]
@@ -31,14 +27,13 @@ pub(super) struct ItemConcurrency {
 impl ItemConcurrency {
     /// A share of `connections` for each item.
     pub(super) fn new(connections: u32) -> Self {
-        let items = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
-        Self { items, of_each: (connections / SHARE).max(1) as usize }
+        Self { items: Cache::new(ITEMS_MAX), of_each: (connections / SHARE).max(1) as usize }
     }
 
     /// Waits for a permit of the item, first come first served; dropping the permit gives it back.
     pub(super) async fn acquire(&self, item: ItemId) -> Option<OwnedSemaphorePermit> {
         let make = || Arc::new(Semaphore::new(self.of_each));
-        let permits = self.items.get(&item).unwrap_or_else(|| self.items.get_with(item, make));
+        let permits = self.items.get_or_insert_with(item, make);
         // It is never closed.
         permits.acquire_owned().await.ok()
     }

@@ -109,7 +109,7 @@ impl Catalog {
         let created = mysql::change(&self.breaker, create).await;
         let created = created.map_err(|error| failed_change(&error))?;
         // A request for this id may have cached that there is no such item.
-        self.forget(created.item.id).await;
+        self.forget(created.item.id);
         Ok(created)
     }
 
@@ -135,7 +135,7 @@ impl Catalog {
         if let Some((version, units)) = restocked {
             self.counters.apply_restock_delta(id, version, units).await;
         }
-        self.forget(id).await;
+        self.forget(id);
         Ok(edited)
     }
 

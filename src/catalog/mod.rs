@@ -10,22 +10,23 @@ mod edit;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use moka::future::Cache;
 use sqlx::MySqlPool;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use crate::domain::{Clock, ItemId, LedgerError, OrderStatus};
 use crate::store::breaker::Breaker;
+use crate::store::cache::Cache;
 use crate::store::mysql::{self, failed_read, items, orders};
 use crate::store::redis::Counters;
+use crate::store::single_flight::SingleFlight;
 
 pub use crate::store::mysql::items::StockedItem;
 pub use crate::store::mysql::orders::OrderCount;
 pub use edit::{CreateError, EditError, StrategyError, create};
 
 /// Items in the cache.
-const CACHED_MAX: u64 = 10_000;
+const CACHED_MAX: usize = 10_000;
 /// The greatest age of a state that is shown while the ledger does not answer.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// How long a sale stays on the shop's list after its end.
@@ -78,6 +79,7 @@ pub struct Catalog {
     counters: Counters,
     clock: Clock,
     items: Cache<ItemId, Cached>,
+    reads: SingleFlight<ItemId, Cached>,
     shop: Arc<RwLock<Option<Listed>>>,
 }
 
@@ -86,8 +88,8 @@ impl Catalog {
     /// restock changes `counters`.
     #[must_use]
     pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters, clock: Clock) -> Self {
-        let items = Cache::builder().max_capacity(CACHED_MAX).time_to_live(AGE_MAX).build();
-        Self { pool, breaker, counters, clock, items, shop: Arc::default() }
+        let (items, reads) = (Cache::new(CACHED_MAX), SingleFlight::new());
+        Self { pool, breaker, counters, clock, items, reads, shop: Arc::default() }
     }
 
     /// Reads an item from the ledger, or from the cache while the ledger does not answer.
@@ -99,7 +101,7 @@ impl Catalog {
         // A failed read is stored too, so that a purchase knows that the ledger does not answer.
         // An item that was never read is not stored.
         if matches!(read.answer, Some((Some(_), _))) {
-            self.items.insert(id, read.clone()).await;
+            self.items.insert(id, read.clone());
         }
         read.seen()
     }
@@ -114,15 +116,23 @@ impl Catalog {
         id: ItemId,
         age_max: Duration,
     ) -> Result<Seen<Option<StockedItem>>, Unreachable> {
-        let entry = self.items.entry(id);
-        let is_old = |cached: &Cached| cached.is_older_than(age_max);
-        entry.or_insert_with_if(self.read(id), is_old).await.into_value().seen()
+        let cached = self.items.get(id).filter(|cached| !cached.is_older_than(age_max));
+        if let Some(cached) = cached {
+            return cached.seen();
+        }
+        let catalog = self.clone();
+        let read = async move {
+            let read = catalog.read(id).await;
+            catalog.items.insert(id, read.clone());
+            read
+        };
+        self.reads.run(id, || read).await.seen()
     }
 
     /// Forgets an item's last read, so that the next [`Self::find_recent`] reads the ledger.
-    pub async fn forget(&self, id: ItemId) {
-        if let Some(cached) = self.items.get(&id).await {
-            self.items.insert(id, Cached { asked_at: None, ..cached }).await;
+    pub fn forget(&self, id: ItemId) {
+        if let Some(cached) = self.items.get(id) {
+            self.items.insert(id, Cached { asked_at: None, ..cached });
         }
     }
 
@@ -179,7 +189,7 @@ impl Catalog {
         if answer.is_some() {
             return Cached { answer, asked_at, is_current: true };
         }
-        match self.items.get(&id).await {
+        match self.items.get(id) {
             // Another caller got an answer meanwhile.
             Some(cached) if cached.is_current && cached.asked_at > Some(started) => cached,
             Some(Cached { answer, .. }) => Cached { answer, asked_at, is_current: false },

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use seckill::audit::audit;
-use seckill::domain::ItemId;
-use seckill::domain::audit::Report;
-use seckill::metrics::Metrics;
-use seckill::store::mysql;
-use seckill::store::redis::{Counters, RedisClient};
+use crate::audit::audit;
+use crate::domain::ItemId;
+use crate::domain::audit::Report;
+use crate::metrics::Metrics;
+use crate::store::mysql;
+use crate::store::redis::{Counters, RedisClient};
 
 use super::Ended;
 

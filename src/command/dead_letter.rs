@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use seckill::arbiter::Arbiter;
-use seckill::domain::{Clock, ItemId, OrderStatus, UserId};
-use seckill::metrics::Metrics;
-use seckill::store::mysql::actions::{self, Actor};
-use seckill::store::mysql::{self, items};
-use seckill::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
-use seckill::store::redis::{Counters, Queue, RedisClient};
-use seckill::strategy::redis_stream;
+use crate::arbiter::Arbiter;
+use crate::domain::{Clock, ItemId, OrderStatus, UserId};
+use crate::metrics::Metrics;
+use crate::store::mysql::actions::{self, Actor};
+use crate::store::mysql::{self, items};
+use crate::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
+use crate::store::redis::{Counters, Queue, RedisClient};
+use crate::strategy::redis_stream;
 use serde_json::json;
 use sqlx::MySqlPool;
 

@@ -6,13 +6,13 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::account::{Role, password};
+use crate::app::App;
+use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
+use crate::domain::Username;
+use crate::store::mysql::{self, users};
+use crate::store::redis::RedisClient;
 use dev_servers::Servers;
-use seckill::account::{Role, password};
-use seckill::app::App;
-use seckill::config::{Config, SECRET_LENGTH_MIN, Secret};
-use seckill::domain::Username;
-use seckill::store::mysql::{self, users};
-use seckill::store::redis::RedisClient;
 use time::OffsetDateTime;
 
 use super::{Ended, extra_servers, seed, serve};

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use crate::config::{Config, Secret};
 use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
     ZookeeperServer,
 };
 use futures::future;
-use seckill::config::{Config, Secret};
 
 use super::dev::say;
 

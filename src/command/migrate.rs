@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use seckill::store::mysql;
+use crate::store::mysql;
 
 use super::Ended;
 

@@ -1,21 +1,88 @@
-//! The subcommands. Each answers an exit code, or a sentence that is printed before exit 2.
+//! The command line. Each subcommand answers an exit code, or a sentence that is printed before
+//! exit 2.
 
-pub mod audit;
-pub mod dead_letter;
-pub mod dev;
+mod audit;
+mod dead_letter;
+mod dev;
 mod extra_servers;
-pub mod migrate;
-pub mod preflight;
-pub mod seed;
-pub mod serve;
-pub mod token;
+mod migrate;
+mod preflight;
+mod seed;
+mod serve;
+mod token;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use seckill::config::{Config, read_env_file};
-use tracing_subscriber::EnvFilter;
+use clap::{Parser, Subcommand};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::{Config, read_env_file};
+
+/// Parses the command line, runs the command, and answers the program's exit code.
+///
+/// It is no `async fn`, so that everything below it is compiled with this crate, and not a second
+/// time with each program that calls it.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    crate::open_files::raise_limit();
+    let ended = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime.block_on(run_command(arguments)),
+        Err(error) => Err(format!("the threads of the runtime do not start: {error}")),
+    };
+    ended.unwrap_or_else(|sentence| {
+        eprintln!("seckill: {sentence}");
+        ExitCode::from(2)
+    })
+}
+
+async fn run_command(arguments: Arguments) -> Ended {
+    let file = arguments.config.as_deref();
+    match arguments.command {
+        Command::Serve => Box::pin(serve::run(file)).await,
+        Command::Dev => Box::pin(dev::run(file)).await,
+        Command::Migrate => migrate::run(file).await,
+        Command::Seed => seed::run(file).await,
+        Command::Token(arguments) => token::run(file, &arguments),
+        Command::Audit(arguments) => audit::run(file, &arguments).await,
+        Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
+    }
+}
+
+/// A flash sale that sells the last unit once.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Settings as TOML; environment variables beat them.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
+    Serve,
+    /// Start private servers, make a demo sale, and serve: what `make run` does.
+    Dev,
+    /// Bring the schema up to date.
+    Migrate,
+    /// Make a demo sale that is open now, if there is none.
+    Seed,
+    /// Print bearer tokens, one a line, without a database.
+    Token(token::Arguments),
+    /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
+    Audit(audit::Arguments),
+    /// Queued orders that could not be decided: list them, try one again, or drop it.
+    #[command(alias = "parked")]
+    DeadLetter(dead_letter::Arguments),
+}
 
 /// The end of a command: its exit code, or an error sentence.
 pub type Ended = Result<ExitCode, String>;
@@ -43,15 +110,16 @@ fn env_file() -> Option<PathBuf> {
 
 /// Starts logging to standard error.
 fn start_logging(config: &Config) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&config.log.filter)
-        .map_err(|error| format!("log.filter cannot be read: {error}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter: Targets =
+        config.log.filter.parse().map_err(|error| format!("log.filter cannot be read: {error}"))?;
     // Colours only on a terminal.
-    let log = log.with_ansi(std::io::stderr().is_terminal());
+    let layer =
+        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let log = tracing_subscriber::registry().with(filter);
     if config.log.format == "json" {
-        log.json().init();
+        log.with(layer.json()).init();
     } else {
-        log.with_target(false).init();
+        log.with(layer.with_target(false)).init();
     }
     Ok(())
 }

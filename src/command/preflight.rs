@@ -5,12 +5,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::arbiter::checks;
+use crate::config::{Config, Risk};
+use crate::lifecycle::Lifecycle;
+use crate::store::mysql::{self, Durability};
+use crate::store::redis::{DENIED, RedisClient, is_denial};
 use redis::{ConnectionAddr, IntoConnectionInfo};
-use seckill::arbiter::checks;
-use seckill::config::{Config, Risk};
-use seckill::lifecycle::Lifecycle;
-use seckill::store::mysql::{self, Durability};
-use seckill::store::redis::{DENIED, RedisClient, is_denial};
 use sqlx::MySqlPool;
 
 /// The secrets that are published in this project's files.
@@ -227,7 +227,7 @@ mod tests {
     fn a_sample_secret_is_refused() {
         let mut config = Config::defaults();
         let checked_secret = |config: &Config, secret: &str| {
-            let secret = seckill::config::Secret::new(secret);
+            let secret = crate::config::Secret::new(secret);
             settings(&Config { secret, ..config.clone() })
         };
         assert!(checked_secret(&config, PUBLISHED[0]).is_err());

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use seckill::catalog::{self, StockedItem};
-use seckill::config::Config;
-use seckill::domain::{ArbiterMode, Cents, ItemKind, NewItem, SaleWindow};
-use seckill::store::mysql::{self, items};
+use crate::catalog::{self, StockedItem};
+use crate::config::Config;
+use crate::domain::{ArbiterMode, Cents, ItemKind, NewItem, SaleWindow};
+use crate::store::mysql::{self, items};
 use sqlx::MySqlPool;
 use time::{Duration, OffsetDateTime};
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use seckill::app::App;
-use seckill::lifecycle::Ended as Run;
+use crate::app::App;
+use crate::lifecycle::Ended as Run;
 
 use super::Ended;
 

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
 
-use seckill::account::{Role, Tokens};
-use seckill::domain::UserId;
+use crate::account::{Role, Tokens};
+use crate::domain::UserId;
 use time::{Duration, OffsetDateTime};
 
 use super::Ended;

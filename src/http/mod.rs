@@ -16,12 +16,15 @@ pub mod route;
 pub mod server;
 pub mod session_cookie;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::FromRef;
+use axum::extract::{FromRef, Request};
+use axum::response::Response;
 use axum::routing::any;
+use tower::Service;
 use tower_http::compression::CompressionLayer;
 use tower_http::services::{ServeDir, ServeFile};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -184,8 +187,22 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     api().into_openapi()
 }
 
-/// The whole application as one router.
-pub fn router(web: &Web) -> Router {
+/// A service that answers every request; clones are cheap and share everything.
+pub trait Application:
+    Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Application for S where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
+/// The whole application: the routes with the layers around them.
+pub fn application(web: &Web) -> impl Application + use<> {
     let (api, document) = api().split_for_parts();
     let not_found = ServeFile::new(web.static_dir.join("404.html"));
     let files = ServeDir::new(&web.static_dir).not_found_service(not_found);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutWriter;
 
+use super::Application;
 use super::address::Peer;
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use crate::lifecycle::Lifecycle;
@@ -82,10 +83,10 @@ pub struct ServerOptions {
     pub write_timeout: Duration,
 }
 
-/// Serves `router` on `listener` until the lifecycle stops.
+/// Serves `application` on `listener` until the lifecycle stops.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    application: impl Application,
     options: ServerOptions,
     lifecycle: Lifecycle,
     metrics: Metrics,
@@ -104,7 +105,7 @@ pub async fn serve(
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
         .max_pending_accept_reset_streams(HTTP2_RESETS_MAX);
     let builder = Arc::new(builder);
-    let service = TowerToHyperService::new(router);
+    let service = TowerToHyperService::new(application);
     let stop = lifecycle.stopping();
     loop {
         let accepted = tokio::select! {
@@ -123,7 +124,7 @@ pub async fn serve(
                     builder: Arc::clone(&builder),
                     head_timeout: options.head_timeout,
                     write_timeout: options.write_timeout,
-                    service: service.clone(),
+                    application: service.clone(),
                     metrics: metrics.clone(),
                     _permits: (slot, permit),
                 };
@@ -148,18 +149,18 @@ async fn accept(
     Ok((stream, peer.ip(), slot))
 }
 
-struct Connection {
+struct Connection<A> {
     stream: TcpStream,
     peer: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
     head_timeout: Duration,
     write_timeout: Duration,
-    service: TowerToHyperService<Router>,
+    application: TowerToHyperService<A>,
     metrics: Metrics,
     _permits: (OwnedSemaphorePermit, ConnectionPermit),
 }
 
-impl Connection {
+impl<A: Application> Connection<A> {
     async fn serve(self, stop: tokio_util::sync::CancellationToken) {
         self.metrics.connections.inc();
         let mut stream = TimeoutWriter::new(self.stream);
@@ -167,10 +168,11 @@ impl Connection {
         let io = TokioIo::new(Box::pin(stream));
         let has_request = AtomicBool::new(false);
         let peer = Peer(self.peer);
-        let service = service_fn(|mut request: Request<Incoming>| {
+        let (application, has_any) = (self.application, &has_request);
+        let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            has_request.store(true, Ordering::Relaxed);
-            self.service.call(request)
+            has_any.store(true, Ordering::Relaxed);
+            application.call(request.map(Body::new))
         });
         let connection = self.builder.serve_connection(io, service);
         tokio::pin!(connection);

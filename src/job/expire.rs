@@ -72,7 +72,7 @@ impl Expire {
             let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
             *total += expired;
             if expired > 0 {
-                self.purchases.item_changed(item).await;
+                self.purchases.item_changed(item);
             }
             if stuck > 0 {
                 return Ok(false);

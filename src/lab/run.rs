@@ -269,7 +269,7 @@ async fn end(parts: &Parts, operator: UserId, item: ItemId) {
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
     let actor = Actor { user: operator, address: None, now };
     match parts.catalog.edit(item, &edit, &actor).await {
-        Ok(_) => parts.purchases.item_changed(item).await,
+        Ok(_) => parts.purchases.item_changed(item),
         Err(error) => tracing::warn!(%error, %item, "sale of a lab item not ended"),
     }
 }

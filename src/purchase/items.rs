@@ -64,7 +64,7 @@ impl Items {
     }
 
     /// Reads the item afresh next time.
-    pub async fn forget(&self, id: ItemId) {
-        self.catalog.forget(id).await;
+    pub fn forget(&self, id: ItemId) {
+        self.catalog.forget(id);
     }
 }

@@ -11,15 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::domain::ItemId;
+use crate::store::cache::Cache;
 
 /// Items whose load is known at once.
-const ITEMS_MAX: u64 = 100_000;
-/// The load of an item without purchases for this long is forgotten.
-const IDLE_MAX: Duration = Duration::from_secs(10);
+const ITEMS_MAX: usize = 100_000;
 /// Over how long the rate is counted.
 const WINDOW: Duration = Duration::from_millis(500);
 /// Purchases of an item that may always run, however slow they are.
@@ -57,14 +55,13 @@ impl LoadShedder {
     /// Refuses purchases that would wait longer than `wait_max`.
     #[must_use]
     pub fn new(wait_max: Duration) -> Self {
-        let items = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
-        Self { items, started: Instant::now(), wait_max }
+        Self { items: Cache::new(ITEMS_MAX), started: Instant::now(), wait_max }
     }
 
     /// Lets a purchase of `item` in, unless it would wait too long.
     #[must_use]
     pub fn enter(&self, item: ItemId) -> Option<LoadPermit> {
-        let load = self.items.get(&item).unwrap_or_else(|| self.items.get_with(item, Arc::default));
+        let load = self.items.get_or_insert_with(item, Arc::default);
         if load.is_too_slow(micros(self.wait_max)) {
             return None;
         }
@@ -171,7 +168,7 @@ mod tests {
         let item = ItemId::new(1).expect("positive");
         let running: Vec<LoadPermit> = (0..100).filter_map(|_| shedder.enter(item)).collect();
         let count = |shedder: &LoadShedder| {
-            shedder.items.get(&item).map(|load| load.running.load(Ordering::Relaxed))
+            shedder.items.get(item).map(|load| load.running.load(Ordering::Relaxed))
         };
         assert_eq!((running.len(), count(&shedder)), (100, Some(100)));
         drop(running);

@@ -166,8 +166,8 @@ impl Purchases {
 
     /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an
     /// expiry.
-    pub async fn item_changed(&self, item: ItemId) {
-        self.parts.items.forget(item).await;
+    pub fn item_changed(&self, item: ItemId) {
+        self.parts.items.forget(item);
         self.parts.sold_out.clear(item);
     }
 

@@ -11,57 +11,67 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::domain::ItemId;
+use crate::store::cache::Cache;
 
 /// Items that are remembered at once.
-const REMEMBERED_MAX: u64 = 100_000;
+const REMEMBERED_MAX: usize = 100_000;
 
 /// The items that are known to be sold out. Clones share them.
 #[derive(Clone)]
 pub struct SoldOut {
-    known: Cache<ItemId, Arc<AtomicU64>>,
+    known: Cache<ItemId, Arc<Known>>,
     started: Instant,
     look_again: Duration,
 }
 
+/// One item that is sold out. Times are in microseconds since the start of the memory.
+#[derive(Debug)]
+struct Known {
+    learnt_us: u64,
+    next_look_us: AtomicU64,
+}
+
 impl SoldOut {
-    /// Makes a memory that answers for `look_again` at a time; an entry that is not confirmed is
-    /// dropped after twice that.
+    /// Makes a memory that answers for `look_again` at a time; an entry that is not confirmed
+    /// within twice that is not used any more.
     #[must_use]
     pub fn new(look_again: Duration) -> Self {
-        let known =
-            Cache::builder().max_capacity(REMEMBERED_MAX).time_to_live(look_again * 2).build();
-        Self { known, started: Instant::now(), look_again }
+        Self { known: Cache::new(REMEMBERED_MAX), started: Instant::now(), look_again }
     }
 
     /// Whether memory says that the item is sold out. When the moment is over, one caller gets
     /// `false` and asks the gate again.
     #[must_use]
     pub fn is_known(&self, item: ItemId) -> bool {
-        let Some(next_look_us) = self.known.get(&item) else { return false };
-        let now_us = self.now_us();
-        let due_us = next_look_us.load(Ordering::Relaxed);
+        let Some(known) = self.known.get(item) else { return false };
+        let (now_us, look_again_us) = (self.now_us(), micros(self.look_again));
+        let due_us = known.next_look_us.load(Ordering::Relaxed);
         if now_us < due_us {
             return true;
         }
-        let next_us = now_us + micros(self.look_again);
+        if now_us >= known.learnt_us + 2 * look_again_us {
+            return false;
+        }
+        let next_us = now_us + look_again_us;
+        let next_look = &known.next_look_us;
         let taken =
-            next_look_us.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed);
+            next_look.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed);
         taken.is_err()
     }
 
     /// Remembers that the ledger has nothing left of the item.
     pub fn learn(&self, item: ItemId) {
-        let due_us = self.now_us() + micros(self.look_again);
-        self.known.insert(item, Arc::new(AtomicU64::new(due_us)));
+        let learnt_us = self.now_us();
+        let next_look_us = AtomicU64::new(learnt_us + micros(self.look_again));
+        self.known.insert(item, Arc::new(Known { learnt_us, next_look_us }));
     }
 
     /// Forgets the item, because units came back.
     pub fn clear(&self, item: ItemId) {
-        self.known.invalidate(&item);
+        self.known.remove(item);
     }
 
     fn now_us(&self) -> u64 {
@@ -85,7 +95,7 @@ mod tests {
         sold_out.learn(item);
         assert!(sold_out.is_known(item));
         // Make the next read due.
-        sold_out.known.get(&item).expect("learnt").store(0, Ordering::Relaxed);
+        sold_out.known.get(item).expect("learnt").next_look_us.store(0, Ordering::Relaxed);
         let through = (0..10).filter(|_| !sold_out.is_known(item)).count();
         assert_eq!(through, 1);
         sold_out.clear(item);

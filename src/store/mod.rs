@@ -1,9 +1,11 @@
 //! Storage: all SQL that neither writes an order nor takes stock, all Redis commands of the gates,
-//! the counters in this process's memory, and the circuit breakers.
+//! the counters in this process's memory, its caches, and the circuit breakers.
 //!
 //! The ledger in MySQL is the truth; counters in Redis are loaded from it, never the other way.
 
 pub mod breaker;
+pub mod cache;
 pub mod memory;
 pub mod mysql;
 pub mod redis;
+pub mod single_flight;

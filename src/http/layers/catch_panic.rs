@@ -2,20 +2,59 @@
 //! `problem_body` adds the request's id.
 
 use std::any::Any;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
 
-use axum::BoxError;
-use axum::body::{Body, Bytes};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use tower_http::body::UnsyncBoxBody;
+use futures::FutureExt;
+use futures::future::{CatchUnwind, Map};
+use tower::{Layer, Service};
 
 use crate::http::problem::ProblemType;
 
-/// The response to a panic.
-pub(super) fn answer(_panic: Box<dyn Any + Send + 'static>) -> Response {
-    ProblemType::Internal.problem().into_response()
+/// The layer. Unlike that of tower-http it leaves the body of a response as it is, which spares an
+/// allocation for each response.
+#[derive(Clone, Copy)]
+pub(super) struct CatchPanic;
+
+/// A service behind [`CatchPanic`].
+#[derive(Clone)]
+pub(super) struct Caught<S> {
+    inner: S,
 }
 
-/// Gives a response that has passed the panic net axum's type of body again.
-pub(super) fn with_axum_body(response: Response<UnsyncBoxBody<Bytes, BoxError>>) -> Response {
-    response.map(Body::new)
+impl<S> Layer<S> for CatchPanic {
+    type Service = Caught<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Caught { inner }
+    }
+}
+
+type Answer = Result<Response, Infallible>;
+
+impl<S> Service<Request> for Caught<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future =
+        Map<CatchUnwind<AssertUnwindSafe<S::Future>>, fn(Result<Answer, Panic>) -> Answer>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        AssertUnwindSafe(self.inner.call(request)).catch_unwind().map(answer)
+    }
+}
+
+type Panic = Box<dyn Any + Send>;
+
+fn answer(ended: Result<Answer, Panic>) -> Answer {
+    ended.unwrap_or_else(|_| Ok(ProblemType::Internal.problem().into_response()))
 }

@@ -1,5 +1,5 @@
-//! Writes the body of a problem with the request's id, and turns failures that axum answered by
-//! itself into problems.
+//! Gives each request its id, writes the body of a problem with it, and turns failures that axum
+//! answered by itself into problems.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -8,18 +8,27 @@ use axum::http::{HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::is_api;
-use super::request_id::REQUEST_ID;
+use super::request_id::{REQUEST_ID, RequestId};
 use crate::http::problem::{Problem, ProblemType};
+
+/// Headers that the layers add to one response at most.
+const HEADERS_ADDED: usize = 10;
 
 /// Writes and logs the problem of `request`, if it fails.
 pub(super) fn write(request: &Request) -> impl FnOnce(Response) -> Response + use<> {
-    let request_id = request.headers().get(REQUEST_ID).cloned();
+    let id = RequestId::generate();
     let uri = request.uri().clone();
-    move |response| write_problem(response, request_id.as_ref(), &uri)
+    move |response| {
+        let mut response = write_problem(response, id.as_str(), &uri);
+        let headers = response.headers_mut();
+        // One allocation for this header and those of the layers around this one.
+        headers.reserve(HEADERS_ADDED);
+        headers.extend(id.header_value().map(|value| (REQUEST_ID, value)));
+        response
+    }
 }
 
-fn write_problem(mut response: Response, id: Option<&HeaderValue>, uri: &Uri) -> Response {
-    let request_id = id.and_then(|id| id.to_str().ok()).unwrap_or_default();
+fn write_problem(mut response: Response, request_id: &str, uri: &Uri) -> Response {
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,
         None if needs_problem(&response, is_api(uri.path())) => adopt_problem(&mut response),

@@ -1,10 +1,9 @@
 //! Refuses requests that no handler should see: without or with a foreign host name, with an
 //! ambiguous path, or for media types that the API does not have.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Version;
 use axum::http::header::{ACCEPT, HOST};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::is_api;
@@ -22,12 +21,9 @@ const MEDIA_TYPES: [&str; 6] = [
     "text/event-stream",
 ];
 
-/// Passes a request on, or answers it with a problem.
-pub(super) async fn check(State(web): State<Web>, request: Request, next: Next) -> Response {
-    match refusal(&web.hosts, &request) {
-        Some(problem) => problem.into_response(),
-        None => next.run(request).await,
-    }
+/// The answer to a request that is refused.
+pub(super) fn check(web: &Web, request: &Request) -> Option<Response> {
+    refusal(&web.hosts, request).map(IntoResponse::into_response)
 }
 
 fn refusal(hosts: &Hosts, request: &Request) -> Option<Problem> {

@@ -1,13 +1,21 @@
-//! Sets the response headers that depend on the path: the browser policies of pages, and `no-store`
-//! for the API.
+//! Sets the security headers of every response, the browser policies of pages, and `no-store` for
+//! the API.
 
 use axum::extract::Request;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 
-use super::{SAME_ORIGIN, is_api};
+use super::is_api;
 
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+/// Browsers use TLS alone for a year.
+const TLS_FOR_A_YEAR: HeaderValue = HeaderValue::from_static("max-age=31536000");
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 /// The pages ask the browser for none of these.
@@ -24,12 +32,18 @@ const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
      script-src 'self'; frame-ancestors 'none'",
 );
 
-/// Sets the headers of the response of `request`.
-pub(super) fn set(request: &Request) -> impl FnOnce(Response) -> Response + use<> {
+/// Sets the headers of the response of `request`. `secure`: the service is reached by TLS.
+pub(super) fn set(request: &Request, secure: bool) -> impl FnOnce(Response) -> Response + use<> {
     let path = request.uri().path();
     let (is_api, is_docs) = (is_api(path), path.starts_with("/docs"));
     move |mut response| {
         let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        headers.insert(REFERRER_POLICY, SAME_ORIGIN);
+        headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
+        if secure {
+            headers.insert(STRICT_TRANSPORT_SECURITY, TLS_FOR_A_YEAR);
+        }
         if is_api {
             headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         } else {

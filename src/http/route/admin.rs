@@ -168,7 +168,7 @@ pub async fn edit(
     let now = clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
     let edited = catalog.edit(id, &edit, &actor).await?;
-    purchases.item_changed(id).await;
+    purchases.item_changed(id);
     tracing::info!(item = %id, operator = %claims.user, "item edited");
     Ok(answer(&edited, now))
 }

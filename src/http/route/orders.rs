@@ -202,7 +202,7 @@ pub async fn cancel(
 ) -> Result<Json<OrderBody>, Problem> {
     let cancelled = detached(&lifecycle, async move {
         let order = orders.cancel(id, claims.user).await?;
-        purchases.item_changed(order.item_id).await;
+        purchases.item_changed(order.item_id);
         Ok(order)
     });
     Ok(Json(cancelled.await?.into()))

@@ -21,22 +21,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::domain::window::Phase;
 use crate::domain::{Item, ItemId, Refusal, Unavailable, UserId};
+use crate::store::cache::Cache;
 use queue_token::{Kind, QueueToken, TokenSigner};
 
 pub use queue_token::TOKEN_LENGTH_MAX;
 
 /// Items whose queues are remembered at once.
-const QUEUES_MAX: u64 = 10_000;
+const QUEUES_MAX: usize = 10_000;
 /// Buyers whose queue tokens are remembered at once.
-const TOKENS_MAX: u64 = 200_000;
-/// How long a buyer's queue token is remembered, and a queue that no buyer joins.
-const REMEMBERED: Duration = Duration::from_secs(3_600);
+const TOKENS_MAX: usize = 200_000;
 /// The longest pause until a buyer asks again: the sale may be paused or edited meanwhile.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(5);
 /// The shortest pause until a buyer asks again.
@@ -113,15 +111,14 @@ impl WaitingRoom {
     /// by any of them is accepted.
     #[must_use]
     pub fn new(rules: Rules, secrets: &[&str]) -> Self {
-        let remembered = |most| Cache::builder().max_capacity(most).time_to_idle(REMEMBERED);
         Self {
             signer: TokenSigner::new(secrets),
             step_us: 1_000_000 / i64::from(rules.per_second.max(1)),
             ticket_life: time::Duration::seconds(rules.ticket_seconds.into()),
             proof_bits_max: rules.proof_bits_max,
             line_max: rules.line_max,
-            queues: remembered(QUEUES_MAX).build(),
-            tokens: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(REMEMBERED).build(),
+            queues: Cache::new(QUEUES_MAX),
+            tokens: Cache::new(TOKENS_MAX),
         }
     }
 
@@ -207,7 +204,7 @@ impl WaitingRoom {
         }
         let key = (item.id, buyer);
         let fresh = |token: &QueueToken| token.expires_us > micros(now);
-        let token = match self.tokens.get(&key).filter(fresh) {
+        let token = match self.tokens.get(key).filter(fresh) {
             Some(token) => token,
             None => {
                 let token = self.join(item, buyer, now)?;
@@ -220,7 +217,7 @@ impl WaitingRoom {
 
     /// Takes the next admission time of the queue.
     fn join(&self, item: &Item, buyer: UserId, now: OffsetDateTime) -> Result<QueueToken, Denied> {
-        let next_us = self.queues.get_with(item.id, Arc::default);
+        let next_us = self.queues.get_or_insert_with(item.id, Arc::default);
         let first_us = micros(now).max(micros(item.window.starts_at()));
         let queue_us =
             i64::try_from(self.line_max).unwrap_or(i64::MAX).saturating_mul(self.step_us);

@@ -6,21 +6,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use moka::future::Cache;
 use sqlx::MySqlPool;
 
 use crate::domain::ItemId;
+use crate::store::cache::Cache;
 use crate::store::mysql::stock;
+use crate::store::single_flight::SingleFlight;
 
 /// Items that a process counts at once; beyond it, the least used counter is dropped.
-const COUNTED_MAX: u64 = 100_000;
+const COUNTED_MAX: usize = 100_000;
 
 /// The counters of this process. Clones share them.
 #[derive(Clone)]
 pub struct MemoryCounters {
     pool: MySqlPool,
     loaded: Cache<ItemId, MemoryCounter>,
+    loads: SingleFlight<ItemId, Found>,
 }
+
+/// The result of a load; `None` when there is no such item.
+type Found = Result<Option<MemoryCounter>, Arc<sqlx::Error>>;
 
 /// One item's counter. Reading and writing are two steps, as on a plain variable.
 #[derive(Clone, Debug)]
@@ -30,29 +35,30 @@ impl MemoryCounters {
     /// Makes counters that are loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
-        Self { pool, loaded: Cache::new(COUNTED_MAX) }
+        Self { pool, loaded: Cache::new(COUNTED_MAX), loads: SingleFlight::new() }
     }
 
     /// Finds an item's counter, loading it first if need be; `None` when there is no such item.
     ///
     /// # Errors
     /// The database's.
-    pub async fn find(&self, item: ItemId) -> Result<Option<MemoryCounter>, Arc<sqlx::Error>> {
-        let load = async {
-            let row = stock::read(&self.pool, item).await?;
-            let row = row.ok_or(sqlx::Error::RowNotFound)?;
-            Ok(MemoryCounter(Arc::new(AtomicI64::new(row.available))))
-        };
-        match self.loaded.try_get_with(item, load).await {
-            Ok(counter) => Ok(Some(counter)),
-            Err(error) if matches!(*error, sqlx::Error::RowNotFound) => Ok(None),
-            Err(error) => Err(error),
+    pub async fn find(&self, item: ItemId) -> Found {
+        if let Some(counter) = self.loaded.get(item) {
+            return Ok(Some(counter));
         }
+        let (pool, loaded) = (self.pool.clone(), self.loaded.clone());
+        let load = async move {
+            let Some(row) = stock::read(&pool, item).await? else { return Ok(None) };
+            let make = || MemoryCounter(Arc::new(AtomicI64::new(row.available)));
+            // Not replaced: a load that ended just before may have sold from its counter.
+            Ok(Some(loaded.get_or_insert_with(item, make)))
+        };
+        self.loads.run(item, || load).await
     }
 
     /// Forgets an item's counter, so that it is loaded from the ledger again.
-    pub async fn forget(&self, item: ItemId) {
-        self.loaded.invalidate(&item).await;
+    pub fn forget(&self, item: ItemId) {
+        self.loaded.remove(item);
     }
 }
 

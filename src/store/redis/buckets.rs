@@ -134,7 +134,7 @@ impl Buckets {
                 // back, and those of buckets that are not loaded yet are counted.
                 Ok(None) => {
                     self.give_back(&parts).await;
-                    self.counters.forget_epoch(item).await;
+                    self.counters.forget_epoch(item);
                 }
                 Err(error) => {
                     self.give_back(&parts).await;

@@ -7,16 +7,17 @@
 
 use std::sync::{Arc, LazyLock};
 
-use moka::future::Cache;
 use redis::{RedisError, Script};
 use sqlx::MySqlPool;
 
 use super::RedisClient;
 use crate::domain::ItemId;
 use crate::metrics::Metrics;
+use crate::store::cache::Cache;
+use crate::store::single_flight::SingleFlight;
 
 /// Items whose epoch a process remembers.
-const REMEMBERED_MAX: u64 = 100_000;
+const REMEMBERED_MAX: usize = 100_000;
 /// Times that a read starts over because the counter was being loaded again.
 pub(super) const READ_ATTEMPTS_MAX: u32 = 5;
 
@@ -77,6 +78,7 @@ pub struct Counters {
     pub(super) pool: MySqlPool,
     pub(super) metrics: Metrics,
     pub(super) epochs: Cache<ItemId, u64>,
+    pub(super) loads: SingleFlight<ItemId, Result<u64, CounterError>>,
     pub(super) layout: Layout,
 }
 
@@ -102,7 +104,8 @@ impl Counters {
         metrics: Metrics,
         layout: Layout,
     ) -> Self {
-        Self { redis, pool, metrics, epochs: Cache::new(REMEMBERED_MAX), layout }
+        let (epochs, loads) = (Cache::new(REMEMBERED_MAX), SingleFlight::new());
+        Self { redis, pool, metrics, epochs, loads, layout }
     }
 
     /// Makes counters of another layout on the same Redis and ledger.
@@ -156,7 +159,7 @@ impl Counters {
             match self.peek_on(connection, item).await? {
                 Some(counter) if counter.epoch == epoch => return Ok(counter),
                 // Emptied, older, or loaded again by another instance: read the ledger's epoch.
-                _ => self.forget_epoch(item).await,
+                _ => self.forget_epoch(item),
             }
         }
         Err(CounterError::Loading)

@@ -48,13 +48,21 @@ impl Counters {
     /// Answers the ledger's epoch from this process's memory; loads the counter if it is not
     /// remembered.
     pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
-        let load = self.current_epoch(item);
-        self.epochs.try_get_with(item, load).await.map_err(|error| (*error).clone())
+        if let Some(epoch) = self.epochs.get(item) {
+            return Ok(epoch);
+        }
+        let counters = self.clone();
+        let load = async move {
+            let epoch = counters.current_epoch(item).await?;
+            counters.epochs.insert(item, epoch);
+            Ok(epoch)
+        };
+        self.loads.run(item, || load).await
     }
 
     /// Forgets the remembered epoch: the counter has another one.
-    pub(super) async fn forget_epoch(&self, item: ItemId) {
-        self.epochs.invalidate(&item).await;
+    pub(super) fn forget_epoch(&self, item: ItemId) {
+        self.epochs.remove(item);
     }
 
     /// Loads the counter from the ledger again, unless it was loaded since the load of `epoch`.
@@ -63,7 +71,7 @@ impl Counters {
             // If this load is overtaken, then by a later one, which is as good.
             self.load(item, next, None).await?;
         }
-        self.forget_epoch(item).await;
+        self.forget_epoch(item);
         Ok(())
     }
 

@@ -78,7 +78,7 @@ impl Counters {
                 "not_started" => return Ok(Take::NotStarted),
                 "ended" => return Ok(Take::Ended),
                 // Emptied, older, or loaded again by another instance: read the ledger's epoch.
-                _ => self.forget_epoch(item).await,
+                _ => self.forget_epoch(item),
             }
         }
         Err(CounterError::Loading)

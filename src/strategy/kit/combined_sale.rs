@@ -10,9 +10,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use moka::sync::Cache;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -20,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::{ledger_view, sale_locks};
 use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
 use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+use crate::store::cache::Cache;
 use crate::strategy::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
@@ -27,9 +26,7 @@ use leaselock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation,
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
 const QUEUED_MAX: usize = 16_384;
 /// Items whose lock is combined at once.
-const ITEMS_MAX: u64 = 10_000;
-/// An item without requests for this long is forgotten.
-const IDLE_MAX: Duration = Duration::from_secs(10);
+const ITEMS_MAX: usize = 10_000;
 
 /// The combined work on each item. Clones share it.
 #[derive(Clone)]
@@ -63,7 +60,7 @@ impl CombinedSale {
         fences: &'static str,
     ) -> Self {
         let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences };
-        let combiners = Cache::builder().max_capacity(ITEMS_MAX).time_to_idle(IDLE_MAX).build();
+        let combiners = Cache::new(ITEMS_MAX);
         // Its tasks end with the items that they are for; a stop waits for the purchases instead.
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
     }
@@ -80,7 +77,7 @@ impl CombinedSale {
         name: LockName,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let combiner = self.combiners.get_with(purchase.item.id, || self.start(name));
+        let combiner = self.combiners.get_or_insert_with(purchase.item.id, || self.start(name));
         let (answer, answered) = oneshot::channel();
         match combiner.submit(Wanted { purchase, answer }, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
@@ -195,6 +192,6 @@ fn answer(waiting: Vec<oneshot::Sender<Outcome>>, outcomes: impl IntoIterator<It
 
 impl fmt::Debug for CombinedSale {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "CombinedSale({} items)", self.combiners.entry_count())
+        write!(formatter, "CombinedSale({} items)", self.combiners.len())
     }
 }

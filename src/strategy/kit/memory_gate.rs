@@ -43,7 +43,7 @@ pub async fn purchase(
         }
         // The ledger has more: units came back, or were loaded while others were in flight. Only
         // an item with an arbiter gets here, so counting some twice does no harm.
-        context.memory.forget(item).await;
+        context.memory.forget(item);
     }
 }
 

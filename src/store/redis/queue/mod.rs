@@ -15,15 +15,17 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use moka::future::Cache;
 use redis::{ErrorKind, RedisError, Script};
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::RedisClient;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
+use crate::store::cache::Cache;
 use crate::store::mysql::answered;
+use crate::store::single_flight::SingleFlight;
 
 pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
@@ -32,7 +34,7 @@ pub use reader::{Entry, Reader};
 /// Queues in one statement or one exchange with Redis; a longer list is processed in parts.
 const QUEUES_TOGETHER_MAX: usize = 1_000;
 /// Items remembered as having a queue on the ledger's list.
-const OPENED_MAX: u64 = 10_000;
+const OPENED_MAX: usize = 10_000;
 /// How long the queued requests of an item are remembered after the last one. Later, a queued
 /// request is found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -54,7 +56,9 @@ pub struct Queue {
     counters: Counters,
     strategy: &'static str,
     backlog_max: usize,
-    opened: Cache<ItemId, ()>,
+    /// When an item's queue was last found on the ledger's list.
+    opened: Cache<ItemId, Instant>,
+    openings: SingleFlight<ItemId, Result<(), Arc<sqlx::Error>>>,
     items: Arc<Mutex<BTreeSet<ItemId>>>,
     wake: mpsc::Sender<ItemId>,
 }
@@ -86,14 +90,14 @@ impl Queue {
         backlog_max: usize,
     ) -> (Self, mpsc::Receiver<ItemId>) {
         let (wake, wake_ups) = mpsc::channel(WAKE_UPS_MAX);
-        let opened = Cache::builder().max_capacity(OPENED_MAX).time_to_live(OPEN_REMEMBERED);
         let queue = Self {
             redis,
             pool,
             counters,
             strategy,
             backlog_max,
-            opened: opened.build(),
+            opened: Cache::new(OPENED_MAX),
+            openings: SingleFlight::new(),
             items: Arc::default(),
             wake,
         };
@@ -112,10 +116,7 @@ impl Queue {
         limit: Option<i64>,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
-        self.opened
-            .try_get_with(item, self.open(item))
-            .await
-            .map_err(|error| CounterError::Mysql(Arc::clone(&error)))?;
+        self.ensure_open(item).await.map_err(CounterError::Mysql)?;
         let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item).await?;
@@ -140,7 +141,7 @@ impl Queue {
                 "limit" => return Ok(Push::LimitReached),
                 "full" => return Ok(Push::Full),
                 // Emptied, older, or loaded again by another instance: read the ledger's epoch.
-                _ => self.counters.forget_epoch(item).await,
+                _ => self.counters.forget_epoch(item),
             }
         }
         Err(CounterError::Loading)
@@ -276,6 +277,20 @@ impl Queue {
         }
         *self.items.lock().unwrap_or_else(PoisonError::into_inner) = items.clone();
         Ok(items)
+    }
+
+    /// Puts the item's queue on the ledger's list, unless it was found there lately.
+    async fn ensure_open(&self, item: ItemId) -> Result<(), Arc<sqlx::Error>> {
+        if self.opened.get(item).is_some_and(|at| at.elapsed() < OPEN_REMEMBERED) {
+            return Ok(());
+        }
+        let queue = self.clone();
+        let open = async move {
+            queue.open(item).await?;
+            queue.opened.insert(item, Instant::now());
+            Ok(())
+        };
+        self.openings.run(item, || open).await
     }
 
     /// Puts the item's queue on the ledger's list before its first entry, so that other instances
