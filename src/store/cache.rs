@@ -39,12 +39,6 @@ impl<K: Eq + Hash + Copy, V: Clone> Cache<K, V> {
     pub fn remove(&self, key: K) {
         self.0.remove(&key);
     }
-
-    /// The number of entries.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 impl<K, V> Clone for Cache<K, V> {
