@@ -134,6 +134,10 @@ pub struct Metrics {
     pub arbiter_commits_lost: Counter,
     /// Orders per batch of group commit.
     pub batch_size: Histogram,
+    /// Items per batch of group commit.
+    pub batch_items: Histogram,
+    /// Items whose orders are written apart from those of other items at the moment.
+    pub batch_suspects: Gauge,
     /// Purchases that run or wait at the moment.
     pub purchases_in_flight: Gauge,
     /// Purchases refused at once by load shedding.
@@ -187,6 +191,8 @@ impl Metrics {
             arbiter_retries_unaffordable: Counter::default(),
             arbiter_commits_lost: Counter::default(),
             batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
+            batch_items: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
+            batch_suspects: Gauge::default(),
             purchases_in_flight: Gauge::default(),
             purchases_shed: Counter::default(),
             sold_out_from_memory: Counter::default(),
@@ -238,6 +244,9 @@ impl Metrics {
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs to which the answer of MySQL was lost", lost);
         r.register("batch_orders", "Orders per batch of group commit", self.batch_size.clone());
+        r.register("batch_items", "Items per batch of group commit", self.batch_items.clone());
+        let suspects = "Items whose orders group commit writes apart from those of other items";
+        r.register("batch_suspects", suspects, self.batch_suspects.clone());
         let in_flight = self.purchases_in_flight.clone();
         r.register("purchases_in_flight", "Purchases that run or wait at the moment", in_flight);
         let shed = "Purchases refused at once by load shedding";

@@ -2,7 +2,8 @@
 //!
 //! Steps are generated: purchases by any safe strategy, alone and in parallel, retries, payments,
 //! cancellations, holds that run out, restocks, switches, pauses, crashes. After each one the answer
-//! and the ledger are what the model says; at the end the audit is clean. What fails is made smaller
+//! and the ledger are what the model says; at the end the audit is clean. Beside parallel purchases
+//! other items are sold in the same batches, and none of their orders may fail. What fails is made smaller
 //! until it is the shortest plan that still fails; its seed is kept in `model/regressions.txt` and
 //! tried first from then on.
 //!

@@ -37,7 +37,7 @@ pub struct App {
     web: http::Web,
     workers: Vec<Worker>,
     shared: Shared,
-    lane_pool: MySqlPool,
+    lane_pools: Vec<MySqlPool>,
     addr: SocketAddr,
 }
 
@@ -85,7 +85,7 @@ impl App {
             web,
             workers,
             shared,
-            lane_pool: writers.lane_pool,
+            lane_pools: writers.lane_pools,
             addr,
             config,
         })
@@ -151,7 +151,9 @@ impl App {
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
         let ended = lifecycle.run_until_stopped(bound).await;
         acceptor.abort();
-        self.lane_pool.close().await;
+        for pool in self.lane_pools {
+            pool.close().await;
+        }
         pool.close().await;
         ended
     }

@@ -4,7 +4,7 @@ use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::arbiter::{Arbiter, BatchConnections, GroupCommit};
+use crate::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::domain::{Clock, ItemId};
@@ -88,21 +88,29 @@ pub(super) struct Writers {
     pub arbiter: Arbiter,
     pub group_commit: GroupCommit,
     /// The connections of the batches.
-    pub lane_pool: MySqlPool,
+    pub lane_pools: Vec<MySqlPool>,
 }
 
 impl Writers {
     pub(super) fn build(config: &Config, shared: &Shared) -> Result<Self, String> {
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone());
         let connections_max = config.mysql.lane_connections_max;
-        let lane_pool = mysql::pool_of(config, connections_max)?;
-        let connections = BatchConnections::new(lane_pool.clone(), connections_max);
+        let own_pool = mysql::pool_of(config, connections_max)?;
+        let connections = BatchConnections::new(own_pool.clone(), connections_max);
+        // A batch of many items waits for the row of one no longer than it must.
+        let mut impatient = config.clone();
+        impatient.mysql.lock_wait_timeout_seconds = 1;
+        let mut lane_pools = vec![own_pool];
+        let mut shared_queues = Vec::new();
+        for _ in 0..config.mysql.shared_queues {
+            let pool = mysql::pool_of(&impatient, SHARED_CONNECTIONS)?;
+            shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
+            lane_pools.push(pool);
+        }
         let tasks = shared.lifecycle.purchases().clone();
-        Ok(Self {
-            group_commit: GroupCommit::new(arbiter.clone(), connections, tasks),
-            arbiter,
-            lane_pool,
-        })
+        let group_commit =
+            GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
+        Ok(Self { arbiter, group_commit, lane_pools })
     }
 }
 

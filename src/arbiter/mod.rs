@@ -42,7 +42,7 @@ use budget::RetryBudget;
 use item_concurrency::ItemConcurrency;
 
 pub use fence::Fence;
-pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit};
+pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit, SHARED_CONNECTIONS};
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 

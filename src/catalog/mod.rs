@@ -2,10 +2,11 @@
 //!
 //! One cache holds the last state of each item that was read. A purchase may use a state that is
 //! half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
-//! ledger each time. While the ledger does not answer, pages show the cached state with its age; a
+//! ledger each time. Items that are asked for at the same time are read with one statement. While the ledger does not answer, pages show the cached state with its age; a
 //! purchase uses it only to refuse an item that was sold out.
 
 mod edit;
+mod reads;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -21,12 +22,14 @@ use crate::store::mysql::{self, failed_read, items, orders};
 use crate::store::redis::Counters;
 use crate::store::single_flight::SingleFlight;
 
+use reads::ItemReads;
+
 pub use crate::store::mysql::items::StockedItem;
 pub use crate::store::mysql::orders::OrderCount;
 pub use edit::{CreateError, EditError, StrategyError, create};
 
 /// Items in the cache.
-const CACHED_MAX: usize = 10_000;
+const CACHED_MAX: usize = 20_000;
 /// The greatest age of a state that is shown while the ledger does not answer.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// How long a sale stays on the shop's list after its end.
@@ -77,9 +80,9 @@ pub struct Catalog {
     pool: MySqlPool,
     breaker: Breaker,
     counters: Counters,
-    clock: Clock,
+    reads: ItemReads,
     items: Cache<ItemId, Cached>,
-    reads: SingleFlight<ItemId, Cached>,
+    flights: SingleFlight<ItemId, Cached>,
     shop: Arc<RwLock<Option<Listed>>>,
 }
 
@@ -88,8 +91,9 @@ impl Catalog {
     /// restock changes `counters`.
     #[must_use]
     pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters, clock: Clock) -> Self {
-        let (items, reads) = (Cache::new(CACHED_MAX), SingleFlight::new());
-        Self { pool, breaker, counters, clock, items, reads, shop: Arc::default() }
+        let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
+        let reads = ItemReads::new(pool.clone(), breaker.clone(), clock);
+        Self { pool, breaker, counters, reads, items, flights, shop: Arc::default() }
     }
 
     /// Reads an item from the ledger, or from the cache while the ledger does not answer.
@@ -126,7 +130,7 @@ impl Catalog {
             catalog.items.insert(id, read.clone());
             read
         };
-        self.reads.run(id, || read).await.seen()
+        self.flights.run(id, || read).await.seen()
     }
 
     /// Forgets an item's last read, so that the next [`Self::find_recent`] reads the ledger.
@@ -176,15 +180,7 @@ impl Catalog {
     /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.
     async fn read(&self, id: ItemId) -> Cached {
         let started = Instant::now();
-        let answer = match self.ask(items::find_with_time(&self.pool, id)).await {
-            Ok(found) => {
-                if let Some((_, ledger_now)) = &found {
-                    self.clock.heard_from_ledger(*ledger_now, started.into_std());
-                }
-                Some((found.map(|(stocked, _)| stocked), Instant::now()))
-            }
-            Err(Unreachable) => None,
-        };
+        let answer = self.reads.read(id).await.ok().map(|found| (found, Instant::now()));
         let asked_at = Some(Instant::now());
         if answer.is_some() {
             return Cached { answer, asked_at, is_current: true };

@@ -46,6 +46,10 @@ impl Config {
                 "mysql.lane_connections_max must be at least 1, or group commit has no connections",
             ),
             (
+                self.mysql.shared_queues <= 64,
+                "mysql.shared_queues must be at most 64: each has four connections",
+            ),
+            (
                 self.http.body_bytes_max >= 1_024,
                 "http.body_bytes_max must be at least 1024, or an item cannot be created",
             ),

@@ -148,6 +148,7 @@ sections! {
     Mysql {
         pool_max: u32,
         lane_connections_max: u32,
+        shared_queues: u32,
         acquire_timeout_ms: u64,
         lock_wait_timeout_seconds: u32,
     }

@@ -1,19 +1,21 @@
-//! `mysql-batch`: one queue per hot item, all waiting buyers in one durable transaction.
+//! `mysql-batch`: one queue for all items, many waiting buyers in one durable transaction.
 //!
 //! # How it works
-//! Every purchase is queued for its item. While one batch is being committed the next one
-//! gathers; then it is written as one transaction: the orders, the buyers' limits, the movements
-//! and one UPDATE of the stock. Everyone is answered after the commit. A duplicate, a buyer over
-//! the limit or one for whom nothing is left is refused singly.
+//! Every purchase is queued. While one batch is being committed the next one gathers, with a fair
+//! share of each item that waits; then it is written as one transaction: the orders, the buyers'
+//! limits, the movements and one UPDATE of the stock rows. Everyone is answered after the commit. A
+//! duplicate, a buyer over the limit or one for whom nothing is left is refused singly. A purchase
+//! for which nobody waits is a transaction of its own.
 //!
 //! # What can go wrong
 //! Nothing is oversold: the transaction has the same conditions as a single order, so several
-//! instances may have a queue for one item. A batch is as slow as its commit, so a lone buyer waits
-//! as long as with `mysql-atomic`, and no longer.
+//! instances may have a queue. A batch is as slow as its commit, so a lone buyer waits as long as
+//! with `mysql-atomic`, and no longer. An item whose orders fail, or whose row somebody holds, is
+//! written apart from the others until it is well again.
 //!
 //! # When to use it
-//! For the hot item. The hot row is locked once per batch instead of once per order, so a larger
-//! number of buyers makes it faster, not slower.
+//! For the hot item, and for thousands of items at once. A transaction is paid once per batch
+//! instead of once per order, so a larger number of buyers makes it faster, not slower.
 
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
         store: "mysql",
         safe: true,
         breaks_with: Breaks::Never,
-        summary: "The waiting buyers of an item are in one queue, and one durable transaction writes the orders of many of them.",
+        summary: "The waiting buyers of all items are in one queue, and one durable transaction writes the orders of many of them.",
         breaks_when: "Never oversells; each buyer waits for the commit of a whole batch.",
         needs: &[],
         durable_before_reply: true,

@@ -34,6 +34,7 @@ macro_rules! rows {
 /// The rows of every `make test`: one of each kind, and what has found faults before.
 pub const SHORT: &[&str] = &[
     "service-killed",
+    "batch-of-items-killed",
     "redis-killed-memory",
     "redis-older-copy",
     "redis-leases-cut",
@@ -52,6 +53,9 @@ pub const LIST: &[Row] = rows! {
         "nothing accepted is lost; every open key is answered after the restart";
     "batch-killed": batch::killed,
         "kill -9 of both instances and the database in the middle of batches; started again",
+        "nothing accepted is lost; a batch is there as a whole or not at all";
+    "batch-of-items-killed": batch::killed_across_items,
+        "kill -9 of both instances and the database in the middle of batches of many items; started again",
         "nothing accepted is lost; a batch is there as a whole or not at all";
     "service-stopped": service::stopped,
         "SIGTERM to one instance under load; started again",

@@ -21,6 +21,10 @@ use crate::support::{Answer, Client, Instance, Shop, item_body, purchase_path};
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
 const BUYERS: i64 = 3;
+/// Items that are sold in batches beside the plan's own one.
+const NEIGHBOURS: usize = 4;
+/// The first buyer of a neighbour.
+const NEIGHBOURS_BUYERS: i64 = 1_000_000;
 
 type Tried<T = ()> = Result<T, TestCaseError>;
 
@@ -32,6 +36,9 @@ pub struct Service {
     instances: Vec<Process>,
     /// How far the clocks are ahead.
     ahead: time::Duration,
+    neighbours: Vec<i64>,
+    /// Orders of each neighbour so far.
+    neighbours_sold: i64,
 }
 
 struct Process {
@@ -87,7 +94,13 @@ impl Service {
         }));
         let start = || Process::start(&shop, time::Duration::ZERO);
         let instances = vec![start(), start()];
-        Self { runtime, shop, instances, ahead: time::Duration::ZERO }
+        let neighbours = (0..NEIGHBOURS).map(|_| {
+            let body = json!({ "stock": 1_000_000, "strategy": "mysql-batch" });
+            runtime.block_on(instances[0].instance.make_item(body))
+        });
+        let neighbours = neighbours.collect();
+        let ahead = time::Duration::ZERO;
+        Self { runtime, shop, instances, ahead, neighbours, neighbours_sold: 0 }
     }
 
     pub fn carry_out(&mut self, plan: &Plan) -> Tried {
@@ -103,7 +116,30 @@ impl Service {
             let audit = service.instances[0].admin();
             let audit = audit.get(&format!("/api/admin/items/{item}/audit")).await.json;
             if audit["clean"] == true { Ok(()) } else { Err(audit.to_string()) }
+        })?;
+        self.wait_for("the neighbours' orders to be in the ledger", &async |service: &Self| {
+            let admin = service.instances[0].admin();
+            for item in &service.neighbours {
+                let audit = admin.get(&format!("/api/admin/items/{item}/audit")).await.json;
+                if audit["clean"] != true || audit["orders"] != service.neighbours_sold {
+                    return Err(format!("{audit}, {} were sold", service.neighbours_sold));
+                }
+            }
+            Ok(())
         })
+    }
+
+    /// One purchase of each neighbour in the same batches: whatever becomes of the plan's own, they
+    /// are sold.
+    async fn neighbours_buy(&self, at: usize, buyer: i64) -> Tried {
+        let buyer = self.instances[at].buyer(NEIGHBOURS_BUYERS + buyer);
+        let bought = self.neighbours.iter().map(|item| buyer.buy("mysql-batch", *item));
+        for answer in join_all(bought).await {
+            if !accepted(&answer) {
+                return Err(fail(format!("a neighbour's order: {}", answer.text)));
+            }
+        }
+        Ok(())
     }
 
     fn make_item(&self, sale: &Sale) -> i64 {
@@ -204,7 +240,7 @@ impl Service {
     /// Purchases at once, over both instances. Whatever their order: no unit twice, nobody over the
     /// limit, and no refusal that is wrong when all is done, since nothing came back meanwhile, except
     /// units of orders that were queued and then rejected.
-    fn in_parallel(&self, run: &mut Run, buys: &[Buy]) -> Tried {
+    fn in_parallel(&mut self, run: &mut Run, buys: &[Buy]) -> Tried {
         let mut buys = buys.to_vec();
         for at in 0..buys.len() {
             // Which of two with one key comes first is not for the model to say.
@@ -217,7 +253,14 @@ impl Service {
             |buy: &&Buy| !matches!(run.books.expected_purchase(buy), ExpectedPurchase::Replays(_));
         let buys: Vec<Buy> = buys.iter().filter(fresh).cloned().collect();
         let asked = buys.iter().enumerate().map(|(at, buy)| self.buy(run, at % 2, buy));
-        let answers = self.runtime.block_on(join_all(asked));
+        let neighbours = (0..2).map(|at| {
+            let buyer = self.neighbours_sold + i64::try_from(at).expect("small");
+            self.neighbours_buy(at, buyer)
+        });
+        let (neighbours, answers) =
+            self.runtime.block_on(async { tokio::join!(join_all(neighbours), join_all(asked)) });
+        neighbours.into_iter().collect::<Tried<()>>()?;
+        self.neighbours_sold += 2;
         let (mut refused, mut rejected) = (Vec::new(), Vec::new());
         for (buy, answer) in buys.iter().zip(answers) {
             let answer = answer?;

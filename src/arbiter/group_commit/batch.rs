@@ -1,63 +1,37 @@
-//! A batch: the orders of many buyers of one item in one transaction.
+//! A batch: the orders of many buyers in one transaction.
 //!
 //! A batch is written *optimistically* first: the unique key, the CHECK on the buyer's limit and
 //! `available >= ?` hold for it as for a single order, so it breaks no rule. When one of them
-//! objects, the batch is rolled back, and this batch and the next one are *pre-checked*: duplicates
+//! objects, the batch is rolled back, and this batch and the next ones are *pre-checked*: duplicates
 //! of a key, buyers over their limit and orders for which nothing is left are answered singly, and
 //! the rest is written together. An order that would fit without the rest is checked again once the
 //! rest is written or refused. After a batch without such orders, batches are optimistic again.
 //!
-//! A batch is only ever an optimisation: whatever stays undecided is written one by one.
+//! A batch is only ever an optimisation: whatever stays undecided is written one by one. A batch of
+//! many items leaves it to batches of one item each, after two tries.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use sqlx::pool::PoolConnection;
-use sqlx::{MySql, MySqlConnection, MySqlPool};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
+use super::connections::{BatchConnections, Own};
+use super::look::{choose, find_written, items_of, locked_by_others};
 use super::pipeline::{BatchPipeline, PipelineSlot};
-use super::sql::{Broken, Filled, choose, commit};
+use super::sql::{Broken, Filled, commit};
 use crate::arbiter::{
-    ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, OrderWrite, StockWrite, UNANSWERED,
-    WRITTEN_AS, pause, replay,
+    ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, OrderWrite, SETTLE_ATTEMPTS_MAX,
+    StockWrite, UNANSWERED, WRITTEN_AS, pause,
 };
-use crate::domain::{ItemId, Outcome, Purchase};
+use crate::domain::outcome::Dependency;
+use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{Fault, stock, within};
 
-/// The connections that writers keep while they are busy. Clones share them.
-#[derive(Clone, Debug)]
-pub struct BatchConnections {
-    pool: MySqlPool,
-    free: Arc<Semaphore>,
-}
+/// Tries of a batch of many items.
+const SHARED_ATTEMPTS_MAX: u32 = 2;
 
-impl BatchConnections {
-    /// Makes a pool of at most `count` kept connections of `pool`, which has as many and no other
-    /// user.
-    #[must_use]
-    pub fn new(pool: MySqlPool, count: u32) -> Self {
-        Self { pool, free: Arc::new(Semaphore::new(count as usize)) }
-    }
-
-    /// One to keep, or one of the common pool when all are taken.
-    async fn get(&self, common: &MySqlPool) -> sqlx::Result<Own> {
-        let permit = Arc::clone(&self.free).try_acquire_owned().ok();
-        let pool = if permit.is_some() { &self.pool } else { common };
-        Ok(Own { connection: pool.acquire().await?, permit })
-    }
-}
-
-/// A connection and the right to keep it. The connection is dropped first.
-struct Own {
-    connection: PoolConnection<MySql>,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-/// Writes batches of one item, one after the other: one of the writers of an item's queue, or the
-/// holder of an item's lock.
+/// Writes batches, one after the other: for a queue, or for the holder of an item's lock.
 pub struct BatchWriter {
     arbiter: Arbiter,
     connections: BatchConnections,
@@ -65,18 +39,25 @@ pub struct BatchWriter {
     pipeline: BatchPipeline,
     /// Kept from batch to batch, so that its statements are prepared once.
     own: Option<Own>,
-    /// Whether batches are checked before they are written.
-    pre_checked: bool,
+}
+
+/// One batch under way.
+struct Batch<'a> {
+    purchases: &'a [Purchase],
+    fence: Option<Fence>,
+    answers: &'a mut [Option<Answer>],
+    /// Whether its orders are of many items, so that what objects is left to the items' own batches.
+    is_shared: bool,
 }
 
 impl BatchWriter {
-    /// A writer for one item at a time. Its refusals are not counted, see [`Arbiter::count`].
+    /// A writer for one batch at a time. Its refusals are not counted, see [`Arbiter::count`].
     pub(super) fn new(
         arbiter: Arbiter,
         connections: BatchConnections,
         pipeline: BatchPipeline,
     ) -> Self {
-        Self { arbiter, connections, pipeline, own: None, pre_checked: false }
+        Self { arbiter, connections, pipeline, own: None }
     }
 
     /// Units left of an item a moment ago, read on the connection that will write.
@@ -86,7 +67,7 @@ impl BatchWriter {
     pub async fn available(&mut self, item: ItemId) -> sqlx::Result<i64> {
         let mut own = self.connection().await?;
         let row = stock::read(&mut *own.connection, item).await?;
-        self.own = own.permit.is_some().then_some(own);
+        self.own = own.kept();
         Ok(row.map_or(0, |row| row.available))
     }
 
@@ -99,13 +80,8 @@ impl BatchWriter {
         fence: Option<Fence>,
         deadline: Option<Instant>,
     ) -> Vec<Answer> {
-        let slot = self.enter().await;
+        let slot = self.pipeline.enter().await;
         self.write_at(slot, purchases, fence, deadline).await
-    }
-
-    /// Waits until rows may be written.
-    pub(super) async fn enter(&self) -> PipelineSlot {
-        self.pipeline.enter().await
     }
 
     /// Like [`BatchWriter::write`], for a caller that has entered the pipeline already.
@@ -116,13 +92,17 @@ impl BatchWriter {
         fence: Option<Fence>,
         deadline: Option<Instant>,
     ) -> Vec<Answer> {
-        assert!(purchases.len() <= BATCH_MAX, "a batch is cut before it is written");
         let is_one_item = purchases.iter().all(|one| one.item.id == purchases[0].item.id);
-        assert!(is_one_item, "a batch is of one item");
+        assert!(
+            is_one_item,
+            "a batch with a fence, or whose rest is written singly, is of one item"
+        );
         let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
         // A single order keeps the pipeline to itself until it is written.
         let _exclusive = if purchases.len() > 1 {
-            self.write_together(slot, purchases, fence, &mut answers).await;
+            let answers = &mut answers;
+            let batch = Batch { purchases, fence, answers, is_shared: false };
+            self.write_together(slot, batch).await;
             None
         } else {
             slot.exclusive().await;
@@ -142,37 +122,41 @@ impl BatchWriter {
         decided
     }
 
-    /// Writes what can be written together; what stays `None` is to be written singly.
-    async fn write_together(
+    /// Writes the orders of many items. Those without an answer are not written: each belongs into a
+    /// batch of its item alone.
+    pub(super) async fn write_shared(
         &mut self,
         slot: PipelineSlot,
         purchases: &[Purchase],
-        fence: Option<Fence>,
-        answers: &mut [Option<Answer>],
-    ) {
-        let Ok(mut own) = self.connection().await else { return };
-        let kept = self.write_on(slot, &mut own.connection, purchases, fence, answers).await;
-        // Without a permit it goes back to the common pool, and after an error it is closed.
-        self.own = (kept && own.permit.is_some()).then_some(own);
-        if kept {
+    ) -> Vec<Option<Answer>> {
+        let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
+        let batch = Batch { purchases, fence: None, answers: &mut answers, is_shared: true };
+        self.write_together(slot, batch).await;
+        answers
+    }
+
+    /// Writes what can be written together; what stays `None` is to be written in another way.
+    async fn write_together(&mut self, slot: PipelineSlot, mut batch: Batch<'_>) {
+        assert!(batch.purchases.len() <= BATCH_MAX, "a batch is cut before it is written");
+        let mut own = match self.connection().await {
+            Ok(own) => own,
+            Err(error) => {
+                tracing::debug!(%error, "no connection for a batch");
+                if batch.is_shared {
+                    // The pool has tried for as long as it may.
+                    let no_ledger = Unavailable::Dependency(Dependency::Mysql);
+                    batch.answer_rest(&Ok(Outcome::Unavailable(no_ledger)));
+                }
+                return;
+            }
+        };
+        if self.write_on(slot, &mut own.connection, &mut batch).await {
+            self.own = own.kept();
             return;
         }
-        // A COMMIT that was not answered: each order is looked for by itself, once the connection
-        // that may hold its row is gone.
-        let mut can_be_asked = true;
-        for (purchase, answer) in purchases.iter().zip(answers) {
-            // After one look-up without an answer, the others do not wait as long one by one.
-            if can_be_asked && matches!(answer, Some(Ok(Outcome::Unknown(_)))) {
-                *answer = match self.arbiter.recover_lost_commit(purchase).await {
-                    Some(Some(order)) => Some(Ok(replay(purchase, order))),
-                    Some(None) => None,
-                    None => {
-                        can_be_asked = false;
-                        Some(Ok(UNANSWERED))
-                    }
-                };
-            }
-        }
+        // Its transaction ends with the connection; then the ledger tells what became of a COMMIT.
+        drop(own);
+        self.settle(&mut batch).await;
     }
 
     async fn connection(&mut self) -> sqlx::Result<Own> {
@@ -182,65 +166,106 @@ impl BatchWriter {
         }
     }
 
+    /// Asks the ledger about the orders of a COMMIT that was not answered, all with one statement. It
+    /// waits for a transaction that still holds their rows, so a COMMIT that is only slow is not
+    /// mistaken for one that failed. Orders that were not written are undecided again.
+    async fn settle(&self, batch: &mut Batch<'_>) {
+        let is_unknown =
+            |index: &usize| matches!(batch.answers[*index], Some(Ok(Outcome::Unknown(_))));
+        let asked: Vec<usize> = (0..batch.purchases.len()).filter(is_unknown).collect();
+        let purchases: Vec<&Purchase> =
+            asked.iter().map(|&index| &batch.purchases[index]).collect();
+        if purchases.is_empty() {
+            return;
+        }
+        for attempt in 1..=SETTLE_ATTEMPTS_MAX {
+            match find_written(&self.arbiter.pool, &purchases).await {
+                Ok(mut written) => {
+                    for index in asked {
+                        let order = written.remove(&batch.purchases[index].order_id);
+                        batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, orders = asked.len(), "result of a batch's lost COMMIT not known yet");
+                }
+            }
+            pause(attempt + 2).await;
+        }
+    }
+
     /// `false` when the connection is not to be used again. Orders that may have been written are
     /// `Unknown` then.
     async fn write_on(
-        &mut self,
+        &self,
         mut slot: PipelineSlot,
         connection: &mut MySqlConnection,
-        purchases: &[Purchase],
-        fence: Option<Fence>,
-        answers: &mut [Option<Answer>],
+        batch: &mut Batch<'_>,
     ) -> bool {
-        let first_of_their_key = first_of_their_key(purchases);
+        let attempts_max = if batch.is_shared { SHARED_ATTEMPTS_MAX } else { ATTEMPTS_MAX };
+        let mut candidates = first_of_their_key(batch.purchases);
+        let mut is_pre_checked = self.pipeline.is_pre_checked();
         let mut failed = 0;
         loop {
-            let chosen = if self.pre_checked {
+            let chosen = if is_pre_checked {
                 slot.exclusive().await;
-                let chosen = choose(connection, purchases, &first_of_their_key, answers);
+                let chosen = choose(connection, batch.purchases, &candidates, batch.answers);
                 match within(TRANSACTION_MAX, chosen).await {
-                    Ok(chosen) => chosen,
+                    Ok(chosen) => {
+                        self.pipeline.set_pre_checked(chosen.len() < candidates.len());
+                        chosen
+                    }
                     Err(error) => {
-                        tracing::debug!(%error, "batch not pre-checked; its orders are written singly");
+                        tracing::debug!(%error, "batch not pre-checked");
                         return Fault::of(&error) != Fault::Connection;
                     }
                 }
             } else {
-                first_of_their_key.clone()
+                candidates.clone()
             };
-            self.pre_checked = chosen.len() < first_of_their_key.len();
             if chosen.is_empty() {
                 return true;
             }
-            let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
-            match commit(connection, &picked, fence, &mut slot).await {
+            let picked: Vec<&Purchase> =
+                chosen.iter().map(|&index| &batch.purchases[index]).collect();
+            let mut objected = false;
+            match commit(connection, &picked, batch.fence, &mut slot).await {
                 Ok(Filled::Whole) => {
-                    let token = fence.map(|fence| fence.token);
-                    for &index in &chosen {
-                        let order = purchases[index].order(WRITTEN_AS, token);
-                        answers[index] = Some(Ok(Outcome::Sold(order)));
-                    }
-                    if first_of_their_key.iter().all(|&index| answers[index].is_some()) {
+                    batch.sold(&chosen);
+                    // Those that were passed over are checked again, unless the others of many items
+                    // would wait. Each round decides at least one order, so there are no more rounds
+                    // than orders, and mostly two.
+                    let is_over = candidates.iter().all(|&index| batch.answers[index].is_some());
+                    if is_over || batch.is_shared {
                         return true;
                     }
-                    // Those that were passed over are checked again. Each round decides at least
-                    // one order, so there are no more rounds than orders, and mostly two.
                     continue;
                 }
                 Ok(Filled::Fenced { accepted }) => {
-                    for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
-                        *answer = Some(Err(Conflict::Fenced { accepted }));
-                    }
+                    batch.answer_rest(&Err(Conflict::Fenced { accepted }));
                     return true;
                 }
                 // Too few are left for all, or for all that there were a moment ago.
-                Ok(Filled::TooFew) => self.pre_checked = true,
+                Ok(Filled::TooFew) => objected = true,
                 Err(Broken::Before(error)) => {
                     tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
-                        Fault::Duplicate | Fault::CheckViolated => self.pre_checked = true,
+                        Fault::Duplicate | Fault::CheckViolated => objected = true,
+                        Fault::Transient if batch.is_shared => {
+                            let items = items_of(picked.iter().copied());
+                            let Ok(locked) = locked_by_others(connection, &items).await else {
+                                return false;
+                            };
+                            candidates
+                                .retain(|&index| !locked.contains(&batch.purchases[index].item.id));
+                        }
                         Fault::Transient => {}
                         Fault::Connection => return false,
+                        Fault::ReadOnly if batch.is_shared => {
+                            batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
+                            return true;
+                        }
                         Fault::ReadOnly | Fault::Other => return true,
                     }
                 }
@@ -248,20 +273,42 @@ impl BatchWriter {
                     tracing::warn!(%error, orders = picked.len(), "COMMIT of a batch not answered");
                     self.arbiter.metrics.arbiter_commits_lost.inc();
                     for &index in &chosen {
-                        answers[index] = Some(Ok(UNANSWERED));
+                        batch.answers[index] = Some(Ok(UNANSWERED));
                     }
                     return false;
                 }
             }
+            if objected {
+                is_pre_checked = true;
+                self.pipeline.set_pre_checked(true);
+            }
             failed += 1;
-            if failed == ATTEMPTS_MAX {
+            if failed == attempts_max || slot.is_overtaken() {
                 return true;
             }
             self.arbiter.metrics.arbiter_retries.inc();
             // What it wrote is rolled back, so the one behind it may pass meanwhile.
-            drop(slot);
+            slot.leave();
             pause(failed).await;
-            slot = self.pipeline.enter().await;
+            slot.enter_again().await;
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Answers orders that are written.
+    fn sold(&mut self, written: &[usize]) {
+        let token = self.fence.map(|fence| fence.token);
+        for &index in written {
+            let order = self.purchases[index].order(WRITTEN_AS, token);
+            self.answers[index] = Some(Ok(Outcome::Sold(order)));
+        }
+    }
+
+    /// Answers all orders that are undecided.
+    fn answer_rest(&mut self, answer: &Answer) {
+        for undecided in self.answers.iter_mut().filter(|answer| answer.is_none()) {
+            *undecided = Some(answer.clone());
         }
     }
 }
@@ -271,7 +318,7 @@ fn first_of_their_key(purchases: &[Purchase]) -> Vec<usize> {
     let mut seen = HashSet::with_capacity(purchases.len());
     let is_first = |index: &usize| {
         let purchase = &purchases[*index];
-        seen.insert((purchase.buyer, purchase.key.as_str()))
+        seen.insert((purchase.buyer, purchase.item.id, purchase.key.as_str()))
     };
     (0..purchases.len()).filter(is_first).collect()
 }

@@ -1,24 +1,41 @@
-//! The order in which the batches of one item follow each other: one batch writes its rows while
+//! The order in which the batches of one queue follow each other: one batch writes its rows while
 //! the batch before it takes the stock and is committed.
 //!
 //! There are two stages, and a batch goes through both: *rows* (orders, limits, movements), then
-//! *stock* (the one hot row, COMMIT). A batch leaves the first stage only when it has the second,
-//! so batches keep their order, the last units go to the first in the queue, and at most two
+//! *stock* (the hot rows, COMMIT). A batch leaves the first stage only when it has the second, so
+//! batches keep their order, the last units go to the first in the queue, and at most two
 //! transactions are open.
 //!
 //! No batches wait for each other in a circle. A batch that writes rows may wait for rows that the
 //! batch before it has locked, and that one needs nothing but the stock. A batch that is rolled
 //! back leaves its stage before it enters again.
+//!
+//! In a pipeline that many items share, a batch that waits for a row which somebody else holds is
+//! *overtaken*: it leaves its stage, goes on by itself, and the batches behind it pass. They have
+//! none of its items, which are suspect from then on, so they do not meet.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// How long the statements of a stage may take before the batch is overtaken.
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
+/// Batches that may be overtaken at once: when every statement is slow, overtaking helps nobody.
+pub(super) const OVERTAKEN_MAX: u32 = 2;
 
 /// The two stages. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct BatchPipeline {
     rows: Arc<Mutex<()>>,
     stock: Arc<Mutex<()>>,
+    /// Whether batches are checked before they are written.
+    pre_checked: Arc<AtomicBool>,
+    /// Permits to be overtaken; none where batches keep their order whatever happens.
+    overtaken: Option<Arc<Semaphore>>,
 }
 
 /// The stage that one batch is in. Dropping it lets the next batch go on.
@@ -26,21 +43,52 @@ pub(super) struct PipelineSlot {
     pipeline: BatchPipeline,
     rows: Option<OwnedMutexGuard<()>>,
     stock: Option<OwnedMutexGuard<()>>,
+    overtaken: Option<OwnedSemaphorePermit>,
+    when_overtaken: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl BatchPipeline {
+    /// A pipeline whose slow batches are overtaken.
+    pub(super) fn with_overtaking() -> Self {
+        Self {
+            overtaken: Some(Arc::new(Semaphore::new(OVERTAKEN_MAX as usize))),
+            ..Self::default()
+        }
+    }
+
     /// Waits until rows may be written. First come, first served.
     pub(super) async fn enter(&self) -> PipelineSlot {
         let rows = Arc::clone(&self.rows).lock_owned().await;
-        PipelineSlot { pipeline: self.clone(), rows: Some(rows), stock: None }
+        PipelineSlot {
+            pipeline: self.clone(),
+            rows: Some(rows),
+            stock: None,
+            overtaken: None,
+            when_overtaken: None,
+        }
+    }
+
+    /// Whether batches are checked before they are written.
+    pub(super) fn is_pre_checked(&self) -> bool {
+        self.pre_checked.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether batches are checked before they are written.
+    pub(super) fn set_pre_checked(&self, pre_checked: bool) {
+        self.pre_checked.store(pre_checked, Ordering::Relaxed);
     }
 }
 
 impl PipelineSlot {
+    /// Has `call` called when the batch is overtaken.
+    pub(super) fn when_overtaken(&mut self, call: impl FnOnce() + Send + 'static) {
+        self.when_overtaken = Some(Box::new(call));
+    }
+
     /// Waits until the batch before has ended, and keeps the batch behind from beginning: for a
     /// batch that is checked before it is written.
     pub(super) async fn exclusive(&mut self) {
-        if self.stock.is_none() {
+        if !self.is_in_stock_stage() {
             self.stock = Some(Arc::clone(&self.pipeline.stock).lock_owned().await);
         }
     }
@@ -48,20 +96,58 @@ impl PipelineSlot {
     /// The rows are written: waits until the batch before has ended, and lets the batch behind
     /// begin, unless this one is exclusive.
     pub(super) async fn enter_stock_stage(&mut self) {
-        if self.stock.is_none() {
+        if !self.is_in_stock_stage() {
             self.exclusive().await;
             self.rows = None;
         }
     }
 
+    /// Leaves the stage of a batch that was rolled back.
+    pub(super) fn leave(&mut self) {
+        (self.rows, self.stock) = (None, None);
+    }
+
+    /// Waits, after [`PipelineSlot::leave`], until rows may be written again.
+    pub(super) async fn enter_again(&mut self) {
+        self.rows = Some(Arc::clone(&self.pipeline.rows).lock_owned().await);
+    }
+
     /// Whether the stock may be taken.
     pub(super) fn is_in_stock_stage(&self) -> bool {
-        self.stock.is_some()
+        self.stock.is_some() || self.is_overtaken()
+    }
+
+    /// Whether the batch has left the pipeline because it was slow.
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.overtaken.is_some()
+    }
+
+    /// Awaits statements of the stage that the batch is in; it is overtaken if they are slow.
+    pub(super) async fn run<T>(&mut self, statements: impl Future<Output = T>) -> T {
+        let mut statements = pin!(statements);
+        if let Ok(done) = timeout(PATIENCE, &mut statements).await {
+            return done;
+        }
+        self.let_pass();
+        statements.await
+    }
+
+    fn let_pass(&mut self) {
+        let Some(overtaken) = &self.pipeline.overtaken else { return };
+        let Ok(permit) = Arc::clone(overtaken).try_acquire_owned() else { return };
+        // First this: whoever comes next must know which items to leave alone.
+        if let Some(call) = self.when_overtaken.take() {
+            call();
+        }
+        self.overtaken = Some(permit);
+        self.leave();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use futures::FutureExt;
 
     use super::*;
@@ -95,5 +181,51 @@ mod tests {
         assert!(pipeline.enter().now_or_never().is_none(), "exclusive until it has ended");
         drop(pre_checked);
         assert!(pipeline.enter().now_or_never().is_some());
+    }
+
+    /// A batch whose statements never end.
+    async fn stuck(pipeline: &BatchPipeline, told: &Arc<AtomicBool>) -> PipelineSlot {
+        let mut slot = pipeline.enter().await;
+        let told = Arc::clone(told);
+        slot.when_overtaken(move || told.store(true, Ordering::Relaxed));
+        assert!(timeout(2 * PATIENCE, slot.run(pending::<()>())).await.is_err());
+        slot
+    }
+
+    #[tokio::test]
+    async fn a_slow_batch_is_overtaken_where_items_share_the_pipeline() {
+        let pipeline = BatchPipeline::with_overtaking();
+        let told = Arc::default();
+        let mut slow = stuck(&pipeline, &told).await;
+        assert!(told.load(Ordering::Relaxed) && slow.is_overtaken() && slow.is_in_stock_stage());
+        let mut next = pipeline.enter().now_or_never().expect("the slow one has left");
+        next.enter_stock_stage().now_or_never().expect("the slow one does not come back");
+        slow.enter_stock_stage().now_or_never().expect("it waits for nobody");
+        assert!(!next.is_overtaken() && next.run(ready(true)).await);
+    }
+
+    #[tokio::test]
+    async fn when_everything_is_slow_batches_wait_for_each_other() {
+        let pipeline = BatchPipeline::with_overtaking();
+        let told = Arc::default();
+        let mut overtaken = Vec::new();
+        for _ in 0..OVERTAKEN_MAX {
+            overtaken.push(stuck(&pipeline, &told).await);
+        }
+        let last = stuck(&pipeline, &told).await;
+        assert!(!last.is_overtaken());
+        assert!(pipeline.enter().now_or_never().is_none());
+        drop(overtaken);
+        drop(last);
+        assert!(pipeline.enter().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_batch_of_one_item_keeps_its_place() {
+        let pipeline = BatchPipeline::default();
+        let told = Arc::default();
+        let slow = stuck(&pipeline, &told).await;
+        assert!(!slow.is_overtaken() && !told.load(Ordering::Relaxed));
+        assert!(pipeline.enter().now_or_never().is_none());
     }
 }

@@ -1,227 +1,332 @@
-//! The queues: one for each hot item, written in batches.
+//! The queues: the orders that wait for a batch, and the task that cuts and writes their batches.
 //!
 //! A queue has no timer. Its next batch is made of the orders that came while the last one wrote
 //! its rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`):
-//! with one buyer at a time a batch is a single order and costs what a direct transaction costs;
-//! under load hundreds of orders share one commit. An idle queue ends by itself. Its writers are
-//! tasks of their own, so an order in it is finished whether or not its buyer still waits.
+//! under load hundreds of orders share one commit. The batches are written by tasks of their own,
+//! so an order in them is finished whether or not its buyer still waits. An idle queue has no task
+//! and no connection.
+//!
+//! A *shared* queue is for many items; an item has a queue of its own while it is suspect.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout};
 
-use super::batch::{BatchConnections, BatchWriter};
-use super::pipeline::BatchPipeline;
-use crate::arbiter::{Answer, Arbiter, in_time, is_late};
-use crate::domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
+use super::GroupCommit;
+use super::batch::BatchWriter;
+use super::connections::BatchConnections;
+use super::fair_queue::{Cut, FairQueue};
+use super::look::items_of;
+use super::pipeline::{BatchPipeline, PipelineSlot};
+use super::suspicion::{SUSPECTS_MAX, Suspicion};
+use crate::arbiter::{Answer, is_late};
+use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
-/// Orders that wait in one queue; one more is answered "overloaded".
-const WAITING_MAX: usize = 16_384;
-/// Batches of one item that are under way at once: one takes the stock and is committed while the
-/// next one's rows are written. More would only wait.
-const WRITERS: usize = 2;
-/// How long a queue waits for an order before it ends.
+/// How long a queue waits for an order before its task ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);
+/// Orders that are written by themselves at once, beside an idle shared queue.
+const DIRECT_MAX: usize = 2;
 
-/// One order in the queue.
-struct Waiting {
-    purchase: Purchase,
-    answer: oneshot::Sender<Answer>,
-    /// The instant after which no batch may begin that has this order.
-    deadline: Option<Instant>,
-    /// Set by a writer that takes it into a batch, or by the buyer's side that takes it back.
-    claimed: Arc<AtomicBool>,
+/// One order in a queue.
+pub(super) struct Waiting {
+    pub(super) purchase: Purchase,
+    pub(super) asker: Asker,
 }
 
-impl Waiting {
+/// The side that waits for the answer to an order.
+pub(super) struct Asker {
+    answer: oneshot::Sender<Answer>,
+    /// The instant after which no batch may begin that has the order.
+    deadline: Option<Instant>,
+    /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
+    claimed: Arc<AtomicBool>,
+    /// Whether a shared batch has left it to a batch of its item: then it is claimed for good.
+    is_left_over: bool,
+}
+
+impl Asker {
+    /// The two ends: the one that is answered, and the one that gets the answer. Whoever sets the
+    /// third has the order: a batch, or the buyer's side that takes it back.
+    pub(super) fn new(
+        deadline: Option<Instant>,
+    ) -> (Self, oneshot::Receiver<Answer>, Arc<AtomicBool>) {
+        let (answer, answered) = oneshot::channel();
+        let claimed = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&claimed);
+        (Self { answer, deadline, claimed, is_left_over: false }, answered, own)
+    }
+
     /// Takes the order into a batch, unless it was taken back or its time is over.
     fn begins(&self) -> bool {
-        !is_late(self.deadline) && claim(&self.claimed)
+        !is_late(self.deadline) && (self.is_left_over || claim(&self.claimed))
+    }
+
+    /// Answers for an order for which no batch began in time, if its buyer cannot know it.
+    fn give_up(self) {
+        if self.is_left_over {
+            self.answer(Ok(Outcome::Unavailable(Unavailable::Contended)));
+        }
+    }
+
+    /// The receiver may be dropped: a retry with the key reads the result from the ledger.
+    pub(super) fn answer(self, answer: Answer) {
+        let _ = self.answer.send(answer);
     }
 }
 
 /// Claims an order; `false` when it was claimed before.
-fn claim(claimed: &AtomicBool) -> bool {
+pub(super) fn claim(claimed: &AtomicBool) -> bool {
     !claimed.swap(true, Ordering::AcqRel)
 }
 
-/// The orders that wait for one item.
-struct ItemQueue {
-    come: mpsc::Receiver<Waiting>,
-    /// The orders that did not fit in the batch before, in order.
-    first: VecDeque<Waiting>,
+/// The orders of one queue and what is done about them.
+struct State {
+    waiting: FairQueue<Waiting>,
+    /// Whether the task that cuts batches runs.
+    is_served: bool,
+    /// Batches that are being written.
+    batches: usize,
+    /// Orders that are being written by themselves.
+    directs: usize,
+    /// The writers that wait for a batch, with their connections.
+    idle: Vec<BatchWriter>,
 }
 
-impl ItemQueue {
-    /// Waits for an order, for a while.
-    async fn has_order(&mut self) -> bool {
-        if !self.first.is_empty() {
-            return true;
-        }
-        let next = tokio::time::timeout(IDLE_MAX, self.come.recv()).await.ok().flatten();
-        self.first.extend(next);
-        !self.first.is_empty()
-    }
-
-    /// Cuts the next batch. There are only a few sizes (powers of two), so that each statement is
-    /// prepared once; what does not fit is first in the next batch. An order that was taken back,
-    /// or is late, is in no batch.
-    fn batch(&mut self) -> Vec<Waiting> {
-        let free = BATCH_MAX.saturating_sub(self.first.len());
-        self.first.extend(std::iter::from_fn(|| self.come.try_recv().ok()).take(free));
-        let size = self.first.len().checked_ilog2().map_or(0, |exponent| 1 << exponent);
-        let batch: Vec<Waiting> = self.first.drain(..size).filter(Waiting::begins).collect();
-        assert!(batch.len() <= BATCH_MAX, "a batch is cut to its bound");
-        batch
-    }
-}
-
-type Entrances = HashMap<ItemId, mpsc::Sender<Waiting>>;
-
-/// The queues of this process. Clones share them.
-#[derive(Clone)]
-pub struct GroupCommit {
-    arbiter: Arbiter,
+/// A queue.
+pub(super) struct BatchQueue {
+    /// `None` for a shared queue.
+    item: Option<(ItemId, Suspicion)>,
     connections: BatchConnections,
-    tasks: TaskTracker,
-    /// The queues that are open. Orders are queued, and queues end, under this lock alone, so no
-    /// order gets into a queue that has ended.
-    entrances: Arc<Mutex<Entrances>>,
+    pipeline: BatchPipeline,
+    state: Mutex<State>,
+    arrived: Notify,
 }
 
-impl GroupCommit {
-    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
-    /// run on `tasks`.
-    #[must_use]
-    pub fn new(arbiter: Arbiter, connections: BatchConnections, tasks: TaskTracker) -> Self {
-        Self { arbiter, connections, tasks, entrances: Arc::default() }
+/// The right to write an order by itself, beside an idle queue.
+pub(super) struct Direct(Arc<BatchQueue>);
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.0.state().directs -= 1;
+    }
+}
+
+impl BatchQueue {
+    /// A queue for many items, written on `connections`.
+    pub(super) fn shared(connections: BatchConnections) -> Self {
+        Self::new(None, connections, BatchPipeline::with_overtaking())
     }
 
-    /// A writer over the connections of group commit, for a caller that forms batches itself.
-    #[must_use]
-    pub fn writer(&self) -> BatchWriter {
-        BatchWriter::new(self.arbiter.clone(), self.connections.clone(), BatchPipeline::default())
-    }
-
-    /// Like [`Arbiter::write`], guarded and without a fence, in a batch of the item: for purchases
-    /// that a gate accepted. Once a batch has the order, its answer is waited for beyond the
-    /// deadline.
-    pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        let strategy = purchase.strategy;
-        let answer = self.write_uncounted(purchase, deadline).await;
-        self.arbiter.count(strategy, &answer);
-        answer.unwrap_or_else(Outcome::from)
-    }
-
-    /// Like [`GroupCommit::write`], where the batch is the gate, so that its refusals do not count
-    /// as the arbiter's.
-    pub async fn decide(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        self.write_uncounted(purchase, deadline).await.unwrap_or_else(Outcome::from)
-    }
-
-    async fn write_uncounted(&self, purchase: Purchase, deadline: Option<Instant>) -> Answer {
-        let (answer, mut answered) = oneshot::channel();
-        let claimed = Arc::new(AtomicBool::new(false));
-        let own = Arc::clone(&claimed);
-        if !self.queue(Waiting { purchase, answer, deadline, claimed }) {
-            return Ok(Outcome::Unavailable(Unavailable::Overloaded));
-        }
-        let answer = match in_time(deadline, &mut answered).await {
-            Some(Ok(answer)) => return answer,
-            // Too late, and no writer has it.
-            _ if claim(&own) => return Ok(Outcome::Unavailable(Unavailable::Contended)),
-            Some(broken) => broken,
-            None => answered.await,
-        };
-        // A writer that broke off between its COMMIT and the answer: only the ledger knows.
-        answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)))
-    }
-
-    /// Queues an order; `false` when the queue is full.
-    fn queue(&self, waiting: Waiting) -> bool {
-        let item = waiting.purchase.item.id;
-        let mut entrances = self.entrances();
-        let entrance = entrances.entry(item).or_insert_with(|| self.open(item));
-        entrance.try_send(waiting).is_ok()
-    }
-
-    /// Opens the queue of an item, with its writers.
-    fn open(&self, item: ItemId) -> mpsc::Sender<Waiting> {
-        let (entrance, come) = mpsc::channel(WAITING_MAX);
-        let queue = Arc::new(tokio::sync::Mutex::new(ItemQueue { come, first: VecDeque::new() }));
-        let pipeline = BatchPipeline::default();
-        for _ in 0..WRITERS {
-            let writer =
-                BatchWriter::new(self.arbiter.clone(), self.connections.clone(), pipeline.clone());
-            self.tasks.spawn(self.clone().serve(item, Arc::clone(&queue), writer));
-        }
-        entrance
-    }
-
-    /// One writer of a queue, until no order has come for a while.
-    async fn serve(
-        self,
+    /// A queue for one item, written on `connections`.
+    pub(super) fn of_item(
         item: ItemId,
-        queue: Arc<tokio::sync::Mutex<ItemQueue>>,
-        mut writer: BatchWriter,
-    ) {
-        loop {
-            let (slot, batch) = {
-                let mut queue = queue.lock().await;
-                while !queue.has_order().await {
-                    let mut entrances = self.entrances();
-                    if queue.come.is_closed() {
-                        return;
-                    }
-                    if queue.come.is_empty() {
-                        entrances.remove(&item);
-                        return;
-                    }
-                }
-                // Orders that come while the slot is awaited are in this batch.
-                (writer.enter().await, queue.batch())
-            };
+        suspicion: Suspicion,
+        connections: BatchConnections,
+    ) -> Self {
+        Self::new(Some((item, suspicion)), connections, BatchPipeline::default())
+    }
+
+    fn new(
+        item: Option<(ItemId, Suspicion)>,
+        connections: BatchConnections,
+        pipeline: BatchPipeline,
+    ) -> Self {
+        let state = State {
+            waiting: FairQueue::new(),
+            is_served: false,
+            batches: 0,
+            directs: 0,
+            idle: Vec::new(),
+        };
+        Self { item, connections, pipeline, state: Mutex::new(state), arrived: Notify::new() }
+    }
+
+    /// The suspicion of the item that this queue belongs to.
+    pub(super) fn suspicion(&self) -> Option<&Suspicion> {
+        self.item.as_ref().map(|(_, suspicion)| suspicion)
+    }
+
+    /// Lets an order be written by itself: when the queue is for many items, nobody waits in it, no
+    /// batch is being written, and hardly an order by itself either.
+    pub(super) fn direct(self: &Arc<Self>) -> Option<Direct> {
+        let mut state = self.state();
+        let is_idle = state.batches == 0 && state.waiting.is_empty();
+        let free = self.item.is_none() && is_idle && state.directs < DIRECT_MAX;
+        free.then(|| {
+            state.directs += 1;
+            Direct(Arc::clone(self))
+        })
+    }
+
+    /// Queues an order.
+    ///
+    /// # Errors
+    /// The order, when the queue is full.
+    pub(super) fn push(self: &Arc<Self>, group: &GroupCommit, one: Waiting) -> Result<(), Waiting> {
+        let (item, mut state) = (one.purchase.item.id, self.state());
+        state.waiting.push(item, one)?;
+        if !state.is_served {
+            state.is_served = true;
+            group.tasks().spawn(Arc::clone(self).serve(group.clone()));
+        }
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Cuts batches and has them written, until no order has come for a while.
+    async fn serve(self: Arc<Self>, group: GroupCommit) {
+        while self.has_order().await {
+            // Orders that come while the slot is awaited are in this batch.
+            let slot = self.pipeline.enter().await;
+            let batch = self.cut(&group);
             if batch.is_empty() {
                 continue;
             }
-            let (purchases, answers): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|one| (one.purchase, one.answer)).unzip();
-            self.arbiter.metrics.batch_size.observe(size(purchases.len()));
-            // A panic fails its own batch, whose results are then read from the ledger, not the
-            // queue.
-            let written = AssertUnwindSafe(writer.write_at(slot, &purchases, None, None));
-            let Ok(decided) = written.catch_unwind().await else { continue };
-            assert_eq!(decided.len(), answers.len(), "each order of a batch has one answer");
-            for (waiting, answer) in answers.into_iter().zip(decided) {
-                // The receiver may be dropped: a retry with the key reads the result from the
-                // ledger.
-                let _ = waiting.send(answer);
+            let writer = {
+                let mut state = self.state();
+                state.batches += 1;
+                state.idle.pop()
+            };
+            let writer = writer.unwrap_or_else(|| {
+                group.writer_of(self.connections.clone(), self.pipeline.clone())
+            });
+            let (queue, group) = (Arc::clone(&self), group.clone());
+            group.clone().tasks().spawn(queue.write(group, writer, slot, batch));
+        }
+    }
+
+    /// Waits for an order, for a while; `false` when the task is to end.
+    async fn has_order(&self) -> bool {
+        loop {
+            if !self.state().waiting.is_empty() {
+                return true;
+            }
+            let has_come = timeout(IDLE_MAX, self.arrived.notified()).await.is_ok();
+            let mut state = self.state();
+            if !has_come && state.waiting.is_empty() {
+                state.is_served = false;
+                // Their connections go back to the pool.
+                state.idle.clear();
+                return false;
             }
         }
     }
 
-    fn entrances(&self) -> MutexGuard<'_, Entrances> {
-        self.entrances.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Cuts the next batch, without orders of suspect items: these go to the queues of their items.
+    fn cut(&self, group: &GroupCommit) -> Vec<Waiting> {
+        let mut suspects = Vec::new();
+        let Cut { batch, dropped } = {
+            let mut state = self.state();
+            if self.item.is_none() && group.has_suspects() {
+                let is_suspect = |item: &ItemId| group.is_suspect(*item);
+                let items: Vec<ItemId> = state.waiting.items().filter(is_suspect).collect();
+                suspects.extend(items.into_iter().flat_map(|item| state.waiting.remove(item)));
+            }
+            state.waiting.cut(BATCH_MAX, |one| one.asker.begins())
+        };
+        dropped.into_iter().for_each(|one| one.asker.give_up());
+        suspects.into_iter().for_each(|one| group.write_apart(one));
+        batch
+    }
+
+    /// Writes a batch and answers its orders.
+    async fn write(
+        self: Arc<Self>,
+        group: GroupCommit,
+        mut writer: BatchWriter,
+        mut slot: PipelineSlot,
+        batch: Vec<Waiting>,
+    ) {
+        let begun = Instant::now();
+        let (purchases, askers): (Vec<Purchase>, Vec<Asker>) =
+            batch.into_iter().map(|one| (one.purchase, one.asker)).unzip();
+        let items = items_of(&purchases);
+        group.observe(purchases.len(), items.len());
+        if self.item.is_none() {
+            let group = group.clone();
+            slot.when_overtaken(move || {
+                let now = Instant::now();
+                items
+                    .iter()
+                    .for_each(|item| group.suspect(*item, |one| one.raise_until_clean(now)));
+            });
+        }
+        // A panic fails its own batch, whose results are then read from the ledger, not the queue.
+        let written = AssertUnwindSafe(self.written(&mut writer, slot, &purchases));
+        let written = written.catch_unwind().await.ok();
+        {
+            let mut state = self.state();
+            state.batches -= 1;
+            if written.is_some() && state.is_served {
+                state.idle.push(writer);
+            }
+        }
+        let Some(answers) = written else { return };
+        assert_eq!(answers.len(), askers.len(), "each order of a batch has one answer");
+        match self.suspicion() {
+            None => suspect_objectors(&group, &purchases, &answers),
+            Some(suspicion) if group.shares_queues() => {
+                let objected = answers.iter().any(has_objected);
+                suspicion.batch_ended(begun, Instant::now(), objected);
+            }
+            Some(_) => {}
+        }
+        for ((purchase, asker), answer) in purchases.into_iter().zip(askers).zip(answers) {
+            match answer {
+                Some(answer) => asker.answer(answer),
+                None => {
+                    let now = Instant::now();
+                    group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
+                    let asker = Asker { is_left_over: true, ..asker };
+                    group.write_apart(Waiting { purchase, asker });
+                }
+            }
+        }
+    }
+
+    async fn written(
+        &self,
+        writer: &mut BatchWriter,
+        slot: PipelineSlot,
+        purchases: &[Purchase],
+    ) -> Vec<Option<Answer>> {
+        match self.item {
+            None => writer.write_shared(slot, purchases).await,
+            Some(_) => {
+                let answers = writer.write_at(slot, purchases, None, None).await;
+                answers.into_iter().map(Some).collect()
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for GroupCommit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "GroupCommit({} queues)", self.entrances().len())
-    }
+/// Whether the answer is other than "sold".
+fn has_objected(answer: &Option<Answer>) -> bool {
+    !matches!(answer, None | Some(Ok(Outcome::Sold(_))))
 }
 
-/// At most [`BATCH_MAX`], so the conversion is exact.
-fn size(orders: usize) -> f64 {
-    u32::try_from(orders).map_or(f64::MAX, f64::from)
+/// Makes the items suspect whose orders a shared batch has refused: their next ones would have the
+/// next batch rolled back.
+fn suspect_objectors(group: &GroupCommit, purchases: &[Purchase], answers: &[Option<Answer>]) {
+    let is_refused = |answer: &Option<Answer>| {
+        matches!(answer, Some(Ok(Outcome::Refused(_) | Outcome::Replayed(_))))
+    };
+    let refused = purchases.iter().zip(answers).filter(|(_, answer)| is_refused(answer));
+    for item in items_of(refused.map(|(purchase, _)| purchase)) {
+        if group.suspects() < SUSPECTS_MAX {
+            group.suspect(item, |one| one.raise(Instant::now()));
+        }
+    }
 }

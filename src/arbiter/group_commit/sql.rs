@@ -1,109 +1,25 @@
-//! The statements of a batch: its check, and its one transaction.
+//! The one transaction of a batch.
+//!
+//! Its locks are taken in one order, in every instance: the keys of the orders, then the buyers'
+//! limits, then the stock rows, each sorted. So two batches that have items in common wait for each
+//! other and do not deadlock.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use sqlx::{Connection, MySqlConnection, Row};
+use sqlx::{Connection, MySqlConnection};
 
 use super::pipeline::PipelineSlot;
 use crate::arbiter::fence::{Fence, Raised, raise_fence};
+use crate::arbiter::is_guarded;
 use crate::arbiter::transaction::insert_orders;
-use crate::arbiter::{Answer, is_guarded, replay};
 use crate::domain::order::MovementReason;
-use crate::domain::{ItemId, Outcome, Purchase, Refusal, UserId};
+use crate::domain::{ItemId, Purchase, UserId};
 use crate::store::mysql::link::roll_back;
-use crate::store::mysql::{Fault, answered, orders};
+use crate::store::mysql::{Fault, answered};
 
-/// Finds the orders that should go through together, and answers those that are decided already.
-///
-/// A refusal follows from committed rows alone. An order that would fit without the chosen ones
-/// stays undecided: they may still fail, and then it is chosen next.
-pub(super) async fn choose(
-    connection: &mut MySqlConnection,
-    purchases: &[Purchase],
-    candidates: &[usize],
-    answers: &mut [Option<Answer>],
-) -> sqlx::Result<Vec<usize>> {
-    let item = purchases[0].item.id.get();
-    let guarded = is_guarded(&purchases[0]);
-    answer_finished(connection, purchases, answers).await?;
-    let bought = if guarded { bought_so_far(connection, purchases).await? } else { HashMap::new() };
-    let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
-        .bind(item)
-        .fetch_one(&mut *connection)
-        .await?;
-    let available: i64 = row.try_get("available")?;
-    // What the chosen ones would take, of the stock and of each buyer's limit.
-    let mut taken = 0;
-    let mut taken_by: HashMap<UserId, i64> = HashMap::new();
-    let mut chosen = Vec::with_capacity(candidates.len());
-    for &index in candidates {
-        if answers[index].is_some() {
-            continue;
-        }
-        let purchase = &purchases[index];
-        let units = purchase.quantity.signed();
-        let limit = purchase.item.per_buyer_limit;
-        let written = bought.get(&purchase.buyer).copied().unwrap_or_default();
-        let taken_by = taken_by.entry(purchase.buyer).or_default();
-        let over_limit = |counted: i64| guarded && counted + units > i64::from(limit);
-        if over_limit(written) {
-            answers[index] = Some(Ok(Outcome::Refused(Refusal::LimitReached { limit })));
-        } else if units > available {
-            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut)));
-        } else if !over_limit(written + *taken_by) && taken + units <= available {
-            *taken_by += units;
-            taken += units;
-            chosen.push(index);
-        }
-    }
-    assert!(taken <= available.max(0), "the chosen orders take what is left, and no more");
-    Ok(chosen)
-}
-
-/// Answers the keys that are orders already. Keys that were made here cannot be.
-async fn answer_finished(
-    connection: &mut MySqlConnection,
-    purchases: &[Purchase],
-    answers: &mut [Option<Answer>],
-) -> sqlx::Result<()> {
-    let asked: Vec<_> = purchases.iter().filter(|p| p.key.is_from_caller()).map(request).collect();
-    let found = orders::find_by_keys(connection, &asked).await?;
-    for (purchase, answer) in purchases.iter().zip(answers).filter(|(_, answer)| answer.is_none()) {
-        let key = purchase.key.as_str().to_owned();
-        let order = found.get(&(purchase.buyer, purchase.item.id, key));
-        *answer = order.map(|order| Ok(replay(purchase, order.clone())));
-    }
-    Ok(())
-}
-
-fn request(purchase: &Purchase) -> (UserId, ItemId, &str) {
-    (purchase.buyer, purchase.item.id, purchase.key.as_str())
-}
-
-/// Units that the batch's buyers have already.
-async fn bought_so_far(
-    connection: &mut MySqlConnection,
-    purchases: &[Purchase],
-) -> sqlx::Result<HashMap<UserId, i64>> {
-    let mut bought = HashMap::new();
-    let all: Vec<&Purchase> = purchases.iter().collect();
-    for chunk in powers_of_two(&all) {
-        let placeholders = vec!["?"; chunk.len()].join(", ");
-        let statement = format!(
-            "SELECT user_id, bought FROM buyer_limits WHERE item_id = ? AND user_id IN ({placeholders})"
-        );
-        let mut query = sqlx::query(&statement).bind(purchases[0].item.id.get());
-        for purchase in chunk {
-            query = query.bind(purchase.buyer.get());
-        }
-        for row in query.fetch_all(&mut *connection).await? {
-            if let Some(user) = UserId::new(row.try_get("user_id")?) {
-                bought.insert(user, i64::from(row.try_get::<i32, _>("bought")?));
-            }
-        }
-    }
-    Ok(bought)
-}
+/// Stock rows that one statement changes; a batch with more items has two. The statement compares
+/// each row with half of the list on average, so twice the rows cost four times as much.
+const STOCK_ROWS_MAX: usize = 128;
 
 /// The failure of a batch's transaction.
 pub(super) enum Broken {
@@ -123,7 +39,7 @@ impl From<sqlx::Error> for Broken {
 pub(super) enum Filled {
     /// All orders are written.
     Whole,
-    /// The stock did not suffice for all.
+    /// The stock of an item did not suffice for its orders.
     TooFew,
     /// A later holder of the item's lock has written.
     Fenced {
@@ -160,71 +76,74 @@ pub(super) async fn commit(
     }
 }
 
+/// All statements before COMMIT: the rows, and once the batch before has ended, the stock.
 async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     fence: Option<Fence>,
     slot: &mut PipelineSlot,
 ) -> sqlx::Result<Filled> {
-    let guarded = is_guarded(purchases[0]);
-    let sequence = match fence.filter(|_| guarded) {
+    let late = slot.run(write_rows(connection, purchases, fence)).await?;
+    if let Some(accepted) = late {
+        return Ok(Filled::Fenced { accepted });
+    }
+    slot.enter_stock_stage().await;
+    assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
+    let whole = slot.run(take_stock(connection, purchases)).await?;
+    failpoint!("batch-stock-taken");
+    Ok(if whole { Filled::Whole } else { Filled::TooFew })
+}
+
+/// Writes all rows but the stock's: fence, orders, limits, movements. `Some` with the accepted fence
+/// means that a later holder of the item's lock has written.
+async fn write_rows(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+    fence: Option<Fence>,
+) -> sqlx::Result<Option<u64>> {
+    let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
         Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
             Raised::Accepted { sequence } => Some(sequence),
-            Raised::Late { accepted } => return Ok(Filled::Fenced { accepted }),
+            Raised::Late { accepted } => return Ok(Some(accepted)),
         },
         None => None,
     };
-    for chunk in powers_of_two(purchases) {
+    let mut sorted = purchases.to_vec();
+    sorted.sort_unstable_by_key(|one| (one.buyer, one.item.id, one.key.as_str()));
+    for chunk in powers_of_two(&sorted) {
         answered(insert_orders(connection, chunk, fence, sequence)).await?;
     }
     failpoint!("batch-orders-inserted");
-    if guarded {
-        answered(count_buyers(connection, purchases)).await?;
-    }
+    answered(count_buyers(connection, purchases)).await?;
     failpoint!("batch-buyers-counted");
-    for chunk in powers_of_two(purchases) {
+    for chunk in powers_of_two(&sorted) {
         answered(insert_movements(connection, chunk)).await?;
     }
     failpoint!("batch-movements-inserted");
-    slot.enter_stock_stage().await;
-    assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
-    let units: i64 = purchases.iter().map(|purchase| purchase.quantity.signed()).sum();
-    assert!(units > 0, "a batch takes at least one unit");
-    let taken = sqlx::query(
-        "UPDATE stock SET available = available - ?, version = version + 1 \
-         WHERE item_id = ? AND available >= ?",
-    )
-    .bind(units)
-    .bind(purchases[0].item.id.get())
-    .bind(units)
-    .execute(connection);
-    let taken = answered(taken).await?;
-    failpoint!("batch-stock-taken");
-    Ok(if taken.rows_affected() == 1 { Filled::Whole } else { Filled::TooFew })
+    Ok(None)
 }
 
-/// One row per buyer, sorted: two batches of different instances take their locks in one order.
+/// One row for each buyer of each item that counts its buyers, sorted.
 async fn count_buyers(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
 ) -> sqlx::Result<()> {
-    let mut units: HashMap<UserId, i64> = HashMap::new();
-    for purchase in purchases {
-        *units.entry(purchase.buyer).or_default() += purchase.quantity.signed();
+    let mut counted: BTreeMap<(ItemId, UserId), (i64, u32)> = BTreeMap::new();
+    for purchase in purchases.iter().filter(|purchase| is_guarded(purchase)) {
+        let buyer = counted.entry((purchase.item.id, purchase.buyer)).or_default();
+        buyer.0 += purchase.quantity.signed();
+        buyer.1 = purchase.item.per_buyer_limit;
     }
-    let mut units: Vec<(UserId, i64)> = units.into_iter().collect();
-    units.sort_unstable();
-    let item = &purchases[0].item;
-    for chunk in powers_of_two(&units) {
+    let counted: Vec<_> = counted.into_iter().collect();
+    for chunk in powers_of_two(&counted) {
         let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
         let statement = format!(
             "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {placeholders} \
              ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
         );
         let mut query = sqlx::query(&statement);
-        for (user, units) in chunk {
-            query =
-                query.bind(item.id.get()).bind(user.get()).bind(units).bind(item.per_buyer_limit);
+        for ((item, user), (units, limit)) in chunk {
+            query = query.bind(item.get()).bind(user.get()).bind(units).bind(limit);
         }
         query.execute(&mut *connection).await?;
     }
@@ -252,9 +171,68 @@ async fn insert_movements(
     Ok(())
 }
 
+/// Takes the units of each item from its stock row; `false` when an item has too few, and the
+/// transaction must be rolled back.
+async fn take_stock(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+) -> sqlx::Result<bool> {
+    let mut units: BTreeMap<ItemId, i64> = BTreeMap::new();
+    for purchase in purchases {
+        *units.entry(purchase.item.id).or_default() += purchase.quantity.signed();
+    }
+    assert!(units.values().all(|units| *units > 0), "a batch takes at least one unit of each item");
+    let units: Vec<(ItemId, i64)> = units.into_iter().collect();
+    for chunk in units.chunks(STOCK_ROWS_MAX) {
+        if answered(take(connection, chunk)).await? < chunk.len() as u64 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Takes units of several items, in the order of their ids, and answers how many had enough.
+async fn take(connection: &mut MySqlConnection, units: &[(ItemId, i64)]) -> sqlx::Result<u64> {
+    let statement = take_statement(units.len());
+    let mut query = sqlx::query(&statement);
+    if let [(item, units)] = units {
+        query = query.bind(units).bind(item.get()).bind(units);
+    } else {
+        // Repeated to a power of two: a row is found once, however often it is named.
+        let length = units.len().next_power_of_two();
+        let named = || units.iter().chain(units.last().into_iter().cycle()).take(length);
+        for (item, units) in named() {
+            query = query.bind(item.get()).bind(units);
+        }
+        for (item, _) in named() {
+            query = query.bind(item.get());
+        }
+        for (item, units) in named() {
+            query = query.bind(item.get()).bind(units);
+        }
+    }
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// The statement that takes the stock of so many items: one range over the primary key.
+fn take_statement(items: usize) -> String {
+    if items == 1 {
+        return "UPDATE stock SET available = available - ?, version = version + 1 \
+                WHERE item_id = ? AND available >= ?"
+            .to_owned();
+    }
+    let length = items.next_power_of_two();
+    let units = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
+    let places = vec!["?"; length].join(", ");
+    format!(
+        "UPDATE stock SET available = available - {units}, version = version + 1 \
+         WHERE item_id IN ({places}) AND available >= {units}"
+    )
+}
+
 /// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement
 /// shapes, so that each is prepared once and used for ever.
-fn powers_of_two<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
+pub(super) fn powers_of_two<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let length = 1 << rest.len().checked_ilog2()?;
         let (piece, tail) = rest.split_at(length);

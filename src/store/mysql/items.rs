@@ -1,6 +1,7 @@
 //! Items: the statements that read, insert and update their rows. `catalog` decides which
 //! changes are allowed; the stock row belongs to `arbiter`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::mysql::MySqlRow;
@@ -47,23 +48,47 @@ pub async fn find(
     executor: impl MySqlExecutor<'_>,
     id: ItemId,
 ) -> sqlx::Result<Option<StockedItem>> {
-    Ok(find_with_time(executor, id).await?.map(|(stocked, _)| stocked))
+    let statement =
+        format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
+    answered(sqlx::query_as(&statement).bind(id.get()).fetch_optional(executor)).await
 }
 
-/// Reads one item, and the time by the database's clock.
+/// The result of reading several items.
+#[derive(Debug, Default)]
+pub struct ItemsRead {
+    /// The items that exist. A damaged row is the error of its item alone.
+    pub found: HashMap<ItemId, sqlx::Result<StockedItem>>,
+    /// The time by the database's clock; `None` when no item exists.
+    pub ledger_now: Option<OffsetDateTime>,
+}
+
+/// Reads several items with one statement, and the time by the database's clock.
 ///
 /// # Errors
 /// The database's.
-pub async fn find_with_time(
+pub async fn find_several(
     executor: impl MySqlExecutor<'_>,
-    id: ItemId,
-) -> sqlx::Result<Option<(StockedItem, OffsetDateTime)>> {
+    ids: &[ItemId],
+) -> sqlx::Result<ItemsRead> {
+    let Some(last) = ids.last() else { return Ok(ItemsRead::default()) };
+    // A few fixed lengths, so that each statement is prepared once; an id that comes twice is
+    // harmless.
+    let length = ids.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
     let statement = format!(
         "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
-         JOIN stock ON item_id = items.id WHERE items.id = ?"
+         JOIN stock ON item_id = items.id WHERE items.id IN ({places})"
     );
-    let row = answered(sqlx::query(&statement).bind(id.get()).fetch_optional(executor)).await?;
-    row.map(|row| Ok((StockedItem::from_row(&row)?, row.try_get("ledger_now")?))).transpose()
+    let mut query = sqlx::query(&statement);
+    for id in ids.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(id.get());
+    }
+    let mut read = ItemsRead::default();
+    for row in answered(query.fetch_all(executor)).await? {
+        read.ledger_now = Some(row.try_get("ledger_now")?);
+        read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
+    }
+    Ok(read)
 }
 
 /// Reads one item and locks its row and its stock's until the transaction ends.

@@ -1,0 +1,165 @@
+//! The look at a batch's orders before they are written: which are decided already, and which go
+//! through together. Also the looks after a failure: which items' rows somebody holds, and which
+//! orders a lost COMMIT has written.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sqlx::{MySqlConnection, MySqlPool, QueryBuilder, Row};
+
+use super::sql::powers_of_two;
+use crate::arbiter::{Answer, is_guarded, replay};
+use crate::domain::{ItemId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
+use crate::store::mysql::{answered, orders};
+
+/// Finds the orders that should go through together, and answers those that are decided already.
+///
+/// A refusal follows from committed rows alone. An order that would fit without the chosen ones
+/// stays undecided: they may still fail, and then it is chosen next. So does an order of an item
+/// that does not exist.
+pub(super) async fn choose(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+    candidates: &[usize],
+    answers: &mut [Option<Answer>],
+) -> sqlx::Result<Vec<usize>> {
+    answer_finished(connection, purchases, answers).await?;
+    let bought = bought_so_far(connection, purchases).await?;
+    let available = available(connection, &items_of(purchases)).await?;
+    // What the chosen ones would take, of each stock and of each buyer's limit.
+    let mut taken: HashMap<ItemId, i64> = HashMap::new();
+    let mut taken_by: HashMap<(ItemId, UserId), i64> = HashMap::new();
+    let mut chosen = Vec::with_capacity(candidates.len());
+    for &index in candidates {
+        let purchase = &purchases[index];
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let Some(&available) = available.get(&item) else { continue };
+        if answers[index].is_some() {
+            continue;
+        }
+        let limit = purchase.item.per_buyer_limit;
+        let written = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
+        let taken = taken.entry(item).or_default();
+        let taken_by = taken_by.entry((item, purchase.buyer)).or_default();
+        let over_limit = |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
+        if over_limit(written) {
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::LimitReached { limit })));
+        } else if units > available {
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut)));
+        } else if !over_limit(written + *taken_by) && *taken + units <= available {
+            *taken_by += units;
+            *taken += units;
+            assert!(*taken <= available, "the chosen orders take what is left, and no more");
+            chosen.push(index);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The items of some purchases, in the order of their ids.
+pub(super) fn items_of<'a>(purchases: impl IntoIterator<Item = &'a Purchase>) -> Vec<ItemId> {
+    let items: BTreeSet<ItemId> = purchases.into_iter().map(|one| one.item.id).collect();
+    items.into_iter().collect()
+}
+
+/// Answers the keys that are orders already. Keys that were made here cannot be.
+async fn answer_finished(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+    answers: &mut [Option<Answer>],
+) -> sqlx::Result<()> {
+    let asked: Vec<_> = purchases.iter().filter(|p| p.key.is_from_caller()).map(request).collect();
+    let found = orders::find_by_keys(connection, &asked).await?;
+    for (purchase, answer) in purchases.iter().zip(answers).filter(|(_, answer)| answer.is_none()) {
+        let key = purchase.key.as_str().to_owned();
+        let order = found.get(&(purchase.buyer, purchase.item.id, key));
+        *answer = order.map(|order| Ok(replay(purchase, order.clone())));
+    }
+    Ok(())
+}
+
+fn request(purchase: &Purchase) -> (UserId, ItemId, &str) {
+    (purchase.buyer, purchase.item.id, purchase.key.as_str())
+}
+
+/// Units that the batch's buyers have already, of items that count them.
+async fn bought_so_far(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> sqlx::Result<HashMap<(ItemId, UserId), i64>> {
+    let mut bought = HashMap::new();
+    let guarded: Vec<&Purchase> = purchases.iter().filter(|one| is_guarded(one)).collect();
+    for chunk in powers_of_two(&guarded) {
+        let mut select = QueryBuilder::new(
+            "SELECT item_id, user_id, bought FROM buyer_limits WHERE (item_id, user_id) IN",
+        );
+        select.push_tuples(chunk, |mut row, purchase| {
+            row.push_bind(purchase.item.id.get()).push_bind(purchase.buyer.get());
+        });
+        for row in select.build().fetch_all(&mut *connection).await? {
+            let buyer = (row.try_get("item_id")?, row.try_get("user_id")?);
+            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
+        }
+    }
+    Ok(bought)
+}
+
+/// Units left of each item that exists.
+async fn available(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> sqlx::Result<HashMap<ItemId, i64>> {
+    let rows = select_stock(connection, "item_id, available", items, "").await?;
+    rows.iter().map(|row| Ok((row.try_get("item_id")?, row.try_get("available")?))).collect()
+}
+
+/// Finds the items whose stock rows are locked by somebody else. The connection has no transaction,
+/// so the locks that it gets go at once. Engines that ignore SKIP LOCKED find none.
+pub(super) async fn locked_by_others(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> sqlx::Result<BTreeSet<ItemId>> {
+    let rows = select_stock(connection, "item_id", items, "FOR UPDATE SKIP LOCKED").await?;
+    let mut locked: BTreeSet<ItemId> = items.iter().copied().collect();
+    for row in rows {
+        locked.remove(&row.try_get("item_id")?);
+    }
+    Ok(locked)
+}
+
+async fn select_stock(
+    connection: &mut MySqlConnection,
+    columns: &str,
+    items: &[ItemId],
+    locking: &str,
+) -> sqlx::Result<Vec<sqlx::mysql::MySqlRow>> {
+    let Some(last) = items.last() else { return Ok(Vec::new()) };
+    // A few fixed lengths, so that each statement is prepared once.
+    let length = items.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
+    let statement = format!("SELECT {columns} FROM stock WHERE item_id IN ({places}) {locking}");
+    let mut query = sqlx::query(&statement);
+    for item in items.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(item.get());
+    }
+    answered(query.fetch_all(connection)).await
+}
+
+/// Finds the orders of a batch whose COMMIT was not answered, waiting for a transaction that still
+/// holds their rows: with one statement for all.
+pub(super) async fn find_written(
+    pool: &MySqlPool,
+    purchases: &[&Purchase],
+) -> sqlx::Result<HashMap<OrderId, Order>> {
+    let Some(last) = purchases.last() else { return Ok(HashMap::new()) };
+    let length = purchases.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
+    let statement =
+        format!("SELECT {} FROM orders WHERE id IN ({places}) FOR UPDATE", orders::COLUMNS);
+    let mut query = sqlx::query(&statement);
+    for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(purchase.order_id.to_string());
+    }
+    // Autocommit: the locks go as soon as they were had.
+    let rows = answered(query.fetch_all(pool)).await?;
+    rows.iter().map(|row| orders::read(row).map(|order| (order.id, order))).collect()
+}

@@ -1,0 +1,80 @@
+//! Items that are asked for in the same moment are read together, and each has its own trouble.
+
+use futures::future::join_all;
+use seckill::catalog::Catalog;
+use seckill::domain::{Clock, ItemId};
+use seckill::metrics::Metrics;
+use seckill::store::breaker::Breakers;
+use seckill::store::mysql;
+use seckill::store::redis::{Counters, RedisClient};
+use serde_json::json;
+use sqlx::MySqlPool;
+
+use crate::support::{Instance, Shop};
+
+/// Nothing in the cache is young enough.
+const FRESH: std::time::Duration = std::time::Duration::ZERO;
+
+/// A catalog whose pool has a single connection.
+fn catalog(shop: &Shop) -> (Catalog, MySqlPool) {
+    let pool = mysql::pool_of(&shop.config, 1).expect("the URL is fine");
+    let metrics = Metrics::new();
+    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    let counters = Counters::new(redis, pool.clone(), metrics.clone());
+    let breaker = Breakers::new(&metrics).mysql;
+    (Catalog::new(pool.clone(), breaker, counters, Clock::default()), pool)
+}
+
+async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let id = instance.make_item(json!({ "stock": 7 })).await;
+        items.push(ItemId::new(id).expect("positive"));
+    }
+    items
+}
+
+/// The prepared statements that the catalog's connection has executed.
+async fn statements(pool: &MySqlPool) -> i64 {
+    let (_, count): (String, String) =
+        sqlx::query_as("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")
+            .fetch_one(pool)
+            .await
+            .expect("a figure of the session");
+    count.parse().expect("a number")
+}
+
+#[tokio::test]
+async fn items_that_are_asked_for_together_are_read_with_one_statement() {
+    let (shop, instance) = Shop::open().await;
+    let items = make_items(&instance, 100).await;
+    let (catalog, pool) = catalog(&shop);
+    for crowd in [1, 3] {
+        let before = statements(&pool).await;
+        let asked = (0..crowd).flat_map(|_| &items).map(|id| catalog.find_recent(*id, FRESH));
+        for (found, id) in join_all(asked).await.into_iter().zip(items.iter().cycle()) {
+            let stocked = found.expect("the ledger answers").value.expect("there is one");
+            assert_eq!((stocked.item.id, stocked.available), (*id, 7));
+        }
+        // The statements of the crowd, and the one that counts.
+        let executed = statements(&pool).await - before - 1;
+        assert!(executed <= 3 * crowd, "{executed} statements");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_or_missing_item_hides_no_other() {
+    let (shop, instance) = Shop::open().await;
+    let mut items = make_items(&instance, 3).await;
+    sqlx::query("UPDATE items SET kind = 'other', arbiter = 'on' WHERE id = ?")
+        .bind(items[1].get())
+        .execute(&shop.pool)
+        .await
+        .expect("damaged");
+    items.push(ItemId::new(999_999).expect("positive"));
+    let (catalog, _) = catalog(&shop);
+    let found = join_all(items.iter().map(|id| catalog.find_recent(*id, FRESH))).await;
+    let read = |index: usize| found[index].as_ref().map(|seen| seen.value.is_some()).ok();
+    let expected = [Some(true), None, Some(true), Some(false)];
+    assert_eq!([read(0), read(1), read(2), read(3)], expected, "{found:?}");
+}
