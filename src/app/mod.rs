@@ -29,6 +29,9 @@ use workers::Worker;
 /// starts nevertheless, and refuses every token until the list is read.
 const FIRST_READ_MAX: Duration = Duration::from_secs(3);
 
+/// How long a stop waits for the connections to the ledger to come back.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
 /// A service whose parts are built and whose port is open, but that does not serve yet.
 pub struct App {
     config: Config,
@@ -140,21 +143,24 @@ impl App {
             connection_limiter: self.connection_limiter,
             write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
         };
-        let server = server::serve(
-            self.listener,
-            http::application(&self.web),
-            options,
-            lifecycle.clone(),
-            metrics,
-        );
+        // The server owns every part from here on: they are dropped with it, and give the connections
+        // back that the pools wait for.
+        let application = http::application(&self.web);
+        drop(self.web);
+        let server = server::serve(self.listener, application, options, lifecycle.clone(), metrics);
         let acceptor = tokio::spawn(server);
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
         let ended = lifecycle.run_until_stopped(bound).await;
         acceptor.abort();
-        for pool in self.lane_pools {
+        let close = async {
+            for pool in self.lane_pools {
+                pool.close().await;
+            }
             pool.close().await;
+        };
+        if tokio::time::timeout(CLOSE_MAX, close).await.is_err() {
+            tracing::warn!("connections to the ledger still in use at the end");
         }
-        pool.close().await;
         ended
     }
 }

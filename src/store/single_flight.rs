@@ -46,11 +46,12 @@ where
 
     fn start(&self, key: K, load: impl Future<Output = V> + Send + 'static) -> Flight<V> {
         let landed = Landed { running: Arc::clone(&self.running), key };
-        let task = tokio::spawn(async move {
+        let task = async move {
             let _landed = landed;
             load.await
-        });
-        task.map(Result::ok).boxed().shared()
+        };
+        // It is spawned when the caller polls it, and the lock is free again.
+        async move { tokio::spawn(task).await.ok() }.boxed().shared()
     }
 }
 
