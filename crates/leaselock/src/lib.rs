@@ -1,7 +1,8 @@
 //! Distributed locks with leases on Redis, MySQL, etcd and ZooKeeper; many kinds also have fences.
 //!
-//! A lock has a *name*. At any time at most one caller, of all processes that use the same backend,
-//! holds a name.
+//! The server of a lock is called its *backend*. A [`Mutex`] has many *names*. Of all callers in
+//! all processes that use the same backend, at most one holds a name at a time. A granted name
+//! is called a *hold*. The caller gets a [`Guard`], the object that stands for the hold.
 //!
 //! ```
 //! use std::time::Duration;
@@ -11,7 +12,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // `local` excludes only inside one process; the other backends are made in the same way.
+//! // `local` works inside one process only; the locks of other backends are made in a similar way.
 //! let mutex = local::mutex(&local::Names::default(), &TaskTracker::new());
 //! let name = LockName::new("nightly:report")?;
 //! let wait = Wait::Until(Instant::now() + Duration::from_secs(5));
@@ -25,45 +26,51 @@
 //! ```
 //!
 //! # Lease, fence, hand-over
-//! **Lease.** A process can die while it holds a lock, so the backend grants a name only for a time:
-//! the lease. The [`Guard`] renews it in the background at a third of its length. So your work may
-//! take longer than the lease. The lease only limits how long others must wait after a holder has
-//! died. When renewals fail for too long, the guard's [`lost`](Guard::lost) signal fires at its
-//! [`deadline`](Guard::deadline). The deadline is counted from the moment *before* the command was
-//! sent. So in kinds with a lost signal ([`Capabilities::lost_signal`]) it comes before the backend
-//! can grant the name to another caller, unless the process is paused or the server loses its data.
+//! **Lease.** A process can die while it holds a lock, so the backend grants a name only for a
+//! time: the lease. In kinds with renewal ([`Capabilities::renewed`]) the guard renews the lease in
+//! the background when a third of it has passed. So your work may take longer than the lease. The
+//! lease only limits how long other callers must wait after a holder has died. If no renewal
+//! succeeds until the guard's [`deadline`](Guard::deadline), the guard's [`lost`](Guard::lost)
+//! signal fires. The deadline is counted from the moment *before* the command was sent to the
+//! backend. So in kinds with a lost signal ([`Capabilities::lost_signal`]) the deadline comes
+//! before the backend can grant the name to another caller. The exceptions are listed
+//! [below](#promises-of-every-kind).
 //!
-//! **Fence.** A process that stands still (a paused virtual machine, a swapping host) does not see
-//! its lease end, and may write when the next holder works already. No lock can prevent that; only
-//! the store that is written to can. So in kinds with fences ([`Capabilities::fencing`]) each
-//! acquire of a name gets a number higher than all earlier ones: the [`Fence`]. Store it with the
-//! data, and refuse a write whose fence is lower:
+//! **Fence.** A paused process (for example in a paused virtual machine) does not see its lease
+//! end, and may write after the backend has granted the name to the next holder. No lock can
+//! prevent that; only the store that receives the write can. So in kinds with fences
+//! ([`Capabilities::fencing`]) each acquire of a name gets a number, the [`Fence`], which is higher
+//! than all earlier ones. Store the fence with the data, and refuse a write whose fence is lower:
 //! `UPDATE report SET body = ?, fence = ? WHERE id = ? AND fence <= ?`. The idea and the name are
 //! Martin Kleppmann's ("How to do distributed locking", 2016).
 //!
-//! **Hand-over.** When many callers of one process want the same name, asking the backend for each
-//! of them would cost two round trips each time. In some kinds ([`Capabilities::hands_over`]:
-//! `redis::token` made with `notified`, `redis::reentrant`, `redis::fair`, and `local`), a holder that
-//! releases gives its hold to the next waiter of its own process instead, with a guard and a higher
-//! fence of its own, and the backend is not asked. This is known as lock cohorting. It is bounded, so
-//! that another process gets the name as well: see [`HAND_OVERS_MAX`] and
-//! [`HAND_OVERS_CONTENDED_MAX`].
+//! **Hand-over.** If many callers of one process want the same name, each of them normally costs
+//! two round trips to the backend: one acquire and one release. Some kinds avoid this
+//! ([`Capabilities::hands_over`]: `redis::token` made with `notified`, `redis::reentrant`,
+//! `redis::fair`, and `local`): a holder that releases gives its hold to the next waiter of its own
+//! process, and the backend is not asked. The waiter gets a guard of its own, with a higher fence.
+//! This technique is known as lock cohorting. The number of hand-overs is limited, so that other
+//! processes get the name as well: see [`HAND_OVERS_MAX`] and [`HAND_OVERS_CONTENDED_MAX`].
 //!
 //! # Promises of every kind
-//! * With [`Wait::Never`] and [`Wait::Until`], at most one caller of a process asks the backend for a
-//!   name at a time. Ten thousand waiters cost the backend no more than one. ([`Wait::Contend`] has
-//!   no queue. A semaphore allows several holders.)
+//! The textbook locks in `demo` break some of these promises on purpose.
+//!
+//! * With [`Wait::Never`] and [`Wait::Until`], the callers that share one lock object wait in one
+//!   queue per name, and only the first of them asks the backend. Ten thousand waiters cost the
+//!   backend no more than one. ([`Wait::Contend`] has no queue. A semaphore allows several
+//!   holders.)
 //! * Each acquire has a random token of its own. Nobody renews, releases or takes over a hold with
 //!   another token.
 //! * A renewal never creates a hold, and a failed renewal never ends one.
-//! * Dropping a future or a guard leaks nothing: what the backend granted is given back in the
-//!   background.
-//! * In kinds with a lost signal, `lost` fires before anyone else can hold the name, if the clocks of
-//!   both machines run at the same rate. In three cases `lost` may come too late: the process is
-//!   paused, the server loses its data, or it fails over. In these cases only the fence protects
-//!   your data.
+//! * If a future or a guard is dropped, the library releases the name in the background.
+//! * In kinds with a lost signal, `lost` fires before another caller can hold the name, if the
+//!   clocks of both machines run at nearly the same rate (a difference of 1 % is allowed). In four
+//!   cases `lost` may come too late: the process is paused, the server loses its data, the server
+//!   fails over, or the server's clock jumps ahead. In these cases only the fence protects your
+//!   data.
 //!
-//! What a kind promises beyond that stands in its [`Capabilities`]; [`KINDS`] lists all of them.
+//! The [`Capabilities`] of a kind say what else it promises; [`KINDS`] lists the `Capabilities` of
+//! all kinds.
 //!
 //! # Features
 //! | feature | backend | module |
@@ -74,7 +81,7 @@
 //! | `etcd` | etcd 3 | `etcd` |
 //! | `zookeeper` | ZooKeeper 3.5 or newer | `zookeeper` |
 //!
-//! A backend of your own implements [`store::LeaseStore`].
+//! To add a backend of your own, implement [`store::LeaseStore`].
 
 mod capabilities;
 mod core;
@@ -110,11 +117,12 @@ pub use self::core::read_write::ReadWrite;
 pub use self::core::stats::{Stats, StatsSnapshot, TimesSnapshot};
 pub use self::core::{combine, store};
 
-/// The shortest lease that is accepted. Three commands that all run into their time-out fit into
-/// it; with a shorter one, a single slow reply would lose the lock.
+/// The shortest lease that is accepted. A command may take at most a third of the lease, so with
+/// this lease its time-out is 100 ms. A shorter time-out would often expire before a slow reply
+/// comes.
 pub const LEASE_MIN: Duration = Duration::from_millis(300);
 
-/// The longest lease that is accepted: how long a name stays blocked after its holder has died.
+/// The longest lease that is accepted. A name stays blocked for this time if its holder dies.
 pub const LEASE_MAX: Duration = Duration::from_secs(600);
 
 /// A lock with names: at most one caller holds a name, of all that use the same backend.
@@ -122,10 +130,11 @@ pub trait Mutex: Send + Sync + 'static {
     /// What this kind promises, as data.
     fn capabilities(&self) -> &'static Capabilities;
 
-    /// Acquires `name`, waiting as `options.wait` says. Needs a tokio runtime.
+    /// Acquires `name`; `options.wait` says how to wait. Needs a tokio runtime.
     ///
-    /// Not re-entrant: a task that acquires a name twice waits for itself until the deadline (see
-    /// [`Guard::enter_again`]). Dropping the returned future at any point leaves nothing behind.
+    /// Not re-entrant: a task that acquires a name that it already holds waits for itself until the
+    /// deadline (see [`Guard::enter_again`]). The returned future may be dropped at any time: a
+    /// name that was granted is then released in the background.
     ///
     /// # Errors
     /// See [`AcquireError`]; nothing is held after any of them.
@@ -135,8 +144,8 @@ pub trait Mutex: Send + Sync + 'static {
         options: AcquireOptions,
     ) -> BoxFuture<'_, Result<Guard, AcquireError>>;
 
-    /// Makes every later fence of `name` higher than `at_least`. Never lowers it. For use when the
-    /// guarded store has already seen a higher fence than the backend would give out.
+    /// Makes every later fence of `name` higher than `at_least`. Never lowers a fence. Use it when
+    /// the data store has already seen a higher fence than the next one of the backend.
     ///
     /// # Errors
     /// See [`RaiseFenceError`].
@@ -150,14 +159,14 @@ pub trait Mutex: Send + Sync + 'static {
     fn stats(&self) -> &Stats;
 }
 
-/// How to acquire.
+/// The options of an acquire: its lease, and its way of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcquireOptions {
-    /// How long the backend keeps the name for this hold without a renewal, [`LEASE_MIN`] to
-    /// [`LEASE_MAX`]. The guard renews it by itself, so this does not limit the work: it is how long
-    /// others wait after this process has died.
+    /// The time for which the backend keeps the name for this hold without a renewal: [`LEASE_MIN`]
+    /// to [`LEASE_MAX`]. The guard renews the lease by itself, so the lease does not limit your
+    /// work. It is the time that other callers wait after this process has died.
     pub lease: Duration,
-    /// What to do when someone else holds the name.
+    /// The way to wait while another caller holds the name.
     pub wait: Wait,
 }
 
@@ -174,21 +183,23 @@ impl AcquireOptions {
     }
 }
 
-/// What to do when someone else holds the name.
+/// The way in which an acquire waits while another caller holds the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Answer [`AcquireError::Busy`] at once, also while others wait in the queue.
+    /// Do not wait: if another caller holds the name or waits for it, answer
+    /// [`AcquireError::Busy`].
     Never,
     /// Wait in the queue of this process until this instant, then answer
     /// [`AcquireError::TimedOut`].
     Until(Instant),
-    /// Wait until an instant without the queue of this process: the caller asks the backend by
-    /// itself. Each such caller costs the backend as much as a whole process does otherwise, so this
-    /// is for experiments with ways of waiting, and the caller limits their number.
+    /// Wait until an instant without the queue of this process: each caller asks the backend by
+    /// itself. Such a caller costs the backend as much as all [`Wait::Until`] callers of a process
+    /// together. So use this only for experiments with ways of waiting, and limit the number of
+    /// callers.
     Contend {
-        /// When to give up.
+        /// The instant at which the acquire gives up.
         until: Instant,
-        /// What to do between two attempts.
+        /// The way to wait between two attempts.
         strategy: WaitStrategy,
     },
 }
@@ -210,34 +221,34 @@ impl Wait {
     }
 }
 
-/// Why there is no guard. Nothing is held after any of these.
+/// The reason why an acquire failed. Nothing is held after any of these errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcquireError {
-    /// Someone else holds the name, or waits for it, and `wait` was [`Wait::Never`].
+    /// Another caller holds the name or waits for it, and `wait` was [`Wait::Never`].
     #[error("the lock is held by someone else")]
     Busy,
     /// The name did not become free before the deadline.
     #[error("the lock did not become free in time")]
     TimedOut,
-    /// [`WAITERS_MAX`] callers of this process are waiting already.
+    /// [`WAITERS_MAX`] callers in this process are waiting for names of this lock already.
     #[error("too many callers are waiting for locks")]
     TooManyWaiters,
     /// The backend did not answer or answered with an error, several times in a row.
     #[error("the lock backend is unavailable: {0}")]
     Unavailable(String),
-    /// The options contradict each other or a limit; the sentence names them.
+    /// The lock does not accept these options; the text says why.
     #[error("invalid lock options: {0}")]
     InvalidOptions(String),
 }
 
-/// Why a fence could not be raised.
+/// The reason why a fence could not be raised.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RaiseFenceError {
     /// The backend did not answer or answered with an error; the fence may or may not be raised.
     /// Asking again is harmless.
     #[error("the lock backend is unavailable: {0}")]
     Unavailable(String),
-    /// The fence is above [`Fence::MAX`], so no higher one could be given out.
+    /// The fence is [`Fence::MAX`] or above, so no higher fence could be given out.
     #[error("the fence {0} is above the highest one that can be minted")]
     TooHigh(Fence),
 }

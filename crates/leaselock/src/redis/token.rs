@@ -1,32 +1,37 @@
 //! `token` on `redis`: one key per name, whose value is a random owner token.
 //!
-//! **How it works.** Acquire is one script. If the key is absent, the script creates a fence and
-//! sets the key, with an expiry, to `token:fence` (plus the holder's channel if it is to be told
-//! about waiters). If the key already holds the caller's token, because a release granted it or an
-//! earlier answer was lost, the script answers with that grant again and restarts its lease. Release
-//! and renewal compare the token first, so nobody can free or prolong another one's hold. Without
-//! contention, acquire and release take one round trip each.
+//! **How it works.** Acquire is one Redis script. If the key is absent, the script creates a fence
+//! and sets the key, with an expiry, to `token:fence`. A holder that may hand its hold over
+//! inside its process has to hear of waiting processes; for such a holder, the script adds the
+//! holder's notification channel to the value. The key may already
+//! contain the caller's token, because a release granted the lock to this caller or because an
+//! earlier answer was lost. Then the script repeats that grant and restarts its lease. Release and
+//! renewal compare the token first, so no caller can free or prolong the hold of another caller.
+//! Without contention, acquire and release take one round trip each.
 //!
-//! **How it waits.** With a [`Subscriber`] (a Redis connection that receives notifications), a
-//! refused contender enters a queue in Redis, in order of arrival. The release script gives the lock
-//! directly to the first waiting *process* (this is not the hand-over inside one process) and
-//! notifies it. A process that has ended receives nothing, so the script skips it. If a process
-//! hangs, the others wait until its lease ends. A new contender that finds the lock free takes it,
-//! even if others are queued. Without a subscriber each process polls.
+//! **How it waits.** A [`Subscriber`] is a Redis connection that receives notifications. With a
+//! subscriber, a contender that is refused enters a queue in Redis, in order of arrival. The
+//! release script grants the lock directly to the first waiting *process* and notifies this
+//! process. (The hand-over inside one process is something else, and does not use Redis.) A process
+//! that has ended receives no notification, so the script skips it. If the script grants the lock
+//! to a process that hangs, the others wait until this lease ends. A new contender that finds the
+//! lock free takes it, even if others are queued. Without a subscriber each process polls.
 //!
-//! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A counter alone
-//! would start again from 1 after the server lost its data, and every store that checks fences
-//! would refuse all writers from then on; seeded from the clock it goes on rising. It stays below
-//! 2^53, the last exact whole number of a Lua script, until the year 2255. If the clock was set
-//! back while the data was lost, `raise_fence` repairs it.
+//! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A plain counter
+//! would start again from 1 after the server lost its data. Then every store that checks fences
+//! would refuse all writers until the counter had passed the last accepted fence. With the clock,
+//! the fences go on rising. A Lua script represents each whole number exactly only up to 2^53; the
+//! fences stay below this limit until the year 2255. If the server loses its data and its clock is
+//! set back, the next fences are too low. Then `raise_fence` makes all later fences high enough.
 //!
-//! **What can go wrong.** Two holders at once: after a failover to a replica that had not heard of
-//! the hold, after a loss of data, when the server's clock jumps ahead, or when a holder is paused
-//! beyond its lease. The fence protects the data in these cases. A command that a broken link
-//! delivers late can leave a hold without an owner: it blocks the name for one lease at most.
+//! **What can go wrong.** There can be two holders at once: after a failover to a replica that had
+//! not yet received the hold, after a loss of data, after a jump of the server's clock, or while a
+//! holder is paused beyond its lease. The fence protects the data in these cases. A command that a
+//! broken link delivers late can leave a hold without an owner. Such a hold blocks the name for one
+//! lease at most.
 //!
-//! **When to use it.** When you have a Redis anyway, and the store that the lock protects checks the
-//! fence.
+//! **When to use it.** Use it when your program already has a Redis, and the store that the lock
+//! protects checks the fence.
 
 use std::sync::Arc;
 
@@ -38,7 +43,7 @@ use super::token_store::{Scripts, TokenStore};
 use super::{Connection, Keys};
 use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
 
-/// What this kind can and cannot do.
+/// The properties of this kind.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "token",
     backend: "redis",
@@ -55,12 +60,12 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 static POLLING: Capabilities =
     Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
 
-/// Makes a lock without a subscriber: its waiters poll, and there is no hand-over inside the process.
-/// For both, use [`notified`].
+/// Makes a lock without a subscriber: waiting processes poll, and a holder does not hand its hold
+/// over inside its process. [`notified`] makes a lock with notifications and hand-over.
 ///
-/// All its keys begin with `key_prefix`: visible ASCII without braces, or empty. Its background tasks
-/// run on `tasks` and end when the lock and its last guard are gone. Needs a tokio runtime. Nothing
-/// is sent yet.
+/// All keys of the lock begin with `key_prefix`: at most 200 visible ASCII characters without
+/// braces, or empty. The background tasks of the lock run on `tasks`, and end after the lock and
+/// its last guard were dropped. Needs a tokio runtime. This call sends nothing to Redis.
 ///
 /// # Errors
 /// When the prefix is not valid.
@@ -73,8 +78,9 @@ pub fn mutex<C: Connection>(
     Ok(LeasedMutex::start(Arc::new(store), &POLLING, tasks))
 }
 
-/// Makes a lock whose contenders are notified by `subscriber`. All processes that use the same names
-/// should have one; those without still exclude the others, and poll.
+/// Makes a lock whose contenders are notified by `subscriber`; the other arguments are those of
+/// [`mutex`]. Every process that uses the same names should have a subscriber. A process without a
+/// subscriber polls; it cannot hold a name that another process holds.
 ///
 /// # Errors
 /// When the prefix is not valid.
