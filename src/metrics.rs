@@ -228,17 +228,11 @@ impl Metrics {
             "Orders that a strategy accepted and the arbiter refused, by reason",
             by_reason,
         );
-        r.register(
-            "arbiter_retries",
-            "Transactions that the arbiter retried",
-            self.arbiter_retries.clone(),
-        );
+        let retries = self.arbiter_retries.clone();
+        r.register("arbiter_retries", "Transactions that the arbiter retried", retries);
+        let left_out = "Retries left out because the retry budget was used up";
         let unaffordable = self.arbiter_retries_unaffordable.clone();
-        r.register(
-            "arbiter_retries_unaffordable",
-            "Retries left out because the retry budget was used up",
-            unaffordable,
-        );
+        r.register("arbiter_retries_unaffordable", left_out, unaffordable);
         let breakers = "1 while the circuit breaker of a server is open";
         r.register("breaker_open", breakers, self.breakers.clone());
         let lost = self.arbiter_commits_lost.clone();
@@ -251,12 +245,8 @@ impl Metrics {
         r.register("purchases_in_flight", "Purchases that run or wait at the moment", in_flight);
         let shed = "Purchases refused at once by load shedding";
         r.register("purchases_shed", shed, self.purchases_shed.clone());
-        let memory = self.sold_out_from_memory.clone();
-        r.register(
-            "sold_out_from_memory",
-            "Purchases refused as sold out without Redis or MySQL",
-            memory,
-        );
+        let memory = "Purchases refused as sold out without Redis or MySQL";
+        r.register("sold_out_from_memory", memory, self.sold_out_from_memory.clone());
         r.register("http_requests", "HTTP requests by method and status", self.requests.clone());
         r.register("http_connections", "Open connections", self.connections.clone());
         let refused = self.connections_refused.clone();

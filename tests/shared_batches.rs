@@ -123,13 +123,17 @@ fn assert_sold(outcomes: &[Outcome]) {
 #[tokio::test]
 async fn many_items_share_a_transaction() {
     let testbed = Testbed::new(40, 5).await;
+    let mut batches_of_waves = Vec::new();
     for buyer in 1..=5 {
+        let before = testbed.metric("batch_orders_count");
         assert_sold(&testbed.write_all((0..40).map(|item| testbed.purchase(item, buyer))).await);
+        batches_of_waves.push(testbed.metric("batch_orders_count") - before);
     }
-    let (batches, orders) =
-        (testbed.metric("batch_orders_count"), testbed.metric("batch_orders_sum"));
-    assert!(orders > 8.0 * batches, "{orders} orders in {batches} batches");
-    assert!(testbed.metric("batch_items_sum") > 8.0 * batches, "of how many items?");
+    // 32 orders, 4 and 2, beside two that are written by themselves. A machine that stands still for
+    // a while may write a wave item by item.
+    assert!(batches_of_waves.iter().any(|batches| *batches <= 4.0), "{batches_of_waves:?}");
+    let (items, orders) = (testbed.metric("batch_items_sum"), testbed.metric("batch_orders_sum"));
+    assert!((items - orders).abs() < 0.5, "each order of a wave is of another item");
     assert_eq!(testbed.metric("arbiter_retries_total"), 0.0, "a batch was rolled back");
     testbed.assert_clean().await;
 }
@@ -164,7 +168,7 @@ async fn a_crowd_at_one_item_keeps_nobody_else_waiting() {
     assert_sold(&crowd);
     for (outcome, served_meanwhile) in others {
         assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
-        // Two batches that were under way, the own one, and what is counted late.
+        // Two batches that were under way, its own one, and one that is counted late.
         assert!(served_meanwhile <= 4 * BATCH, "{served_meanwhile} were served before");
     }
     testbed.assert_clean().await;
@@ -279,10 +283,11 @@ async fn a_row_that_somebody_holds_stops_its_item_alone() {
 /// The rows of the batch's stock are found by their keys: a scan would wait for the rows of others.
 #[tokio::test]
 async fn the_stock_of_many_items_is_taken_by_the_primary_key() {
-    for count in [3, 60] {
+    for count in [6, 60] {
         let testbed = Testbed::new(count, 10).await;
-        let last = testbed.items[count - 1].id.get();
-        let holder = hold_stock_row(&testbed.shop.pool, last).await;
+        // Two orders are written by themselves; this one is in the first batch.
+        let held = testbed.items[3].id.get();
+        let holder = hold_stock_row(&testbed.shop.pool, held).await;
         let look = async {
             let text: String = eventually("the stock to be taken", || async {
                 sqlx::query_scalar(
@@ -294,7 +299,12 @@ async fn the_stock_of_many_items_is_taken_by_the_primary_key() {
                 .expect("the list of sessions")
             })
             .await;
-            let explain = format!("EXPLAIN {text}");
+            // A prepared statement is shown with its places.
+            let mut explain = "EXPLAIN ".to_owned();
+            for (number, part) in text.split('?').enumerate() {
+                let id = number % count + 1;
+                explain += &if number == 0 { part.to_owned() } else { format!("{id}{part}") };
+            }
             let rows = testbed.shop.pool.fetch_all(sqlx::raw_sql(&explain)).await.expect("a plan");
             assert_eq!(rows.len(), 1, "{text}");
             let column = |name: &str| {

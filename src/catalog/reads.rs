@@ -109,7 +109,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if !self.has_ended {
-            // It broke off. Those who wait are answered all the same: their senders are dropped.
+            // It broke off. The callers that wait are answered: their senders are dropped.
             let mut state = self.parts.state();
             state.waiting.clear();
             state.is_read = false;

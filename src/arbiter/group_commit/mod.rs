@@ -180,7 +180,7 @@ impl GroupCommit {
         BatchWriter::new(self.parts.arbiter.clone(), connections, pipeline)
     }
 
-    /// Counts a batch of so many orders and items.
+    /// Counts a batch with its numbers of orders and items.
     fn observe(&self, orders: usize, items: usize) {
         let metrics = &self.parts.arbiter.metrics;
         metrics.batch_size.observe(size(orders));

@@ -86,7 +86,7 @@ pub(super) fn claim(claimed: &AtomicBool) -> bool {
     !claimed.swap(true, Ordering::AcqRel)
 }
 
-/// The orders of one queue and what is done about them.
+/// The orders of one queue, and the tasks and writers at work on them.
 struct State {
     waiting: FairQueue<Waiting>,
     /// Whether the task that cuts batches runs.

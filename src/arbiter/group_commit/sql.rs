@@ -214,7 +214,7 @@ async fn take(connection: &mut MySqlConnection, units: &[(ItemId, i64)]) -> sqlx
     Ok(query.execute(connection).await?.rows_affected())
 }
 
-/// The statement that takes the stock of so many items: one range over the primary key.
+/// The statement that takes the stock of a number of items: one range over the primary key.
 fn take_statement(items: usize) -> String {
     if items == 1 {
         return "UPDATE stock SET available = available - ?, version = version + 1 \

@@ -49,8 +49,8 @@ impl Suspicion {
     }
 
     /// Takes note of the end, at `now`, of a batch of the item's own that began at `begun` and
-    /// either objected or was clean. A slow one was not clean, unless so many items are apart that
-    /// each is slow for that reason alone.
+    /// either objected or was clean. A slow one was not clean, unless more than
+    /// [`SUSPECTS_MAX`] items are apart: then each is slow for that reason alone.
     pub(super) fn batch_ended(&self, begun: Instant, now: Instant, objected: bool) {
         let slow = now - begun > PATIENCE && self.suspects.get() <= SUSPECTS_MAX;
         if objected || slow {
