@@ -3,6 +3,7 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
+mod ledger;
 mod times;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use ledger::LedgerMetrics;
 use times::Times;
 
 /// The labels of a purchase.
@@ -126,6 +128,8 @@ pub struct Metrics {
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
+    /// The ledger's servers.
+    pub ledger: LedgerMetrics,
     /// Transactions that the arbiter retried as a whole.
     pub arbiter_retries: Counter,
     /// Retries that the arbiter left out, because its retry budget was used up.
@@ -183,6 +187,7 @@ impl Metrics {
             rate_limited: Family::default(),
             waiting_room: Family::default(),
             breakers: Family::default(),
+            ledger: LedgerMetrics::default(),
             arbiter_retries: Counter::default(),
             arbiter_retries_unaffordable: Counter::default(),
             arbiter_commits_lost: Counter::default(),
@@ -216,12 +221,8 @@ impl Metrics {
         );
         let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
-        let by_reason = self.arbiter_refusals_by_reason.clone();
-        r.register(
-            "arbiter_refusals_by_reason",
-            "Orders that a strategy accepted and the arbiter refused, by reason",
-            by_reason,
-        );
+        let refusals = "Orders that a strategy accepted and the arbiter refused, by reason";
+        r.register("arbiter_refusals_by_reason", refusals, self.arbiter_refusals_by_reason.clone());
         r.register(
             "arbiter_retries",
             "Transactions that the arbiter retried",
@@ -235,6 +236,7 @@ impl Metrics {
         );
         let breakers = "1 while the circuit breaker of a server is open";
         r.register("breaker_open", breakers, self.breakers.clone());
+        self.ledger.register(r);
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs to which the answer of MySQL was lost", lost);
         r.register("batch_orders", "Orders per batch of group commit", self.batch_size.clone());

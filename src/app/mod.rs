@@ -47,7 +47,7 @@ impl App {
     /// A sentence for the operator: a URL that cannot be read, a port in use.
     pub async fn build(config: Config) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
-        let writers = Writers::build(&config, &shared)?;
+        let writers = Writers::build(&config, &shared);
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =

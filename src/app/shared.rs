@@ -13,7 +13,7 @@ use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, OrderChanged, StreamLimits, Watch};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
-use crate::store::mysql;
+use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
 
@@ -23,6 +23,7 @@ pub(super) struct Shared {
     pub lifecycle: Lifecycle,
     pub metrics: Metrics,
     pub clock: Clock,
+    pub writer: Writer,
     pub pool: MySqlPool,
     pub redis: RedisClient,
     pub breakers: Breakers,
@@ -48,7 +49,14 @@ pub(super) struct Inboxes {
 impl Shared {
     pub(super) fn build(config: &Config) -> Result<(Self, Inboxes), String> {
         let (metrics, clock) = (Metrics::new(), Clock::default());
-        let pool = mysql::pool(config)?;
+        let lifecycle = Lifecycle::new();
+        let writer = Writer::new(config.database_url.reveal())?;
+        let pool = mysql::pool_to(&writer, config, config.mysql.pool_max);
+        if writer.has_several_hosts() {
+            // At once: the checks before the start ask the writer, too.
+            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
+            lifecycle.worker("writer", follow);
+        }
         let redis = RedisClient::new(config)?;
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let (queue, wake_ups) = Queue::new(
@@ -63,7 +71,8 @@ impl Shared {
         let mysql = breakers.mysql.clone();
         let catalog = Catalog::new(pool.clone(), mysql, counters.clone(), clock.clone());
         let shared = Self {
-            lifecycle: Lifecycle::new(),
+            lifecycle,
+            writer,
             watch: Watch::new(catalog.clone()),
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
@@ -92,17 +101,18 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn build(config: &Config, shared: &Shared) -> Result<Self, String> {
-        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone());
+    pub(super) fn build(config: &Config, shared: &Shared) -> Self {
+        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
+            .telling(shared.writer.clone());
         let connections_max = config.mysql.lane_connections_max;
-        let lane_pool = mysql::pool_of(config, connections_max)?;
+        let lane_pool = mysql::pool_to(&shared.writer, config, connections_max);
         let connections = BatchConnections::new(lane_pool.clone(), connections_max);
         let tasks = shared.lifecycle.purchases().clone();
-        Ok(Self {
+        Self {
             group_commit: GroupCommit::new(arbiter.clone(), connections, tasks),
             arbiter,
             lane_pool,
-        })
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 pub mod audit;
 pub mod dead_letter;
 pub mod dev;
+mod engine;
 mod extra_servers;
 pub mod migrate;
 pub mod preflight;
+mod private_servers;
 pub mod seed;
 pub mod serve;
 pub mod token;

@@ -25,7 +25,7 @@ use crate::arbiter::{
 };
 use crate::domain::{ItemId, Outcome, Purchase};
 use crate::store::mysql::link::TRANSACTION_MAX;
-use crate::store::mysql::{Fault, stock, within};
+use crate::store::mysql::{Destination, Fault, stock, within};
 
 /// The connections that writers keep while they are busy. Clones share them.
 #[derive(Clone, Debug)]
@@ -46,13 +46,16 @@ impl BatchConnections {
     async fn get(&self, common: &MySqlPool) -> sqlx::Result<Own> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok();
         let pool = if permit.is_some() { &self.pool } else { common };
-        Ok(Own { connection: pool.acquire().await?, permit })
+        let destination = Destination::of(pool);
+        Ok(Own { connection: pool.acquire().await?, destination, permit })
     }
 }
 
 /// A connection and the right to keep it. The connection is dropped first.
 struct Own {
     connection: PoolConnection<MySql>,
+    /// The server that it leads to.
+    destination: Destination,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -151,7 +154,13 @@ impl BatchWriter {
         answers: &mut [Option<Answer>],
     ) {
         let Ok(mut own) = self.connection().await else { return };
-        let kept = self.write_on(slot, &mut own.connection, purchases, fence, answers).await;
+        let mut kept = self.write_on(slot, &mut own.connection, purchases, fence, answers).await;
+        if own.destination.has_changed() {
+            // A server that was replaced meanwhile has answered: the ledger may not have it.
+            let answered = answers.iter_mut().filter(|answer| answer.is_some());
+            answered.for_each(|answer| *answer = Some(Ok(UNANSWERED)));
+            kept = false;
+        }
         // Without a permit it goes back to the common pool, and after an error it is closed.
         self.own = (kept && own.permit.is_some()).then_some(own);
         if kept {
@@ -177,8 +186,8 @@ impl BatchWriter {
 
     async fn connection(&mut self) -> sqlx::Result<Own> {
         match self.own.take() {
-            Some(own) => Ok(own),
-            None => self.connections.get(&self.arbiter.pool).await,
+            Some(own) if !own.destination.has_changed() => Ok(own),
+            _ => self.connections.get(&self.arbiter.pool).await,
         }
     }
 
@@ -236,12 +245,14 @@ impl BatchWriter {
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(Filled::TooFew) => self.pre_checked = true,
                 Err(Broken::Before(error)) => {
+                    self.arbiter.suspect(&error);
                     tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
                         Fault::Duplicate | Fault::CheckViolated => self.pre_checked = true,
                         Fault::Transient => {}
-                        Fault::Connection => return false,
-                        Fault::ReadOnly | Fault::Other => return true,
+                        // A server that refuses writes may have a successor.
+                        Fault::Connection | Fault::ReadOnly => return false,
+                        Fault::Other => return true,
                     }
                 }
                 Err(Broken::AtCommit(error)) => {
