@@ -76,7 +76,7 @@ pub enum Replication {
 }
 
 impl Replication {
-    /// The fault of the replication in words; `None` when a commit waits for what was set up.
+    /// The fault of the replication in words; `None` when commits wait as the server is set up.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         match self {

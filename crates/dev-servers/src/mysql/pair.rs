@@ -26,6 +26,8 @@ const OPERATOR: &str = "operator";
 const WAIT_MS: u32 = 4_000;
 /// How long a replica may take to connect, or to apply what it has received.
 const STATE_MAX: Duration = Duration::from_secs(60);
+/// How long the last complete transaction of a relay log may take.
+const APPLY_SECONDS: u32 = 5;
 /// The pause before a state is asked for again.
 const STATE_POLL: Duration = Duration::from_millis(50);
 /// The file with the primary's place, beside the members' directories.
@@ -49,11 +51,17 @@ enum Part {
 
 impl Part {
     /// The options that depend on the part. After a crash a replica takes back the commits at the
-    /// end of its log that it never sent, and a primary makes them good.
+    /// end of its log that it never sent, and a primary makes them good. Only the primary waits for
+    /// acknowledgements: a replica would wait for those of replicas that it does not have, and not
+    /// apply what it receives.
     fn options(self) -> &'static str {
         match self {
-            Self::Primary => "[mysqld]\nread-only=0\ninit-rpl-role=MASTER\n",
-            Self::Replica => "[mysqld]\nread-only=1\ninit-rpl-role=SLAVE\n",
+            Self::Primary => {
+                "[mysqld]\nread-only=0\ninit-rpl-role=MASTER\nrpl-semi-sync-master-enabled=1\n"
+            }
+            Self::Replica => {
+                "[mysqld]\nread-only=1\ninit-rpl-role=SLAVE\nrpl-semi-sync-master-enabled=0\n"
+            }
         }
     }
 }
@@ -149,9 +157,10 @@ impl MysqlPair {
         // From now on, the old primary starts read-only, whenever it starts.
         self.write_part(self.primary, Part::Replica)?;
         let mut replica = self.operator(place).await?;
-        run(&mut replica, "stop receiving", "STOP SLAVE IO_THREAD").await?;
+        run(&mut replica, "stop receiving", "STOP SLAVE IO_THREAD; START SLAVE SQL_THREAD").await?;
         self.applied(&mut replica).await?;
-        let promotion = "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0";
+        let promotion = "STOP SLAVE; RESET SLAVE ALL; \
+             SET GLOBAL rpl_semi_sync_master_enabled = 1, GLOBAL read_only = 0";
         run(&mut replica, "promote", promotion).await?;
         self.write_part(place, Part::Primary)?;
         self.primary = place;
@@ -192,7 +201,8 @@ impl MysqlPair {
     async fn replicate(&self, place: usize) -> Result<(), StartError> {
         let primary = &self.members[self.primary];
         let statements = format!(
-            "STOP SLAVE; SET GLOBAL read_only = 1; CHANGE MASTER TO MASTER_HOST = '127.0.0.1', \
+            "STOP SLAVE; SET GLOBAL read_only = 1, GLOBAL rpl_semi_sync_master_enabled = 0; \
+             CHANGE MASTER TO MASTER_HOST = '127.0.0.1', \
              MASTER_PORT = {}, MASTER_USER = '{OPERATOR}', MASTER_PASSWORD = '{}', \
              MASTER_USE_GTID = slave_pos, MASTER_DEMOTE_TO_SLAVE = 1, MASTER_CONNECT_RETRY = 1; \
              START SLAVE",
@@ -220,8 +230,15 @@ impl MysqlPair {
         }
     }
 
-    /// Waits until a replica has applied its relay log.
+    /// Waits until a replica has applied its relay log. It applies with one thread: with several,
+    /// the state would tell only that all was read.
     async fn applied(&self, replica: &mut MySqlConnection) -> Result<(), StartError> {
+        // The state alone may be that of a moment ago, and the position alone may lie behind the
+        // beginning of a transaction whose end was never received.
+        let [received] = self.slave_columns(replica, ["Gtid_IO_Pos"]).await?;
+        let waited =
+            sqlx::query("SELECT MASTER_GTID_WAIT(?, ?)").bind(received).bind(APPLY_SECONDS);
+        waited.execute(&mut *replica).await.map_err(failed("wait for the replica"))?;
         let deadline = Instant::now() + STATE_MAX;
         loop {
             let state = self.slave_status(replica).await?;
@@ -237,11 +254,19 @@ impl MysqlPair {
 
     /// The state of the thread that applies the relay log, and the last errors.
     async fn slave_status(&self, replica: &mut MySqlConnection) -> Result<String, StartError> {
+        let names = ["Slave_SQL_Running_State", "Last_IO_Error", "Last_SQL_Error"];
+        Ok(self.slave_columns(replica, names).await?.join("; "))
+    }
+
+    /// Columns of the state of a replica.
+    async fn slave_columns<const COUNT: usize>(
+        &self,
+        replica: &mut MySqlConnection,
+        names: [&str; COUNT],
+    ) -> Result<[String; COUNT], StartError> {
         let row = sqlx::query("SHOW SLAVE STATUS").fetch_one(replica).await;
         let row = row.map_err(failed("ask"))?;
-        let column = |name: &str| -> String { row.try_get_unchecked(name).unwrap_or_default() };
-        let names = ["Slave_SQL_Running_State", "Last_IO_Error", "Last_SQL_Error"];
-        Ok(names.map(column).join("; "))
+        Ok(names.map(|name| row.try_get_unchecked(name).unwrap_or_default()))
     }
 
     fn write_part(&self, place: usize, part: Part) -> Result<(), StartError> {
@@ -279,7 +304,7 @@ fn options(place: usize, folder: Option<PathBuf>, part: Part, password: &str) ->
 }
 
 /// The arguments of both members.
-const REPLICATION: [&str; 13] = [
+const REPLICATION: [&str; 11] = [
     "--log-bin=binlog",
     "--binlog-format=ROW",
     // A commit is in the log before it is answered.
@@ -291,11 +316,9 @@ const REPLICATION: [&str; 13] = [
     // Only when the pair says so: an old primary must not replicate by itself.
     "--skip-slave-start",
     "--slave-net-timeout=5",
-    "--rpl-semi-sync-master-enabled=1",
     "--rpl-semi-sync-slave-enabled=1",
     // No other session sees a commit before the replica has it.
     "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
-    "--slave-parallel-threads=2",
 ];
 
 async fn run(
