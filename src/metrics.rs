@@ -3,6 +3,7 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
+mod ledger;
 mod times;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use ledger::LedgerMetrics;
 use times::Times;
 
 /// The labels of a purchase.
@@ -126,6 +128,8 @@ pub struct Metrics {
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
+    /// The ledger's servers.
+    pub ledger: LedgerMetrics,
     /// Transactions that the arbiter retried as a whole.
     pub arbiter_retries: Counter,
     /// Retries that the arbiter left out, because its retry budget was used up.
@@ -187,6 +191,7 @@ impl Metrics {
             rate_limited: Family::default(),
             waiting_room: Family::default(),
             breakers: Family::default(),
+            ledger: LedgerMetrics::default(),
             arbiter_retries: Counter::default(),
             arbiter_retries_unaffordable: Counter::default(),
             arbiter_commits_lost: Counter::default(),
@@ -235,6 +240,7 @@ impl Metrics {
         r.register("arbiter_retries_unaffordable", left_out, unaffordable);
         let breakers = "1 while the circuit breaker of a server is open";
         r.register("breaker_open", breakers, self.breakers.clone());
+        self.ledger.register(r);
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs to which the answer of MySQL was lost", lost);
         r.register("batch_orders", "Orders per batch of group commit", self.batch_size.clone());

@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use sqlx::MySqlPool;
 
 use crate::domain::outcome::Dependency;
+use crate::store::mysql::replication::{self, Replication};
 use crate::store::mysql::{self, Condition};
 use crate::store::redis::{Durability, RedisClient};
 
@@ -14,6 +15,9 @@ use crate::store::redis::{Durability, RedisClient};
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long Redis may take to say how it writes to disk.
 const DURABILITY_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The key of the ledger's replication among the dependencies.
+const REPLICATION: &str = "mysql_replication";
 
 /// A probe of a server; its error is a sentence for the operator.
 pub type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -51,8 +55,9 @@ impl Readiness {
             .lock_servers
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
-        let ((mysql, condition), (redis, _), lock_servers) = tokio::join!(
+        let ((mysql, condition), (unread, replication), (redis, _), lock_servers) = tokio::join!(
             probed(mysql::condition(&self.pool)),
+            probed(replication::read_from(&self.pool)),
             probed(self.redis.ping()),
             join_all(lock_servers),
         );
@@ -61,9 +66,15 @@ impl Readiness {
             _ => mysql,
         };
         let named = [(Dependency::Mysql.name(), mysql), (Dependency::Redis.name(), redis)];
+        let mut dependencies: BTreeMap<_, _> = named.into_iter().chain(lock_servers).collect();
+        // Only where the ledger is replicated, so that there is something to lose.
+        if let Some(replication) = replication.filter(|found| *found != Replication::None) {
+            let state = replication.fault().map_or(unread, str::to_owned);
+            dependencies.insert(REPLICATION, state);
+        }
         Probed {
             schema_is_current: condition.map(|condition| condition.schema_is_current),
-            dependencies: named.into_iter().chain(lock_servers).collect(),
+            dependencies,
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod backup;
 mod batches;
 mod browser;
 mod commit;
@@ -38,4 +39,6 @@ mod stopping;
 mod strategies;
 mod stream;
 mod tidy;
+mod tls;
 mod trouble;
+mod writer;

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
+use ledger_audit::writer_of;
 use redis::aio::MultiplexedConnection;
-use sqlx::ConnectOptions;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::mysql::MySqlConnection;
 use tokio::time::timeout;
 
 use crate::circumstances::Circumstances;
@@ -67,13 +66,9 @@ impl Testbed {
 /// A connection to the database of `DATABASE_URL`. The address is not printed: it holds a password.
 pub async fn database(environment: &Environment) -> Result<MySqlConnection, CannotJudge> {
     let url = environment.get("DATABASE_URL").unwrap_or_default();
-    let options = MySqlConnectOptions::from_str(&url)
-        .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
-        .disable_statement_logging();
-    timeout(ANSWER_MAX, options.connect())
+    timeout(ANSWER_MAX, writer_of(&url))
         .await
         .map_err(|_| CannotJudge("the database does not answer".to_owned()))?
-        .map_err(|error| CannotJudge(format!("the database cannot be reached: {error}")))
 }
 
 /// A connection to the Redis of `REDIS_URL`.

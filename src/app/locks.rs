@@ -45,7 +45,7 @@ pub(super) fn lock_sources(
         redis: redis.shared(),
         subscriber,
         prefix: prefix.as_str().into(),
-        mysql: mysql::pool_of(config, LOCK_CONNECTIONS_MAX)?,
+        mysql: mysql::pool_to(&shared.writer, config, LOCK_CONNECTIONS_MAX),
         redlock: servers.redlock.clone(),
         etcd: servers.etcd.clone(),
         zookeeper: servers.zookeeper.clone(),

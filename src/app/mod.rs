@@ -55,7 +55,7 @@ impl App {
 
     async fn build_parts(config: Config) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
-        let writers = Writers::build(&config, &shared)?;
+        let writers = Writers::build(&config, &shared);
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =

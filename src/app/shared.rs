@@ -13,7 +13,7 @@ use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, OrderChanged, StreamLimits, Watch};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
-use crate::store::mysql;
+use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
 
@@ -23,6 +23,7 @@ pub(super) struct Shared {
     pub lifecycle: Lifecycle,
     pub metrics: Metrics,
     pub clock: Clock,
+    pub writer: Writer,
     pub pool: MySqlPool,
     pub redis: RedisClient,
     pub breakers: Breakers,
@@ -48,7 +49,14 @@ pub(super) struct Inboxes {
 impl Shared {
     pub(super) fn build(config: &Config) -> Result<(Self, Inboxes), String> {
         let (metrics, clock) = (Metrics::new(), Clock::default());
-        let pool = mysql::pool(config)?;
+        let lifecycle = Lifecycle::new();
+        let writer = Writer::new(config.database_url.reveal())?;
+        let pool = mysql::pool_to(&writer, config, config.mysql.pool_max);
+        if writer.has_several_hosts() {
+            // At once: the checks before the start ask the writer, too.
+            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
+            lifecycle.worker("writer", follow);
+        }
         let redis = RedisClient::new(config)?;
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let (queue, wake_ups) = Queue::new(
@@ -63,7 +71,8 @@ impl Shared {
         let mysql = breakers.mysql.clone();
         let catalog = Catalog::new(pool.clone(), mysql, counters.clone(), clock.clone());
         let shared = Self {
-            lifecycle: Lifecycle::new(),
+            lifecycle,
+            writer,
             watch: Watch::new(catalog.clone()),
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
@@ -92,10 +101,11 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn build(config: &Config, shared: &Shared) -> Result<Self, String> {
-        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone());
+    pub(super) fn build(config: &Config, shared: &Shared) -> Self {
+        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
+            .telling(shared.writer.clone());
         let connections_max = config.mysql.lane_connections_max;
-        let own_pool = mysql::pool_of(config, connections_max)?;
+        let own_pool = mysql::pool_to(&shared.writer, config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
         let mut impatient = config.clone();
@@ -103,14 +113,14 @@ impl Writers {
         let mut lane_pools = vec![own_pool];
         let mut shared_queues = Vec::new();
         for _ in 0..config.mysql.shared_queues {
-            let pool = mysql::pool_of(&impatient, SHARED_CONNECTIONS)?;
+            let pool = mysql::pool_to(&shared.writer, &impatient, SHARED_CONNECTIONS);
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             lane_pools.push(pool);
         }
         let tasks = shared.lifecycle.purchases().clone();
         let group_commit =
             GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
-        Ok(Self { arbiter, group_commit, lane_pools })
+        Self { arbiter, group_commit, lane_pools }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations};
 use crate::live;
 use crate::order::Orders;
 use crate::purchase::Purchases;
+use crate::store::mysql::replication;
 use crate::store::redis::queue::Reader;
 use crate::strategy::redis_stream;
 
@@ -38,7 +39,10 @@ pub(super) fn workers(
     let watch = shared.watch.clone().run(poll, drained.clone());
     let send = live::send(shared.redis.clone(), outbox, drained.clone());
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
+    let replication =
+        replication::watch(shared.pool.clone(), shared.metrics.clone(), drained.clone());
     let consume = consumers(config, shared, writers).run(wake_ups, drained);
+    workers.push(("replication", Box::pin(replication)));
     workers.push(("watch", Box::pin(watch)));
     workers.push(("events out", Box::pin(send)));
     workers.push(("events in", Box::pin(receive)));

@@ -36,7 +36,7 @@ use crate::domain::{
     ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
 };
 use crate::metrics::Metrics;
-use crate::store::mysql::{Fault, orders};
+use crate::store::mysql::{Destination, Fault, Writer, orders};
 
 use budget::RetryBudget;
 use item_concurrency::ItemConcurrency;
@@ -97,6 +97,8 @@ const UNANSWERED: Outcome = Outcome::Unknown(Doubt::Unanswered(Dependency::Mysql
 #[derive(Clone, Debug)]
 pub struct Arbiter {
     pool: MySqlPool,
+    /// Asked to look again when a server refuses a write or is lost.
+    writer: Option<Writer>,
     metrics: Metrics,
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
@@ -116,7 +118,23 @@ impl Arbiter {
     #[must_use]
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
-        Self { pool, metrics, budget: Arc::new(RetryBudget::new()), concurrency }
+        let budget = Arc::new(RetryBudget::new());
+        Self { pool, writer: None, metrics, budget, concurrency }
+    }
+
+    /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
+    #[must_use]
+    pub fn telling(self, writer: Writer) -> Self {
+        Self { writer: Some(writer), ..self }
+    }
+
+    /// Asks for a look at the hosts of the ledger after an error that another host may not give.
+    fn suspect(&self, error: &sqlx::Error) {
+        if let (Some(writer), Fault::ReadOnly | Fault::Connection) =
+            (&self.writer, Fault::of(error))
+        {
+            writer.suspect();
+        }
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
@@ -151,6 +169,7 @@ impl Arbiter {
             if is_late(write.deadline) {
                 break;
             }
+            let destination = Destination::of(&self.pool);
             let tried = {
                 let (_permit, mut connection) = match self.connect(write).await {
                     Ok(connected) => connected,
@@ -160,20 +179,22 @@ impl Arbiter {
                     Ok(tried) => tried,
                     // Boxed: it is rarely awaited, and would make every purchase's future larger.
                     Err(error) => {
+                        self.suspect(&error);
                         Box::pin(after_error(&mut connection, write.purchase, &error)).await
                     }
                 }
             };
             match tried {
-                Attempt::Done(answer) => return answer,
-                Attempt::Again(why) => fault = why,
-                Attempt::CommitLost => {
+                Attempt::Done(answer) if !destination.has_changed() => return answer,
+                // A server that was replaced meanwhile has answered: the ledger may not have it.
+                Attempt::Done(_) | Attempt::CommitLost => {
                     match Box::pin(self.recover_lost_commit(write.purchase)).await {
                         Some(Some(order)) => return Ok(replay(write.purchase, order)),
                         Some(None) => fault = Fault::Connection,
                         None => return Ok(UNANSWERED),
                     }
                 }
+                Attempt::Again(why) => fault = why,
             }
         }
         Ok(Outcome::Unavailable(match fault {

@@ -14,7 +14,7 @@ use super::{
 use crate::domain::order::MovementReason;
 use crate::domain::{Order, Outcome, Purchase};
 use crate::store::mysql::link::{TRANSACTION_MAX, roll_back};
-use crate::store::mysql::{Fault, answered, orders, within};
+use crate::store::mysql::{Fault, answered, orders, settle, within};
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.
 pub(super) async fn run(
@@ -163,12 +163,19 @@ pub(super) async fn find_locking(
         "SELECT {} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ? FOR UPDATE",
         orders::COLUMNS
     );
-    // Autocommit: the lock goes as soon as it was had.
-    let row = sqlx::query(&statement)
-        .bind(purchase.buyer.get())
-        .bind(purchase.item.id.get())
-        .bind(purchase.key.as_str())
-        .fetch_optional(pool);
-    let row = answered(row).await?;
+    let look = async {
+        let mut connection = settle::connection(pool).await?;
+        let mut transaction = connection.begin().await?;
+        let row = sqlx::query(&statement)
+            .bind(purchase.buyer.get())
+            .bind(purchase.item.id.get())
+            .bind(purchase.key.as_str())
+            .fetch_optional(&mut *transaction)
+            .await?;
+        // Nothing was written, and the lock was all that was wanted.
+        let _ = transaction.rollback().await;
+        Ok(row)
+    };
+    let row = answered(look).await?;
     row.as_ref().map(orders::read).transpose()
 }

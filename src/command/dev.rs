@@ -12,17 +12,25 @@ use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
 use crate::domain::Username;
 use crate::store::mysql::{self, users};
 use crate::store::redis::RedisClient;
-use dev_servers::Servers;
 use time::OffsetDateTime;
 
+use super::private_servers::{PrivateServers, Replicated};
 use super::{Ended, extra_servers, seed, serve};
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
     [("demo", "demo-password", Role::Buyer), ("operator", "operator-password", Role::Admin)];
 
+/// The arguments: how the ledger is replicated.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Start a replicated set of database servers instead of one.
+    #[arg(long)]
+    mysql: Option<Replicated>,
+}
+
 /// Starts the servers and the service, and serves until a signal.
-pub async fn run(file: Option<&Path>) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
@@ -36,7 +44,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
     }
     let wanted = extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
-    let servers = start_servers(&mut config, &dir).await?;
+    let servers = start_servers(&mut config, arguments.mysql, &dir).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
     let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
     // The servers of these addresses have ended.
@@ -52,19 +60,27 @@ pub async fn run(file: Option<&Path>) -> Ended {
 }
 
 /// Starts a private server for each address that is not configured; `None` when both are.
-async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers>, String> {
+async fn start_servers(
+    config: &mut Config,
+    replicated: Option<Replicated>,
+    dir: &Path,
+) -> Result<Option<PrivateServers>, String> {
     match (config.database_url.is_empty(), config.redis_url.is_empty()) {
+        (false, _) if replicated.is_some() => {
+            Err("--mysql starts database servers, and DATABASE_URL names others: leave one out"
+                .to_owned())
+        }
         (false, false) => {
             say("using DATABASE_URL and REDIS_URL; no server is started");
             Ok(None)
         }
         (true, true) => {
             say("starting a private database and a private Redis");
-            let servers = Servers::start(dir).await.map_err(|error| error.to_string())?;
-            let versions = [servers.mysql.version(), servers.redis.version()].map(short);
-            say(&versions.join(", "));
-            config.database_url = Secret::new(servers.mysql.url());
-            config.redis_url = Secret::new(servers.redis.url());
+            let servers = PrivateServers::start(replicated, dir).await;
+            let servers = servers.map_err(|error| error.to_string())?;
+            say(&servers.versions().map(short).join(", "));
+            config.database_url = Secret::new(servers.database_url());
+            config.redis_url = Secret::new(servers.redis_url());
             Ok(Some(servers))
         }
         _ => Err("set both DATABASE_URL and REDIS_URL, or neither".to_owned()),
@@ -74,7 +90,7 @@ async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers
 async fn serve_shop(
     mut config: Config,
     dir: &Path,
-    servers: Option<&Servers>,
+    servers: Option<&PrivateServers>,
     extra: &extra_servers::ExtraServers,
 ) -> Ended {
     RedisClient::new(&config)?.takes_password().await?;

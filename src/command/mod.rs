@@ -4,9 +4,11 @@
 mod audit;
 mod dead_letter;
 mod dev;
+mod engine;
 mod extra_servers;
 mod migrate;
 mod preflight;
+mod private_servers;
 mod seed;
 mod serve;
 mod token;
@@ -45,7 +47,7 @@ async fn run_command(arguments: Arguments) -> Ended {
     let file = arguments.config.as_deref();
     match arguments.command {
         Command::Serve => Box::pin(serve::run(file)).await,
-        Command::Dev => Box::pin(dev::run(file)).await,
+        Command::Dev(arguments) => Box::pin(dev::run(file, &arguments)).await,
         Command::Migrate => migrate::run(file).await,
         Command::Seed => seed::run(file).await,
         Command::Token(arguments) => token::run(file, &arguments),
@@ -70,7 +72,7 @@ enum Command {
     /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
     Serve,
     /// Start private servers, make a demo sale, and serve: what `make run` does.
-    Dev,
+    Dev(dev::Arguments),
     /// Bring the schema up to date.
     Migrate,
     /// Make a demo sale that is open now, if there is none.

@@ -104,6 +104,9 @@ async fn check_servers(
     if let Err(sentence) = check_durability(config, durability, evicts) {
         return Some(Err(sentence));
     }
+    if let Err(sentence) = super::engine::check(config, pool).await.ok()? {
+        return Some(Err(sentence));
+    }
     let enforced = checks::are_enforced(pool).await.ok()?;
     Some(if enforced { Ok(()) } else { Err(CHECKS_IGNORED.to_owned()) })
 }
@@ -133,7 +136,7 @@ fn check_durability(
     Ok(())
 }
 
-fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
+pub(super) fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
     if config.accepts(risk) {
         tracing::warn!("{sentence}");
         return Ok(());
@@ -149,7 +152,8 @@ fn database_is_open(url: &str) -> bool {
     let authority = rest.split('/').next().unwrap_or_default();
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let password = user.split_once(':').map_or("", |(_, password)| password);
-    password.is_empty() && !query.contains("socket=") && !is_here(host_of(host))
+    let is_elsewhere = host.split(',').any(|host| !is_here(host_of(host)));
+    password.is_empty() && !query.contains("socket=") && is_elsewhere
 }
 
 fn redis_is_open(url: &str) -> bool {
@@ -185,6 +189,9 @@ mod tests {
             ("mysql://root:@10.0.0.1:3306/seckill", true),
             ("mysql://db.example/seckill", true),
             ("mysql://root:secret@db.example/seckill", false),
+            ("mysql://root@localhost,10.0.0.1/seckill", true),
+            ("mysql://root:secret@localhost,10.0.0.1/seckill", false),
+            ("mysql://root@localhost,[::1]:3307/seckill", false),
             ("mysql://root@localhost/seckill", false),
             ("mysql://root@[::1]:3306/seckill", false),
             ("mysql://root@127.0.0.1:3306/seckill", false),

@@ -88,7 +88,7 @@ impl Config {
             (
                 self.accepted_risks()
                     .all(|name| Risk::ALL.iter().any(|risk| risk.as_str() == name)),
-                "accept_risks takes sample-secret, empty-password, volatile-database and evicting-redis, separated by commas",
+                "accept_risks takes sample-secret, empty-password, volatile-database, lossy-failover and evicting-redis, separated by commas",
             ),
             (
                 !self.redis.prefix.contains(['{', '}']),

@@ -90,14 +90,21 @@ pub enum Risk {
     EmptyPassword,
     /// MySQL may forget what it has committed.
     VolatileDatabase,
+    /// A database host that takes over may lack committed orders.
+    LossyFailover,
     /// Redis may forget any key when its memory is full.
     EvictingRedis,
 }
 
 impl Risk {
     /// All risks.
-    pub const ALL: [Self; 4] =
-        [Self::SampleSecret, Self::EmptyPassword, Self::VolatileDatabase, Self::EvictingRedis];
+    pub const ALL: [Self; 5] = [
+        Self::SampleSecret,
+        Self::EmptyPassword,
+        Self::VolatileDatabase,
+        Self::LossyFailover,
+        Self::EvictingRedis,
+    ];
 
     /// Its name in `accept_risks`.
     #[must_use]
@@ -106,6 +113,7 @@ impl Risk {
             Self::SampleSecret => "sample-secret",
             Self::EmptyPassword => "empty-password",
             Self::VolatileDatabase => "volatile-database",
+            Self::LossyFailover => "lossy-failover",
             Self::EvictingRedis => "evicting-redis",
         }
     }

@@ -3,12 +3,12 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::{Connection, MySqlConnection, MySqlPool};
 
 use super::transaction::{count_back, return_stock};
 use crate::domain::order::{Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus};
-use crate::store::mysql::{answered, orders};
+use crate::store::mysql::{Destination, answered, orders, settle};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -29,12 +29,17 @@ pub(super) async fn expire(
     only: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Expired> {
+    let destination = Destination::of(pool);
     let mut transaction = pool.begin().await?;
     match expire_batch(&mut transaction, item, only, limit).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
             if let Err(error) = answered(transaction.commit()).await {
                 return recover_lost_commit(pool, expired).await.ok_or(error);
+            }
+            if destination.has_changed() {
+                let recovered = recover_lost_commit(pool, expired).await;
+                return recovered.ok_or_else(Destination::replaced);
             }
             failpoint!("expiry-committed");
             Ok(expired)
@@ -51,10 +56,18 @@ pub(super) async fn expire(
 /// is slow.
 async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
-    let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
-        .bind(first.id.to_string())
-        .fetch_optional(pool);
-    let status: OrderStatus = answered(status).await.ok().flatten()?;
+    let look = async {
+        let mut connection = settle::connection(pool).await?;
+        let mut transaction = connection.begin().await?;
+        let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
+            .bind(first.id.to_string())
+            .fetch_optional(&mut *transaction)
+            .await?;
+        // Nothing was written.
+        let _ = transaction.rollback().await;
+        Ok(status)
+    };
+    let status: OrderStatus = answered(look).await.ok().flatten()?;
     // All of them or none: it was one transaction.
     (status == OrderStatus::Expired).then_some(batch)
 }

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::StepError;
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, UserId};
-use crate::store::mysql::{Fault, answered, orders};
+use crate::store::mysql::{Destination, Fault, answered, orders};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -30,6 +30,7 @@ pub(super) async fn step(
     step: Step,
     lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
+    let destination = Destination::of(pool);
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
     let stepped = match apply(&mut transaction, id, owner, step).await {
         Ok(stepped) => stepped,
@@ -44,6 +45,9 @@ pub(super) async fn step(
         *lost = Some(stepped.clone());
     }
     answered(transaction.commit()).await.map_err(StepError::Unavailable)?;
+    if destination.has_changed() {
+        return Err(StepError::Unavailable(Destination::replaced()));
+    }
     if stepped.changed {
         *lost = None;
     }

@@ -6,7 +6,8 @@
 //!
 //! # What can go wrong
 //! When the session breaks, the server frees all its locks before any holder knows. There is no
-//! fence: only the arbiter's condition on the stock is left. Replicas know nothing of named locks.
+//! fence: only the arbiter's condition on the stock is left. The locks are those of one server: its
+//! replicas and the other nodes of Galera know nothing of them, so they end when the writer changes.
 //!
 //! # When to use it
 //! To keep two copies of a job apart. For a sale `lock-mysql-table` is the better one.
@@ -34,10 +35,10 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let locks = &context.locks;
-        let session = (*locks.mysql.connect_options()).clone();
-        let namespace = session.get_database().unwrap_or_default().to_owned();
-        let idle_min = named::SESSION_IDLE_MIN;
-        let mutex = Arc::new(named::mutex(session, &namespace, idle_min, &locks.tasks));
+        let pool = locks.mysql.clone();
+        let namespace = pool.connect_options().get_database().unwrap_or_default().to_owned();
+        let (server, idle_min) = (move || pool.connect_options(), named::SESSION_IDLE_MIN);
+        let mutex = Arc::new(named::following(server, &namespace, idle_min, &locks.tasks));
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
     },
 };

@@ -4,7 +4,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, service,
+    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, replication, service,
 };
 use crate::testbed::Testbed;
 
@@ -144,6 +144,18 @@ pub const LIST: &[Row] = rows! {
     "mysql-link-resets": network::mysql_resets,
         "one in five answers of the database is cut in the middle, with a reset",
         "unknown where it was a COMMIT; resolved by key";
+    "writer-killed": replication::killed,
+        "kill -9 of the writer of a semi-synchronous pair under load; its replica is promoted",
+        "nothing accepted is lost; the services follow the new writer";
+    "writer-killed-at-commit": replication::killed_at_commit,
+        "kill -9 of the writer right after COMMITs whose answers are lost; its replica is promoted",
+        "the new writer tells what became of them; none is made twice";
+    "writer-frozen": replication::frozen,
+        "SIGSTOP of the writer; its replica is promoted; then the old writer wakes up, still writable",
+        "the services stay with the new writer, and believe no late answer of the old one";
+    "writer-demoted": replication::demoted,
+        "the writer is set read-only and its replica is promoted; the old writer becomes a replica",
+        "503 in between; the services follow the new writer";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

@@ -22,8 +22,6 @@ use crate::service::Setup;
 
 /// Signs the tokens of this run; the servers are thrown away after it.
 pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
-/// The database of the run.
-const DATABASE: &str = "seckill_faults";
 /// An account that may do everything, for what operators do to a server.
 const OPERATOR: &str = "fault_operator";
 /// Independent servers for Redlock.
@@ -40,6 +38,8 @@ pub struct Testbed {
     pub zookeeper: ZookeeperServer,
     pub etcd: EtcdServer,
     redlock: Vec<RedisServer>,
+    /// The ledger's address for the audit of this trial, if it is not on `mysql`.
+    pub ledger_elsewhere: Option<String>,
     /// How long a trial sells at least.
     pub sells: Duration,
     program: PathBuf,
@@ -51,6 +51,9 @@ pub struct Testbed {
 }
 
 impl Testbed {
+    /// The database of the run.
+    pub const DATABASE: &str = "seckill_faults";
+
     /// Starts the servers and makes the schema.
     pub async fn start(options: &Options) -> Run<Self> {
         let password = format!("{:032x}", rand::random::<u128>());
@@ -63,7 +66,7 @@ impl Testbed {
             futures::future::try_join_all(redlock),
         )
         .map_err(|error| error.to_string())?;
-        migrate(&mysql).await?;
+        Self::migrate(&mysql.url_of(Self::DATABASE)).await?;
         let folder = std::env::temp_dir().join(format!("seckill-faults-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let beside_report = options.out.as_ref().unwrap_or(&folder);
@@ -75,6 +78,7 @@ impl Testbed {
             zookeeper,
             etcd,
             redlock,
+            ledger_elsewhere: None,
             sells: options.sells,
             program: options.program.clone(),
             tokens: Tokens::new(&Secret::new(SECRET), &Secret::new("")),
@@ -86,8 +90,18 @@ impl Testbed {
     /// Another database that can be the ledger's.
     pub async fn ledger(&self, options: MysqlOptions) -> Run<MysqlServer> {
         let server = ledger(&self.password, options).await.map_err(|error| error.to_string())?;
-        migrate(&server).await?;
+        Self::migrate(&server.url_of(Self::DATABASE)).await?;
         Ok(server)
+    }
+
+    /// Makes the schema.
+    pub async fn migrate(url: &str) -> Run<()> {
+        let mut config = Config::defaults();
+        config.database_url = Secret::new(url);
+        let pool = mysql::pool(&config)?;
+        mysql::migrate(&config, &pool).await?;
+        pool.close().await;
+        Ok(())
     }
 
     /// How a service is started on all the servers.
@@ -124,13 +138,13 @@ impl Testbed {
 
     /// The ledger's address, on the shortest way.
     pub fn ledger_url(&self) -> String {
-        self.mysql.url_of(DATABASE)
+        self.ledger_elsewhere.clone().unwrap_or_else(|| self.mysql.url_of(Self::DATABASE))
     }
 
     /// The ledger's address through a proxy on a port of this machine.
     pub fn ledger_url_by(&self, port: u16) -> String {
         let (here, there) = (format!(":{}/", self.mysql.port()), format!(":{port}/"));
-        self.mysql.tcp_url_of(DATABASE).replace(&here, &there)
+        self.mysql.tcp_url_of(Self::DATABASE).replace(&here, &there)
     }
 
     /// The address of a Redis through a proxy on a port of this machine.
@@ -145,7 +159,7 @@ impl Testbed {
             .port(self.mysql.port())
             .username(OPERATOR)
             .password(&self.password)
-            .database(DATABASE)
+            .database(Self::DATABASE)
             .ssl_mode(MySqlSslMode::Preferred)
             .disable_statement_logging();
         let connecting = MySqlConnection::connect_with(&options);
@@ -189,6 +203,7 @@ impl Testbed {
     /// Resumes or restarts servers that a failed trial has left broken.
     pub async fn repair(&mut self) -> Run<()> {
         let said = |error: StartError| error.to_string();
+        self.ledger_elsewhere = None;
         if !self.mysql.resume() {
             self.mysql.restart().await.map_err(said)?;
         }
@@ -228,16 +243,6 @@ async fn ledger(password: &str, mut options: MysqlOptions) -> Result<MysqlServer
         ]);
     }
     MysqlServer::start(options).await
-}
-
-/// Makes the schema.
-async fn migrate(server: &MysqlServer) -> Run<()> {
-    let mut config = Config::defaults();
-    config.database_url = Secret::new(server.url_of(DATABASE));
-    let pool = mysql::pool(&config)?;
-    mysql::migrate(&config, &pool).await?;
-    pool.close().await;
-    Ok(())
 }
 
 /// A Redis of one trial.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection, Executor};
 
 use loadtest::failure::CannotJudge;
@@ -28,6 +28,9 @@ impl PerOrder {
         let options = MySqlConnectOptions::from_str(database_url)
             .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
             .disable_statement_logging();
+        // As the service reads it: TLS only where the address asks for it.
+        let has_tls = database_url.contains("ssl-mode=");
+        let options = if has_tls { options } else { options.ssl_mode(MySqlSslMode::Disabled) };
         let baseline = Self { options };
         baseline.drop_tables().await?;
         let mut connection = baseline.connect().await?;

@@ -108,6 +108,16 @@ pub enum StartError {
         /// The last lines of the log.
         tail: String,
     },
+    /// A server of a cluster did not do what it was told.
+    #[error("{server}: cannot {action}: {answer}")]
+    Cluster {
+        /// The server's name.
+        server: &'static str,
+        /// What was tried.
+        action: &'static str,
+        /// Its answer, or its state.
+        answer: String,
+    },
     /// A file, a directory or a process could not be made.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

@@ -18,6 +18,7 @@ use std::path::Path;
 
 pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
+pub use self::mysql::pair::MysqlPair;
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 pub use self::server::Server;

@@ -150,7 +150,14 @@ impl BatchWriter {
                 return;
             }
         };
-        if self.write_on(slot, &mut own.connection, &mut batch).await {
+        let mut is_usable = self.write_on(slot, &mut own.connection, &mut batch).await;
+        if own.destination.has_changed() {
+            // A server that was replaced meanwhile has answered: the ledger may not have it.
+            let answered = batch.answers.iter_mut().filter(|answer| answer.is_some());
+            answered.for_each(|answer| *answer = Some(Ok(UNANSWERED)));
+            is_usable = false;
+        }
+        if is_usable {
             self.own = own.kept();
             return;
         }
@@ -161,8 +168,8 @@ impl BatchWriter {
 
     async fn connection(&mut self) -> sqlx::Result<Own> {
         match self.own.take() {
-            Some(own) => Ok(own),
-            None => self.connections.get(&self.arbiter.pool).await,
+            Some(own) if !own.destination.has_changed() => Ok(own),
+            _ => self.connections.get(&self.arbiter.pool).await,
         }
     }
 
@@ -249,6 +256,7 @@ impl BatchWriter {
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(Filled::TooFew) => objected = true,
                 Err(Broken::Before(error)) => {
+                    self.arbiter.suspect(&error);
                     tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
                         Fault::Duplicate | Fault::CheckViolated => objected = true,
@@ -262,11 +270,14 @@ impl BatchWriter {
                         }
                         Fault::Transient => {}
                         Fault::Connection => return false,
-                        Fault::ReadOnly if batch.is_shared => {
-                            batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
-                            return true;
+                        // A server that refuses writes may have a successor.
+                        Fault::ReadOnly => {
+                            if batch.is_shared {
+                                batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
+                            }
+                            return false;
                         }
-                        Fault::ReadOnly | Fault::Other => return true,
+                        Fault::Other => return true,
                     }
                 }
                 Err(Broken::AtCommit(error)) => {

@@ -7,6 +7,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlPool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::store::mysql::Destination;
+
 /// The connections that writers keep while they are busy. Clones share them.
 #[derive(Clone, Debug)]
 pub struct BatchConnections {
@@ -26,13 +28,16 @@ impl BatchConnections {
     pub(super) async fn get(&self, common: &MySqlPool) -> sqlx::Result<Own> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok();
         let pool = if permit.is_some() { &self.pool } else { common };
-        Ok(Own { connection: pool.acquire().await?, permit })
+        let destination = Destination::of(pool);
+        Ok(Own { connection: pool.acquire().await?, destination, permit })
     }
 }
 
 /// A connection and the right to keep it. The connection is dropped first.
 pub(super) struct Own {
     pub(super) connection: PoolConnection<MySql>,
+    /// The server that it leads to.
+    pub(super) destination: Destination,
     permit: Option<OwnedSemaphorePermit>,
 }
 

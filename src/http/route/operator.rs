@@ -30,7 +30,8 @@ pub struct AliveBody {
 pub struct ReadyBody {
     /// `ready`, `stopping`, or `schema is old`: run `seckill migrate`.
     status: &'static str,
-    /// `ok`, or the fault of each dependency. A lost dependency does not make an instance unready:
+    /// `ok`, or the fault of each dependency. `mysql_replication` is there if the ledger has
+    /// replicas: `asynchronous: ...` while none of them acknowledges commits. A lost dependency does not make an instance unready:
     /// all instances would become unready at once, also for requests that do not need it.
     dependencies: BTreeMap<&'static str, String>,
     /// The last run of each background job.

@@ -12,10 +12,11 @@ pub enum Fault {
     Duplicate,
     /// 4025 (MariaDB) or 3819 (MySQL): a CHECK constraint refused the row.
     CheckViolated,
-    /// 1213 deadlock, 1205 lock wait timeout, 1020 changed since read: try the whole transaction
-    /// again.
+    /// 1213 deadlock, 1205 lock wait timeout, 1020 changed since read, 3101 rolled back by the
+    /// group, and the conflicts of TiDB: rolled back, so try the whole transaction again.
     Transient,
-    /// The connection is gone or none could be had.
+    /// The connection is gone or none could be had, or the server is not part of its cluster
+    /// (1047). At COMMIT the outcome is unknown.
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
@@ -30,7 +31,7 @@ impl Fault {
         match error {
             sqlx::Error::Database(database) => database
                 .try_downcast_ref::<MySqlDatabaseError>()
-                .map_or(Self::Other, |error| Self::of_number(error.number())),
+                .map_or(Self::Other, |error| Self::of_answer(error.number(), error.message())),
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::Protocol(_)
@@ -41,15 +42,30 @@ impl Fault {
         }
     }
 
+    fn of_answer(number: u16, message: &str) -> Self {
+        match number {
+            // TiDB: a schema change came between. The number means any error.
+            1105 if message.contains("Information schema is changed") => Self::Transient,
+            _ => Self::of_number(number),
+        }
+    }
+
     fn of_number(number: u16) -> Self {
         match number {
             1062 => Self::Duplicate,
             4025 | 3819 => Self::CheckViolated,
             1213 | 1205 | 1020 => Self::Transient,
+            // Group Replication has rolled the transaction back.
+            3101 => Self::Transient,
+            // TiDB has rolled it back: retry is disabled, schema changed (twice), foreign keys,
+            // write conflict.
+            8002 | 8022 | 8028 | 8147 | 9007 => Self::Transient,
             1290 | 1792 | 1836 => Self::ReadOnly,
             // Too many connections; server shutdown in progress; connection killed; query
             // interrupted.
             1040 | 1203 | 1053 | 1927 | 1317 | 3168 | 4031 => Self::Connection,
+            // Galera: the node is not ready. TiDB: its storage does not answer.
+            1047 | 9001..=9005 => Self::Connection,
             _ => Self::Other,
         }
     }
@@ -64,12 +80,20 @@ mod tests {
         assert_eq!(Fault::of_number(1062), Fault::Duplicate);
         assert_eq!(Fault::of_number(4025), Fault::CheckViolated);
         assert_eq!(Fault::of_number(3819), Fault::CheckViolated);
-        for number in [1213, 1205, 1020] {
+        for number in [1213, 1205, 1020, 3101, 8002, 8022, 8028, 8147, 9007] {
             assert_eq!(Fault::of_number(number), Fault::Transient);
         }
         for number in [1290, 1792, 1836] {
             assert_eq!(Fault::of_number(number), Fault::ReadOnly);
         }
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
+        for number in [1047, 9001, 9005] {
+            assert_eq!(Fault::of_number(number), Fault::Connection);
+        }
+        let changed = "Information schema is changed during the execution of the statement";
+        assert_eq!(Fault::of_answer(1105, changed), Fault::Transient);
+        assert_eq!(Fault::of_answer(1105, "something else"), Fault::Other);
+        // The hook may have failed before or after the group agreed: the ledger has to be asked.
+        assert_eq!(Fault::of_number(3100), Fault::Other);
     }
 }

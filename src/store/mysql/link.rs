@@ -22,6 +22,8 @@ use futures::future::BoxFuture;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Connection, Executor, MySql, MySqlConnection, Transaction};
 
+use super::writer::Found;
+
 /// How long one statement may take, the wait for a connection and for a row lock included.
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);
 /// How long the statements of a short transaction may take together, its COMMIT not included.
@@ -82,6 +84,8 @@ async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<b
 /// The state of the link that the connections of a pool share.
 #[derive(Clone)]
 pub(super) struct Link {
+    /// The host that the connections should lead to.
+    writer: Arc<Found>,
     /// How long a ping may take while a caller waits for a connection.
     sign_of_life_max: Duration,
     /// The last time that a ping was not answered.
@@ -91,19 +95,28 @@ pub(super) struct Link {
 impl Link {
     /// Makes a link without a failed ping. Within `acquire_timeout` there must be time for a ping
     /// and for a new connection.
-    pub(super) fn new(acquire_timeout: Duration) -> Self {
+    pub(super) fn new(writer: Arc<Found>, acquire_timeout: Duration) -> Self {
         let sign_of_life_max = SIGN_OF_LIFE_MAX.min(acquire_timeout / 3);
-        Self { sign_of_life_max, silent: Arc::default() }
+        Self { writer, sign_of_life_max, silent: Arc::default() }
     }
 
     /// Installs the checks on the connections of a pool.
     pub(super) fn look_after(self, options: MySqlPoolOptions) -> MySqlPoolOptions {
+        let writer = Arc::clone(&self.writer);
         options
             .before_acquire(move |connection, metadata| {
+                if self.writer.is_outdated(metadata.age) {
+                    return Box::pin(async { Ok(false) });
+                }
                 self.is_usable(connection, metadata.idle_for)
             })
             // sqlx would ping here too, but waits for the answer without end.
-            .after_release(move |connection, _| Box::pin(roll_back_left_over(connection)))
+            .after_release(move |connection, metadata| {
+                if writer.is_outdated(metadata.age) {
+                    return Box::pin(async { Ok(false) });
+                }
+                Box::pin(roll_back_left_over(connection))
+            })
     }
 
     /// Whether a connection that was idle for `idle_for` may be used.
@@ -130,8 +143,13 @@ impl Link {
         let link = self.clone();
         Box::pin(async move {
             match tokio::time::timeout(limit, connection.ping()).await {
-                Ok(answer) => Ok(answer.is_ok()),
+                Ok(Ok(())) => Ok(true),
+                Ok(Err(_)) => {
+                    link.writer.suspect();
+                    Ok(false)
+                }
                 Err(_) => {
+                    link.writer.suspect();
                     tracing::debug!("silent connection to the database closed");
                     *link.silent() = Some(Instant::now());
                     Ok(false)

@@ -6,30 +6,40 @@ pub mod ask;
 pub mod audit;
 pub mod buyers;
 mod columns;
+mod destination;
+pub mod engine;
 pub mod error;
 pub mod failures;
+pub mod hosts;
 pub mod items;
 pub mod link;
 pub mod migrations;
 pub mod orders;
+pub mod replication;
 pub mod running;
 pub mod sessions;
+pub mod settle;
 pub mod stock;
 pub mod users;
+pub mod writer;
 
-use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, MySqlPool};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::metrics::Metrics;
 use link::{ANSWER_MAX, Link};
 use migrations::MIGRATIONS;
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
+pub use destination::Destination;
 pub use error::Fault;
 pub use link::{answered, within};
+pub use writer::Writer;
 
 /// How long an unused connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,12 +50,8 @@ const SESSION_IDLE_SECONDS: u32 = 150;
 /// Seconds without a statement after which MariaDB ends a session within a transaction.
 const TRANSACTION_IDLE_SECONDS: u32 = 20;
 
-/// Makes the pool that the whole service shares; connects when first used.
-///
-/// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
-/// primary key checks the latest version) with a short lock wait. A connection that was used a
-/// moment ago is not pinged before use: a dead one fails before anything was written, and the
-/// caller tries again. The bounds of the waits are in `link.rs`.
+/// Makes a pool for a command or a test, which follows the writer by itself; connects when first
+/// used.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
@@ -58,15 +64,23 @@ pub fn pool(config: &Config) -> Result<MySqlPool, String> {
 /// # Errors
 /// A sentence when the URL cannot be read.
 pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, String> {
-    let url = config.database_url.reveal();
-    if url.is_empty() {
-        return Err("DATABASE_URL is not set: mysql://user:password@host:port/database".to_owned());
+    let writer = Writer::new(config.database_url.reveal())?;
+    let pool = pool_to(&writer, config, connections_max);
+    if writer.has_several_hosts() {
+        // Until the pool is closed.
+        tokio::spawn(writer.follow(Metrics::new(), CancellationToken::new()));
     }
-    let options = MySqlConnectOptions::from_str(url)
-        .map_err(|error| format!("DATABASE_URL cannot be read: {error}"))?;
-    if options.get_database().is_none_or(str::is_empty) {
-        return Err("DATABASE_URL names no database: append /seckill".to_owned());
-    }
+    Ok(pool)
+}
+
+/// Makes a pool of connections to the writer; connects when first used.
+///
+/// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
+/// primary key checks the latest version) with a short lock wait. A connection that was used a
+/// moment ago is not pinged before use: a dead one fails before anything was written, and the
+/// caller tries again. The bounds of the waits are in `link.rs`.
+#[must_use]
+pub fn pool_to(writer: &Writer, config: &Config, connections_max: u32) -> MySqlPool {
     let lock_wait_seconds = config.mysql.lock_wait_timeout_seconds;
     let session = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
@@ -75,21 +89,24 @@ pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, Strin
          /*M! , SESSION idle_transaction_timeout = {TRANSACTION_IDLE_SECONDS} */"
     );
     let acquire_timeout = Duration::from_millis(config.mysql.acquire_timeout_ms);
-    let pool = Link::new(acquire_timeout)
+    let found = writer.found();
+    let pool = Link::new(writer.found(), acquire_timeout)
         .look_after(MySqlPoolOptions::new())
         .max_connections(connections_max)
         .acquire_timeout(acquire_timeout)
         .idle_timeout(IDLE_TIMEOUT)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
-            let session = session.clone();
+            let (session, found) = (session.clone(), Arc::clone(&found));
             Box::pin(async move {
+                found.confirm(connection).await?;
                 connection.execute(sqlx::raw_sql(&session)).await?;
                 Ok(())
             })
         })
-        .connect_lazy_with(options);
-    Ok(pool)
+        .connect_lazy_with(writer.connect_options());
+    writer.lead(&pool);
+    pool
 }
 
 /// How long a start waits for another instance that migrates the schema, in seconds.
@@ -102,13 +119,19 @@ const MIGRATION_WAIT_SECONDS: u32 = 120;
 /// # Errors
 /// A sentence for the operator.
 pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
-    let options = MySqlConnectOptions::from_str(config.database_url.reveal())
-        .map_err(|error| format!("DATABASE_URL cannot be read: {error}"))?;
-    if let Some(database) = options.get_database() {
-        create_database(&options, database).await?;
+    let hosts = hosts::read(config.database_url.reveal())?;
+    for host in &hosts {
+        if let Some(database) = host.get_database() {
+            create_database(host, database).await?;
+        }
     }
     let failed =
         |error: &dyn std::fmt::Display| format!("the schema cannot be brought up to date: {error}");
+    if hosts.len() > 1 {
+        // From now on the pool's options lead to the writer.
+        drop(pool.acquire().await.map_err(|error| failed(&error))?);
+    }
+    let options = pool.connect_options();
     let mut lock = options.connect().await.map_err(|error| failed(&error))?;
     let locked = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('seckill-', MD5(DATABASE())), ?)")
         .bind(MIGRATION_WAIT_SECONDS)
@@ -205,7 +228,8 @@ async fn create_database(options: &MySqlConnectOptions, database: &str) -> Resul
     if !plain {
         return Err(format!("the database name {database:?} must be letters, digits and _"));
     }
-    // An account that may not create databases is fine as long as the database is there.
+    // An account that may not create databases is fine as long as the database is there; so is a
+    // replica, which gets it from the writer.
     let Ok(mut connection) = options.clone().database("").connect().await else {
         return Ok(());
     };

@@ -22,6 +22,9 @@ const SYSTEM_TABLES: [&str; 5] = [
 /// The file in the server's directory that is made of them.
 const BOOTSTRAP: &str = "bootstrap.sql";
 
+/// The file of options that may change from start to start, if the server has any.
+pub(super) const OPTION_FILE: &str = "server.cnf";
+
 /// The folder for temporary tables. Not the system's: a starting MariaDB deletes every temporary
 /// table that it finds there, also those of other servers.
 pub(super) const TEMPORARY: &str = "tmp";
@@ -103,18 +106,23 @@ impl Flavour {
         Ok(command)
     }
 
-    /// The command that serves the data of `home` on a socket and a loopback port.
+    /// The command that serves the data of `home` on a socket and a loopback port, with `further`
+    /// arguments.
     pub(super) fn serve(
         self,
         program: &Path,
         home: &Home,
         socket: &Path,
         port: u16,
+        further: &[String],
     ) -> Vec<String> {
         let mut command = vec![
             text(program),
             // Must come first. The machine's own configuration belongs to another server.
-            "--no-defaults".into(),
+            match home.has(OPTION_FILE) {
+                true => argument("--defaults-file", &home.path(OPTION_FILE)),
+                false => "--no-defaults".into(),
+            },
             argument("--datadir", &home.path("data")),
             argument("--socket", socket),
             argument("--tmpdir", &home.path(TEMPORARY)),
@@ -125,20 +133,23 @@ impl Flavour {
             "--skip-name-resolve".into(),
             // What was answered is on the disk.
             "--innodb-flush-log-at-trx-commit=1".into(),
-            // One server, no replica: a second log would only halve the commits.
-            "--skip-log-bin".into(),
             "--innodb-buffer-pool-size=256M".into(),
             "--max-connections=1000".into(),
             "--performance-schema=OFF".into(),
             "--local-infile=0".into(),
             "--character-set-server=utf8mb4".into(),
         ];
+        if !further.iter().any(|argument| argument.starts_with("--log-bin")) {
+            // One server, no replica: a second log would only halve the commits.
+            command.push("--skip-log-bin".into());
+        }
         if self == Self::Mysql {
             // Both default to places outside our directory.
             command.push("--secure-file-priv=NULL".into());
             command.push("--loose-mysqlx=OFF".into());
         }
         command.extend(as_root());
+        command.extend_from_slice(further);
         command
     }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod flavour;
+pub(crate) mod pair;
 
 use std::env;
 use std::fs;
@@ -46,6 +47,12 @@ pub struct MysqlOptions {
     pub port: Option<u16>,
     /// Further statements that every start runs with all privileges, for tests that need them.
     pub extra_statements: Vec<String>,
+    /// Further arguments for the server, such as those of replication or TLS.
+    pub extra_arguments: Vec<String>,
+    /// The password of the account; `None` keeps the one in the directory, or makes one.
+    pub(crate) password: Option<String>,
+    /// Lines of an option file, which its cluster may replace before a restart.
+    pub(crate) option_lines: Option<String>,
 }
 
 /// A running private database server.
@@ -57,6 +64,7 @@ pub struct Mysql {
     program: PathBuf,
     /// Whether its data stay when it ends.
     kept: bool,
+    extra_arguments: Vec<String>,
     access: Access,
 }
 
@@ -91,8 +99,16 @@ impl MysqlServer {
         fs::create_dir_all(&temporary_tables).map_err(StartError::io("make", &temporary_tables))?;
         initialise(&home, flavour, &program).await?;
 
-        let password = home.password()?;
-        let mut statements = flavour.accounts(&password);
+        let password = match options.password {
+            Some(password) => password,
+            None => home.password()?,
+        };
+        if let Some(lines) = options.option_lines {
+            home.write(flavour::OPTION_FILE, &lines)?;
+        }
+        // A replica has the accounts of its own start; the writer's would meet them.
+        let mut statements = "SET SESSION sql_log_bin = 0;\n".to_owned();
+        statements.push_str(&flavour.accounts(&password));
         for statement in &options.extra_statements {
             statements.push_str(&format!("{statement};\n"));
         }
@@ -100,7 +116,7 @@ impl MysqlServer {
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
         let access = Access { flavour, socket, port: 0, password };
-        let recipe = Mysql { program, kept, access };
+        let recipe = Mysql { program, kept, extra_arguments: options.extra_arguments, access };
         let server =
             Self::boot(Prepared { recipe, home, temporary, version }, options.port).await?;
         mark_ready(server.home(), flavour)?;
@@ -150,7 +166,7 @@ impl Recipe for Mysql {
     fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         self.access.port = port;
         let Access { flavour, socket, .. } = &self.access;
-        let mut command = flavour.serve(&self.program, home, socket, port);
+        let mut command = flavour.serve(&self.program, home, socket, port, &self.extra_arguments);
         if self.kept {
             command.extend(FOR_LONG.map(str::to_owned));
         }

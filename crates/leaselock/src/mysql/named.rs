@@ -56,13 +56,27 @@ pub fn mutex(
     session_idle_min: Duration,
     tasks: &TaskTracker,
 ) -> LeasedMutex {
+    let options = Arc::new(options);
+    following(move || Arc::clone(&options), namespace, session_idle_min, tasks)
+}
+
+/// Makes the lock like [`mutex`] for a server that may be replaced: `options` is asked before each
+/// command. When it answers another value than before, the session ends with all its holds, and
+/// the next one is opened there.
+#[must_use]
+pub fn following(
+    options: impl Fn() -> Arc<MySqlConnectOptions> + Send + Sync + 'static,
+    namespace: &str,
+    session_idle_min: Duration,
+    tasks: &TaskTracker,
+) -> LeasedMutex {
     let (namespace, session) = (namespace.to_owned(), Mutex::default());
-    let store = NamedStore { options, namespace, session_idle_min, session };
+    let store = NamedStore { options: Box::new(options), namespace, session_idle_min, session };
     LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
 }
 
 struct NamedStore {
-    options: MySqlConnectOptions,
+    options: Box<dyn Fn() -> Arc<MySqlConnectOptions> + Send + Sync>,
     namespace: String,
     session_idle_min: Duration,
     session: Mutex<Session>,
@@ -73,6 +87,8 @@ struct Session {
     /// Taken out while a command runs. A command that fails or is cancelled ends the session, since
     /// its effect is unknown.
     connection: Option<MySqlConnection>,
+    /// The server that it was opened to.
+    opened_to: Option<Arc<MySqlConnectOptions>>,
     /// How long the server keeps it without a command.
     idle_max: Duration,
     /// The names that this session holds, with the tokens of their holders.
@@ -87,13 +103,25 @@ impl NamedStore {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Ends a session with a server that was replaced: others take the locks on its successor.
+    fn leave_replaced(&self, session: &mut Session) {
+        let options = (self.options)();
+        if !session.opened_to.as_ref().is_some_and(|opened| Arc::ptr_eq(opened, &options)) {
+            session.connection = None;
+        }
+    }
+
     /// Opens the session if there is none, and makes the server keep it for this lease at least.
     async fn prepare(&self, session: &mut Session, lease: Duration) -> sqlx::Result<()> {
+        self.leave_replaced(session);
         let (mut connection, idle_max) = match session.connection.take() {
             Some(connection) => (connection, session.idle_max),
             None => {
                 session.holds.clear();
-                (self.options.clone().connect().await?, Duration::ZERO)
+                let options = (self.options)();
+                let connection = options.connect().await?;
+                session.opened_to = Some(options);
+                (connection, Duration::ZERO)
             }
         };
         session.idle_max = idle_max.max(lease).max(self.session_idle_min);
@@ -158,6 +186,7 @@ impl LeaseStore for NamedStore {
 
     async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
         let mut session = self.session.lock().await;
+        self.leave_replaced(&mut session);
         if !session.has(name, token) {
             return Ok(false);
         }

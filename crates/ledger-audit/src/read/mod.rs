@@ -4,15 +4,17 @@
 //! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
 //! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`.
 
+mod hosts;
 mod many;
 
+pub use hosts::writer_of;
+
 use std::collections::HashSet;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use sqlx::Row;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
-use sqlx::{ConnectOptions, Row};
 use tokio::time::{sleep, timeout};
 
 use crate::{Answer, CannotJudge, Fence, Ledger, Movements, Order, Outcome, Stock};
@@ -27,14 +29,15 @@ const QUIET_AFTER_DEFINITE: Duration = Duration::from_millis(50);
 /// apart must be equal.
 pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 
-/// Reads ledgers from MySQL or MariaDB over one connection, which it replaces after a failure.
+/// Reads ledgers from MySQL or MariaDB over one connection, which it replaces after a failure. Of
+/// several hosts it reads the one that takes writes.
 ///
 /// It uses these columns alone: `items(id)`, `stock(item_id, total, available)`, `orders(id, item_id,
 /// user_id, quantity, status, request_key, fence, fence_backend, fence_sequence)` and
 /// `stock_movements(item_id, delta, reason)`. Each reading is one consistent snapshot and ends within
 /// 60 s.
 pub struct Reader {
-    options: MySqlConnectOptions,
+    hosts: Vec<MySqlConnectOptions>,
     connection: Option<MySqlConnection>,
 }
 
@@ -58,10 +61,7 @@ impl Reader {
 
     /// A reader that connects at its first reading.
     pub fn new(url: &str) -> Result<Self, CannotJudge> {
-        let options = MySqlConnectOptions::from_str(url)
-            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
-            .disable_statement_logging();
-        Ok(Self { options, connection: None })
+        Ok(Self { hosts: hosts::read(url)?, connection: None })
     }
 
     /// Version and durability, for the report.
@@ -138,7 +138,8 @@ impl Reader {
     /// The connection, made again after a failure.
     async fn connected(&mut self) -> Result<&mut MySqlConnection, CannotJudge> {
         if self.connection.is_none() {
-            let connecting = timeout(Duration::from_secs(SQL_SECONDS_MAX), self.options.connect());
+            let connecting =
+                timeout(Duration::from_secs(SQL_SECONDS_MAX), hosts::writer(&self.hosts));
             let connection = connecting
                 .await
                 .map_err(|_| CannotJudge("the database did not answer in time".to_owned()))?

@@ -1,0 +1,74 @@
+//! The hosts of a `mysql://` address, of which one takes writes: `mysql://user:password@h1,h2/shop`.
+
+use std::str::FromStr;
+
+use sqlx::ConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+
+use crate::CannotJudge;
+
+/// The options of each host. TLS is off unless the address says `ssl-mode`.
+pub(super) fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, CannotJudge> {
+    let options = |url: &str| {
+        let options = MySqlConnectOptions::from_str(url)
+            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
+            .disable_statement_logging();
+        let chosen = url.contains("ssl-mode=") || url.contains("sslmode=");
+        Ok(if chosen { options } else { options.ssl_mode(MySqlSslMode::Disabled) })
+    };
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    let account = authority.strip_suffix(hosts).unwrap_or_default();
+    if !hosts.contains(',') {
+        return Ok(vec![options(url)?]);
+    }
+    hosts.split(',').map(|host| options(&format!("{scheme}://{account}{host}{tail}"))).collect()
+}
+
+/// Connects to the only host, or to the first that answers and takes writes.
+pub(super) async fn writer(hosts: &[MySqlConnectOptions]) -> Result<MySqlConnection, sqlx::Error> {
+    let mut last = None;
+    for host in hosts {
+        match host.connect().await {
+            Ok(connection) if hosts.len() == 1 => return Ok(connection),
+            Ok(mut connection) => {
+                let asked = sqlx::query_scalar("SELECT CAST(@@read_only AS SIGNED)");
+                match asked.fetch_one(&mut connection).await {
+                    Ok(0_i64) => return Ok(connection),
+                    Ok(_) => {}
+                    Err(error) => last = Some(error),
+                }
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| sqlx::Error::Configuration("no host takes writes".into())))
+}
+
+/// Connects to the host of a `mysql://` address that takes writes. Errors never contain the
+/// address: it holds a password.
+pub async fn writer_of(url: &str) -> Result<MySqlConnection, CannotJudge> {
+    let connected = writer(&read(url)?).await;
+    connected.map_err(|error| CannotJudge(format!("the database cannot be reached: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_is_read_with_the_account_and_the_database() {
+        let hosts = read("mysql://u:p@a,b:3307/shop").unwrap();
+        let parts = |host: &MySqlConnectOptions| {
+            (host.get_host().to_owned(), host.get_port(), host.get_username().to_owned())
+        };
+        let expected =
+            [("a".to_owned(), 3306, "u".to_owned()), ("b".to_owned(), 3307, "u".to_owned())];
+        assert_eq!(hosts.iter().map(parts).collect::<Vec<_>>(), expected);
+        assert!(hosts.iter().all(|host| host.get_database() == Some("shop")));
+        assert!(hosts.iter().all(|host| matches!(host.get_ssl_mode(), MySqlSslMode::Disabled)));
+        let asked = read("mysql://u:p@a/shop?ssl-mode=REQUIRED").unwrap();
+        assert!(matches!(asked[0].get_ssl_mode(), MySqlSslMode::Required));
+    }
+}

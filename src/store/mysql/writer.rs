@@ -1,0 +1,294 @@
+//! The writer: the one host of `DATABASE_URL` that takes writes, found and followed.
+//!
+//! With one host there is nothing to follow. With several, a task asks each of them, every
+//! [`LOOK_PERIOD`] and at once after a failure, whether it writes: its `read_only` is off, and the
+//! engine says that it is a member in good standing (Galera: primary component, ready and synced;
+//! Group Replication: online in a majority). When the writer is another one, the pools connect to
+//! it from then on, and every connection that was opened before is closed instead of used again.
+//!
+//! A new connection is used only after the server has said that it is the writer that was found:
+//! a connection that was on its way while the writer changed could lead to the old one.
+//!
+//! When two hosts say that they write, the one that was followed is kept: only Galera has more
+//! writers than one, and there the first in the URL is taken by every instance.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{ConnectOptions, MySqlPool};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::hosts;
+use super::link::within;
+use super::replication::{self, Role};
+use crate::metrics::Metrics;
+
+/// The pause between two looks at the hosts.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// The shortest pause between two looks, however many failures ask for one.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// How long a host may take to say whether it writes, the time to connect included.
+const ROLE_MAX: Duration = Duration::from_secs(2);
+/// How long a new connection waits for the writer to be found before it is given up.
+const FOUND_MAX: Duration = Duration::from_millis(500);
+
+/// The writer among the hosts of one URL. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    found: Arc<Found>,
+    pools: Arc<Mutex<Vec<MySqlPool>>>,
+}
+
+/// What the connections of the pools ask.
+#[derive(Debug)]
+pub(super) struct Found {
+    hosts: Vec<MySqlConnectOptions>,
+    writer: watch::Sender<Option<Known>>,
+    /// Wakes the task that looks.
+    suspected: Notify,
+}
+
+/// The writer that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    /// Its place in the URL.
+    host: usize,
+    /// The name that the server gives itself.
+    identity: String,
+    /// When it was found: connections that are older lead to another host.
+    since: Instant,
+}
+
+impl Writer {
+    /// Makes a writer that is not found yet.
+    ///
+    /// # Errors
+    /// A sentence when the URL cannot be read.
+    pub fn new(url: &str) -> Result<Self, String> {
+        let found = Found {
+            hosts: hosts::read(url)?,
+            writer: watch::Sender::new(None),
+            suspected: Notify::new(),
+        };
+        Ok(Self { found: Arc::new(found), pools: Arc::default() })
+    }
+
+    /// Whether there is more than one host, so that [`Writer::follow`] is needed.
+    #[must_use]
+    pub fn has_several_hosts(&self) -> bool {
+        self.found.hosts.len() > 1
+    }
+
+    /// Asks for a look at the hosts: a server refused a write, or was lost.
+    pub fn suspect(&self) {
+        self.found.suspected.notify_one();
+    }
+
+    pub(super) fn found(&self) -> Arc<Found> {
+        Arc::clone(&self.found)
+    }
+
+    /// The options for the next connection of a new pool.
+    pub(super) fn connect_options(&self) -> MySqlConnectOptions {
+        let writer = self.found.writer.borrow().as_ref().map_or(0, |known| known.host);
+        self.found.hosts[writer].clone()
+    }
+
+    /// Lets a pool follow the writer.
+    pub(super) fn lead(&self, pool: &MySqlPool) {
+        if self.has_several_hosts() {
+            self.pools().push(pool.clone());
+            // The writer may have been found since the pool was made.
+            pool.set_connect_options(self.connect_options());
+        }
+    }
+
+    /// Finds the writer and follows it until `stop` fires, or until all of its pools are closed.
+    pub async fn follow(self, metrics: Metrics, stop: CancellationToken) {
+        let mut lines: Vec<Option<MySqlConnection>> = Vec::new();
+        lines.resize_with(self.found.hosts.len(), || None);
+        loop {
+            let asked = self.found.hosts.iter().zip(&mut lines).map(|(host, line)| ask(host, line));
+            let roles = join_all(asked).await;
+            self.judge(&roles, &metrics);
+            tokio::time::sleep(LOOK_PAUSE_MIN).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_PERIOD - LOOK_PAUSE_MIN) => {}
+                () = self.found.suspected.notified() => {}
+                () = stop.cancelled() => return,
+            }
+            let mut pools = self.pools();
+            pools.retain(|pool| !pool.is_closed());
+            if pools.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Moves to another writer if the hosts' answers say so.
+    fn judge(&self, roles: &[Option<Role>], metrics: &Metrics) {
+        let writers = roles.iter().flatten().filter(|role| role.writes).count();
+        metrics.ledger.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
+        let known = self.found.writer.borrow().clone();
+        let Some(host) = choose(roles, known.as_ref().map(|known| known.host)) else {
+            if known.is_none() && writers > 1 {
+                tracing::error!("several hosts of DATABASE_URL take writes: {}", self.names(roles));
+            }
+            return;
+        };
+        let Some(role) = &roles[host] else { return };
+        if known.as_ref().is_some_and(|known| known.host == host && known.identity == role.identity)
+        {
+            return;
+        }
+        let since = Instant::now();
+        let is_first = known.is_none();
+        let next = Known { host, identity: role.identity.clone(), since };
+        for pool in self.pools().iter() {
+            pool.set_connect_options(self.found.hosts[host].clone());
+        }
+        self.found.writer.send_replace(Some(next));
+        metrics.ledger.writer.set(i64::try_from(host + 1).unwrap_or(i64::MAX));
+        let (name, of) = (hosts::name(&self.found.hosts[host]), roles.len());
+        if is_first {
+            tracing::info!("ledger writer found: {name}, host {} of {of}", host + 1);
+        } else {
+            metrics.ledger.writer_changes.inc();
+            tracing::warn!("ledger writer changed: {name}, host {} of {of}", host + 1);
+        }
+    }
+
+    /// The hosts that write, for people.
+    fn names(&self, roles: &[Option<Role>]) -> String {
+        let hosts = self.found.hosts.iter().zip(roles);
+        let writers = hosts.filter(|(_, role)| role.as_ref().is_some_and(|role| role.writes));
+        writers.map(|(host, _)| hosts::name(host)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn pools(&self) -> MutexGuard<'_, Vec<MySqlPool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Found {
+    /// Whether a connection of this age was opened before the writer changed.
+    pub(super) fn is_outdated(&self, age: Duration) -> bool {
+        if self.hosts.len() < 2 {
+            return false;
+        }
+        let opened = Instant::now().checked_sub(age);
+        self.writer.borrow().as_ref().is_some_and(|known| opened < Some(known.since))
+    }
+
+    /// Asks for a look at the hosts.
+    pub(super) fn suspect(&self) {
+        self.suspected.notify_one();
+    }
+
+    /// Checks that a new connection leads to the writer; with one host, it always does.
+    ///
+    /// # Errors
+    /// The server's, or that it is another server: the pool then tries again.
+    pub(super) async fn confirm(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        if self.hosts.len() < 2 {
+            return Ok(());
+        }
+        let mut writer = self.writer.subscribe();
+        let identity = {
+            let found = tokio::time::timeout(FOUND_MAX, writer.wait_for(Option::is_some)).await;
+            let Ok(Ok(known)) = found else {
+                return Err(not_the_writer("no host of DATABASE_URL is known to take writes yet"));
+            };
+            known.as_ref().map(|known| known.identity.clone())
+        };
+        let role = replication::role(connection).await;
+        match role {
+            Ok(role) if role.writes && Some(&role.identity) == identity.as_ref() => Ok(()),
+            Ok(_) => {
+                self.suspect();
+                // The next try, which comes at once, would meet the same server.
+                let _ = tokio::time::timeout(FOUND_MAX, writer.changed()).await;
+                Err(not_the_writer("this host does not take writes (any more)"))
+            }
+            Err(error) => {
+                self.suspect();
+                Err(error)
+            }
+        }
+    }
+}
+
+fn not_the_writer(sentence: &str) -> sqlx::Error {
+    sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, sentence.to_owned()))
+}
+
+/// The writer according to the hosts' answers; `None` when it is not known or not to be changed.
+fn choose(roles: &[Option<Role>], current: Option<usize>) -> Option<usize> {
+    let writes = |host: &usize| roles[*host].as_ref().is_some_and(|role| role.writes);
+    let writers: Vec<usize> = (0..roles.len()).filter(writes).collect();
+    let all_may_write = |host: &usize| roles[*host].as_ref().is_some_and(|role| role.is_galera);
+    match writers.as_slice() {
+        [only] => Some(*only),
+        [first, ..] if writers.iter().all(all_may_write) => Some(*first),
+        _ => current.filter(|host| writers.contains(host)),
+    }
+}
+
+/// Asks a host on a connection that is kept for it; `None` when it does not answer.
+async fn ask(host: &MySqlConnectOptions, line: &mut Option<MySqlConnection>) -> Option<Role> {
+    let kept = line.take();
+    let asked = async {
+        let mut connection = match kept {
+            Some(connection) => connection,
+            // Without the database, which may not be made yet.
+            None => host.clone().database("").connect().await?,
+        };
+        let role = replication::role(&mut connection).await?;
+        Ok((connection, role))
+    };
+    match within(ROLE_MAX, asked).await {
+        Ok((connection, role)) => {
+            *line = Some(connection);
+            Some(role)
+        }
+        Err(error) => {
+            tracing::debug!(%error, host = hosts::name(host), "host of the ledger does not say its role");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn role(writes: bool, is_galera: bool) -> Option<Role> {
+        Some(Role { writes, is_galera, identity: String::new() })
+    }
+
+    #[test]
+    fn the_one_that_writes_is_chosen() {
+        let (yes, no) = (role(true, false), role(false, false));
+        assert_eq!(choose(&[yes.clone(), no.clone()], None), Some(0));
+        assert_eq!(choose(&[no.clone(), yes.clone()], Some(0)), Some(1));
+        assert_eq!(choose(&[None, yes.clone()], Some(0)), Some(1));
+        assert_eq!(choose(&[None, no.clone()], Some(0)), None, "nobody writes: nothing changes");
+    }
+
+    #[test]
+    fn of_two_that_write_the_followed_one_is_kept() {
+        let both = [role(true, false), role(true, false)];
+        assert_eq!(choose(&both, Some(1)), Some(1));
+        assert_eq!(choose(&both, None), None, "nobody can tell which one is right");
+    }
+
+    #[test]
+    fn every_instance_takes_the_first_synced_node_of_galera() {
+        let node = role(true, true);
+        assert_eq!(choose(&[node.clone(), node.clone(), node.clone()], Some(2)), Some(0));
+        assert_eq!(choose(&[role(false, true), node.clone(), node], Some(0)), Some(1));
+    }
+}
