@@ -34,6 +34,10 @@ enum Command {
     Seed,
     /// Print bearer tokens, one a line, without a database.
     Token(command::token::Arguments),
+    /// Say what is wrong with this installation: exit 1 when `serve` would not start.
+    Doctor(command::doctor::Arguments),
+    /// Operators: create the first one, list them, give and take roles, set a password.
+    Operator(command::operator::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(command::audit::Arguments),
     /// Queued orders that could not be decided: list them, try one again, or drop it.
@@ -52,6 +56,8 @@ async fn main() -> ExitCode {
         Command::Migrate => command::migrate::run(file).await,
         Command::Seed => command::seed::run(file).await,
         Command::Token(arguments) => command::token::run(file, &arguments),
+        Command::Doctor(arguments) => Box::pin(command::doctor::run(file, &arguments)).await,
+        Command::Operator(arguments) => Box::pin(command::operator::run(file, &arguments)).await,
         Command::Audit(arguments) => command::audit::run(file, &arguments).await,
         Command::DeadLetter(arguments) => command::dead_letter::run(file, &arguments).await,
     };

@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use sqlx::MySqlPool;
 
 use crate::domain::outcome::Dependency;
+use crate::store::mysql::schema::SchemaState;
 use crate::store::mysql::{self, Condition};
 use crate::store::redis::{Durability, RedisClient};
 
@@ -28,8 +29,8 @@ pub struct Readiness {
 /// The results of the probes.
 #[derive(Clone, Debug)]
 pub struct Probed {
-    /// Whether the schema is recent enough for this program; `None` when the ledger did not answer.
-    pub schema_is_current: Option<bool>,
+    /// The schema, compared with this program; `None` when the ledger did not answer.
+    pub schema: Option<SchemaState>,
     /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<&'static str, String>,
 }
@@ -51,18 +52,20 @@ impl Readiness {
             .lock_servers
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
-        let ((mysql, condition), (redis, _), lock_servers) = tokio::join!(
+        let ((mysql, condition), (redis, redis_condition), lock_servers) = tokio::join!(
             probed(mysql::condition(&self.pool)),
-            probed(self.redis.ping()),
+            probed(self.redis.condition()),
             join_all(lock_servers),
         );
         let mysql = match condition {
             Some(Condition { writable: false, .. }) => "read-only".to_owned(),
             _ => mysql,
         };
+        let fault = redis_condition.and_then(|condition| condition.fault());
+        let redis = fault.map_or(redis, str::to_owned);
         let named = [(Dependency::Mysql.name(), mysql), (Dependency::Redis.name(), redis)];
         Probed {
-            schema_is_current: condition.map(|condition| condition.schema_is_current),
+            schema: condition.map(|condition| condition.schema),
             dependencies: named.into_iter().chain(lock_servers).collect(),
         }
     }

@@ -14,12 +14,14 @@ use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::domain::Clock;
+use crate::domain::outcome::Dependency;
 use crate::http;
 use crate::http::address::Proxies;
 use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::server::{self, ServerOptions};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::order::Orders;
+use crate::readiness::Probe;
 use locks::LockServers;
 use shared::{Shared, Writers};
 use workers::Worker;
@@ -27,6 +29,14 @@ use workers::Worker;
 /// How long a start waits for the list of signed-out tokens. If it is not read by then, the service
 /// starts nevertheless, and refuses every token until the list is read.
 const FIRST_READ_MAX: Duration = Duration::from_secs(3);
+
+/// A probe for each lock server beside Redis and MySQL that the settings name.
+///
+/// # Errors
+/// A sentence when a setting cannot be read.
+pub fn lock_server_probes(config: &Config) -> Result<Vec<(Dependency, Probe)>, String> {
+    Ok(LockServers::new(config)?.probes())
+}
 
 /// A service whose parts are built and whose port is open, but that does not serve yet.
 pub struct App {

@@ -1,11 +1,15 @@
 //! The subcommands. Each answers an exit code, or a sentence that is printed before exit 2.
 
 pub mod audit;
+mod check;
 pub mod dead_letter;
 pub mod dev;
+pub mod doctor;
 mod extra_servers;
 pub mod migrate;
+pub mod operator;
 pub mod preflight;
+mod progress;
 pub mod seed;
 pub mod serve;
 pub mod token;
