@@ -1,16 +1,27 @@
 # syntax=docker/dockerfile:1
 # The service alone; docker-compose.yml puts MySQL, Redis and a proxy beside it.
 
-FROM rust:1.95-slim-bookworm AS build
+# Versions are named here; a release pins their digests: --build-arg RUST_IMAGE=rust@sha256:...
+ARG RUST_IMAGE=rust:1.95-slim-bookworm
+ARG BASE_IMAGE=debian:bookworm-slim
+
+FROM ${RUST_IMAGE} AS tools
+# The program carries the list of its dependencies: `cargo audit bin seckill` reads it.
+RUN cargo install --locked --version 0.7.7 cargo-auditable
+
+FROM tools AS build
 WORKDIR /build
 COPY . .
 # The caches stay on the builder: a second build compiles only what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --profile dist --locked --package seckill \
+    cargo auditable build --profile dist --locked --package seckill \
     && cp target/dist/seckill /seckill
 
-FROM debian:bookworm-slim
+FROM ${BASE_IMAGE}
+LABEL org.opencontainers.image.title="Seckill" \
+      org.opencontainers.image.description="A flash sale that sells the last unit once" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0"
 # Migrations are inside the binary; the shop's files are not.
 WORKDIR /app
 COPY --from=build /seckill /usr/local/bin/seckill

@@ -3,69 +3,24 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
+mod labels;
 mod ledger;
 mod times;
 
 use std::sync::Arc;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use labels::{
+    AnswerLabel, DecisionLabels, DependencyLabel, InvariantLabel, JobLabels, LimitLabels,
+    LockLabel, LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, StrategyLabel,
+};
 use ledger::LedgerMetrics;
 use times::Times;
-
-/// The labels of a purchase.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PurchaseLabels {
-    strategy: &'static str,
-    outcome: &'static str,
-}
-
-/// The labels of an arbiter's refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct RefusalLabels {
-    strategy: &'static str,
-    reason: &'static str,
-}
-
-/// One label: the strategy.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StrategyLabel {
-    strategy: &'static str,
-}
-
-/// The labels of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct RequestLabels {
-    method: &'static str,
-    status: u16,
-}
-
-/// The labels of a background job's run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct JobLabels {
-    job: &'static str,
-    result: &'static str,
-}
-
-/// The labels of a counter of lock events.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct LockLabels {
-    kind: &'static str,
-    backend: &'static str,
-    event: &'static str,
-}
-
-/// The labels of a lock.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct LockLabel {
-    kind: &'static str,
-    backend: &'static str,
-}
 
 /// A duration that a lock measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,30 +31,6 @@ pub enum LockTime {
     Hold,
     /// Time from the moment at which a renewal is due to its confirmation.
     RenewalLag,
-}
-
-/// One label: what the ledger decided about a queued order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct DecisionLabels {
-    decision: &'static str,
-}
-
-/// One label: whether the limit is per user or per address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct LimitLabels {
-    by: &'static str,
-}
-
-/// One label: the answer of the waiting room.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct AnswerLabel {
-    answer: &'static str,
-}
-
-/// One label: the server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct DependencyLabel {
-    dependency: &'static str,
 }
 
 type HistogramMaker = fn() -> Histogram;
@@ -130,6 +61,15 @@ pub struct Metrics {
     breakers: Family<DependencyLabel, Gauge>,
     /// The ledger's servers.
     pub ledger: LedgerMetrics,
+    audit_broken: Family<InvariantLabel, Gauge>,
+    /// Units that were sold beyond the stock, summed over the items, by the last audit.
+    pub audit_oversold: Gauge,
+    /// The time at which the last audit of all recent sales ended, in seconds since 1970.
+    pub audit_ended_at: Gauge,
+    /// Sales that are open and have units left, at the last audit.
+    pub sales_with_stock: Gauge,
+    /// Time from the end of a hold to its expiry.
+    pub expiry_lag: Histogram,
     /// Transactions that the arbiter retried as a whole.
     pub arbiter_retries: Counter,
     /// Retries that the arbiter left out, because its retry budget was used up.
@@ -192,6 +132,12 @@ impl Metrics {
             waiting_room: Family::default(),
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
+            audit_broken: Family::default(),
+            audit_oversold: Gauge::default(),
+            audit_ended_at: Gauge::default(),
+            sales_with_stock: Gauge::default(),
+            // Buckets from 0.1 s to 51 s.
+            expiry_lag: Histogram::new(exponential_buckets(0.1, 2.0, 10)),
             arbiter_retries: Counter::default(),
             arbiter_retries_unaffordable: Counter::default(),
             arbiter_commits_lost: Counter::default(),
@@ -303,7 +249,31 @@ impl Metrics {
         ] {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
+        self.register_audit(r);
         root
+    }
+
+    fn register_audit(&self, r: &mut Registry) {
+        let broken = "Recent sales that break an invariant, by the last audit";
+        r.register("audit_broken_items", broken, self.audit_broken.clone());
+        let oversold = "Units sold beyond the stock, by the last audit";
+        r.register("audit_oversold_units", oversold, self.audit_oversold.clone());
+        let ended = "Time of the end of the last audit of all recent sales, since 1970";
+        r.register_with_unit(
+            "audit_ended",
+            ended,
+            Unit::Other("timestamp_seconds".to_owned()),
+            self.audit_ended_at.clone(),
+        );
+        let stock = "Open sales with units left, at the last audit";
+        r.register("sales_with_stock", stock, self.sales_with_stock.clone());
+        let lag = "Time from the end of a hold to its expiry";
+        r.register_with_unit("expiry_lag", lag, Unit::Seconds, self.expiry_lag.clone());
+    }
+
+    /// Sets how many recent sales break an invariant.
+    pub fn audit_found(&self, invariant: &'static str, broken: i64) {
+        self.audit_broken.get_or_create(&InvariantLabel { invariant }).set(broken);
     }
 
     /// Counts a purchase and its time.

@@ -8,6 +8,7 @@ use sqlx::MySqlPool;
 
 use crate::domain::outcome::Dependency;
 use crate::store::mysql::replication::{self, Replication};
+use crate::store::mysql::schema::SchemaState;
 use crate::store::mysql::{self, Condition};
 use crate::store::redis::{Durability, RedisClient};
 
@@ -32,8 +33,8 @@ pub struct Readiness {
 /// The results of the probes.
 #[derive(Clone, Debug)]
 pub struct Probed {
-    /// Whether the schema is recent enough for this program; `None` when the ledger did not answer.
-    pub schema_is_current: Option<bool>,
+    /// The schema, compared with this program; `None` when the ledger did not answer.
+    pub schema: Option<SchemaState>,
     /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<&'static str, String>,
 }
@@ -55,16 +56,23 @@ impl Readiness {
             .lock_servers
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
-        let ((mysql, condition), (unread, replication), (redis, _), lock_servers) = tokio::join!(
-            probed(mysql::condition(&self.pool)),
-            probed(replication::read_from(&self.pool)),
-            probed(self.redis.ping()),
+        let (ledger, (redis, redis_condition), lock_servers) = tokio::join!(
+            async {
+                tokio::join!(
+                    probed(mysql::condition(&self.pool)),
+                    probed(replication::read_from(&self.pool)),
+                )
+            },
+            probed(self.redis.condition()),
             join_all(lock_servers),
         );
+        let ((mysql, condition), (unread, replication)) = ledger;
         let mysql = match condition {
             Some(Condition { writable: false, .. }) => "read-only".to_owned(),
             _ => mysql,
         };
+        let fault = redis_condition.and_then(|condition| condition.fault());
+        let redis = fault.map_or(redis, str::to_owned);
         let named = [(Dependency::Mysql.name(), mysql), (Dependency::Redis.name(), redis)];
         let mut dependencies: BTreeMap<_, _> = named.into_iter().chain(lock_servers).collect();
         // Only where the ledger is replicated, so that there is something to lose.
@@ -73,7 +81,7 @@ impl Readiness {
             dependencies.insert(REPLICATION, state);
         }
         Probed {
-            schema_is_current: condition.map(|condition| condition.schema_is_current),
+            schema: condition.map(|condition| condition.schema),
             dependencies,
         }
     }

@@ -35,7 +35,8 @@ async fn five_migrations_of_an_empty_database_at_once_all_succeed() {
     let mut config = shop.config.clone();
     config.database_url = Secret::new(url);
     let pool = mysql::pool(&config).expect("the URL is fine");
-    assert!(mysql::schema_is_current(&pool).await.expect("it answers"));
+    let state = mysql::schema::schema_state(&pool).await.expect("it answers");
+    assert!(state.is_usable(), "{state:?}");
 }
 
 /// The run's Redis without its password, and with another one.
@@ -98,12 +99,12 @@ async fn a_redis_whose_password_changes_while_it_runs_is_away_and_nothing_panics
 
 /// An account that may do everything, beside the one of the shop, which may not write where the
 /// server is read-only.
-const KEEPER: [&str; 2] = [
+pub const KEEPER: [&str; 2] = [
     "CREATE USER IF NOT EXISTS 'keeper'@'127.0.0.1' IDENTIFIED BY 'a-password'",
     "GRANT ALL PRIVILEGES ON *.* TO 'keeper'@'127.0.0.1'",
 ];
 
-async fn keeper(server: &MysqlServer) -> sqlx::MySqlPool {
+pub async fn keeper(server: &MysqlServer) -> sqlx::MySqlPool {
     let url = format!("mysql://keeper:a-password@127.0.0.1:{}/seckill", server.port());
     sqlx::MySqlPool::connect(&url).await.expect("it answers")
 }

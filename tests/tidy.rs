@@ -25,7 +25,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("order", &["domain", "store", "live", "metrics"]),
     ("purchase", &["domain", "store", "catalog", "arbiter", "strategy", "live", "metrics"]),
     ("account", &["domain", "config", "store"]),
-    ("job", &["domain", "store", "order", "purchase", "account", "metrics"]),
+    ("job", &["domain", "store", "order", "purchase", "account", "audit", "metrics"]),
     ("consumer", &["domain", "store", "arbiter", "live", "metrics"]),
     ("lab", &["domain", "store", "catalog", "strategy", "purchase", "metrics"]),
     (

@@ -110,6 +110,8 @@ impl Launcher {
             .arg("serve")
             .envs(self.environment.for_service())
             .env("SECKILL_HTTP_ADDR", &address)
+            // The load needs the API alone.
+            .env("SECKILL_HTTP_STATIC_DIR", "none")
             .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
             .env_remove("SECKILL_URL")
             .stdin(Stdio::null())

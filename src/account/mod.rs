@@ -7,6 +7,7 @@ pub mod hashing;
 pub mod operator_log;
 pub mod password;
 pub mod revocation;
+mod sessions;
 mod throttle;
 pub mod token;
 
@@ -25,6 +26,7 @@ use throttle::SignInThrottle;
 pub use hashing::HashingPool;
 pub use operator_log::{Action, Actor, OperatorLog};
 pub use revocation::Revocations;
+pub use sessions::ChangePasswordError;
 pub use token::{Claims, Role, TokenError, Tokens};
 
 /// The reason why an account was not created.
@@ -36,6 +38,9 @@ pub enum SignUpError {
     /// The password is too short or too long.
     #[error("the password is not acceptable")]
     InvalidPassword,
+    /// The password is one that attackers try first, or the name.
+    #[error("the password is easy to guess")]
+    CommonPassword,
     /// The name, or one that looks like it, belongs to another account.
     #[error("the username is taken")]
     UsernameTaken,
@@ -125,6 +130,9 @@ impl Accounts {
         if !password::is_acceptable(&password) {
             return Err(SignUpError::InvalidPassword);
         }
+        if password::is_common(&password, username.typed()) {
+            return Err(SignUpError::CommonPassword);
+        }
         let permit = self.parts.hashing.acquire(address).await?;
         let password_hash = permit.hash(password).await?;
         let new = NewAccount {
@@ -170,19 +178,6 @@ impl Accounts {
         };
         self.throttle.forgive(&attempt).await;
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
-        let expires_at = self.parts.clock.now() + self.parts.token_life;
-        let token = self.parts.tokens.sign(account.id, role, expires_at);
-        Ok(Session { token, user: account.id, role, expires_at })
-    }
-
-    /// Signs a session out: its token is refused here at once, and on other instances after two
-    /// seconds at most.
-    ///
-    /// # Errors
-    /// When the ledger does not store it; then only this instance refuses the token.
-    pub async fn sign_out(&self, claims: &Claims) -> Result<(), LedgerError> {
-        let revoke = self.parts.revocations.revoke(&claims.token_id, claims.expires_at);
-        let revoked = mysql::change(&self.parts.breaker, revoke).await;
-        revoked.map_err(|error| failed_change(&error))
+        Ok(self.session(account.id, role, account.generation))
     }
 }

@@ -3,7 +3,7 @@
 
 use sqlx::MySqlPool;
 
-use crate::domain::{ItemId, LedgerError, OrderId};
+use crate::domain::{ItemId, LedgerError, OrderId, UserId};
 use crate::store::breaker::Breaker;
 use crate::store::mysql::{self, actions, failed_read};
 
@@ -38,16 +38,18 @@ impl OperatorLog {
         actions::record(&mut connection, actor, action, item, detail).await
     }
 
-    /// Reads at most `limit` lines, newest first, those older than the line `before`.
+    /// Reads at most `limit` lines, newest first, those older than the line `before`: of `operator`
+    /// alone, or of all.
     ///
     /// # Errors
     /// When the ledger does not answer.
     pub async fn list(
         &self,
+        operator: Option<UserId>,
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Vec<Action>, LedgerError> {
-        let listed = actions::list(&self.pool, before, limit);
+        let listed = actions::list(&self.pool, operator, before, limit);
         mysql::ask(&self.breaker, listed).await.map_err(|error| failed_read(&error))
     }
 }

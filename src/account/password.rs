@@ -1,11 +1,15 @@
 //! Passwords: which ones are acceptable, and how they are hashed.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
+
+use crate::domain::username;
 
 /// The shortest password, in characters.
 pub const PASSWORD_LENGTH_MIN: usize = 8;
@@ -21,6 +25,26 @@ static DUMMY_HASH: LazyLock<String> =
 pub fn is_acceptable(password: &str) -> bool {
     password.len() <= PASSWORD_BYTES_MAX
         && normalized(password).chars().count() >= PASSWORD_LENGTH_MIN
+}
+
+/// Passwords that attackers try first: the 11,600 most used ones of 8 characters or more in the list
+/// of zxcvbn (MIT licence), and some that suit this shop. One a line, as the first 10 hexadecimal
+/// digits of SHA-256 of the password in lower case: nobody wants to read these words.
+static COMMON: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("common_passwords.txt").lines().collect());
+/// Hexadecimal digits of a hash in [`COMMON`].
+const COMMON_DIGITS: usize = 10;
+
+/// Whether a password is one that attackers try first, in any case of letters, or the user's name.
+#[must_use]
+pub fn is_common(password: &str, username: &str) -> bool {
+    let password = normalized(password).to_lowercase();
+    let hash = Sha256::digest(password.as_bytes());
+    let digits: String =
+        hash[..COMMON_DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
+    let is_name =
+        || username::fold(&password).is_some_and(|name| Some(name) == username::fold(username));
+    COMMON.contains(digits.as_str()) || is_name()
 }
 
 /// The form in which a password is hashed: spaces of every width are one, and letters that can be
@@ -69,6 +93,23 @@ mod tests {
             assert_eq!(normalized(typed), typed);
         }
         assert!(!is_acceptable(&"o\u{308}".repeat(7)), "seven characters");
+    }
+
+    #[test]
+    fn a_common_password_or_the_name_is_found_in_any_case() {
+        for (password, name) in [
+            ("password", "ada"),
+            ("PassWord123", "ada"),
+            ("q1w2e3r4t5", "ada"),
+            ("Lovelace", "LOVELACE"),
+            ("seckill123", "ada"),
+        ] {
+            assert!(is_common(password, name), "{password}");
+        }
+        for password in ["correct horse", "demo-password", "operator-password", "long enough"] {
+            assert!(!is_common(password, "ada"), "{password}");
+        }
+        assert!(COMMON.len() > 11_000 && COMMON.iter().all(|hash| hash.len() == COMMON_DIGITS));
     }
 
     #[test]

@@ -1,38 +1,66 @@
-//! Tokens that were signed out before they expired.
+//! Tokens that were signed out before they expired, one by one or all those of a user.
 //!
-//! The list is short (signing out is rare, and entries leave when the token would have expired), so
-//! each instance keeps it whole and reads it again every two seconds: a token that was signed out
-//! on another instance is accepted for at most two seconds more. Until an instance has read the
-//! list once it cannot know which tokens were signed out, so it refuses all of them.
+//! The lists are short (signing out is rare, and entries leave when the tokens would have expired),
+//! so each instance keeps them whole and reads what is new every two seconds: a token that was
+//! signed out on another instance is accepted for at most two seconds more. Until an instance has
+//! read the lists once it cannot know which tokens were signed out, so it refuses all of them.
+//!
+//! Signing out everywhere begins a new *generation* of the user's sessions: a token carries the
+//! generation of its sign-in, and is refused when the list has a later one. Generations are counted
+//! by the ledger, so no clocks are compared.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use sqlx::MySqlPool;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
-use crate::store::mysql::sessions;
+use super::Claims;
+use crate::domain::UserId;
+use crate::store::mysql::sessions::{self, GENERATION_DAYS, Generation};
 
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
+/// How far the generation of a token may be ahead of the list of this instance: the user may have
+/// signed out everywhere, and in again, since the last read. The random number in a token of an
+/// earlier build is almost never in this range.
+const GENERATIONS_AHEAD_MAX: u32 = 1_000;
 
-/// The signed-out tokens that this instance knows. Clones share the list.
+/// The signed-out tokens that this instance knows. Clones share the lists.
 #[derive(Clone)]
 pub struct Revocations {
     pool: MySqlPool,
-    known: Arc<RwLock<HashMap<String, OffsetDateTime>>>,
+    known: Arc<RwLock<Known>>,
     was_read: Arc<AtomicBool>,
 }
 
+#[derive(Default)]
+struct Known {
+    /// The expiry of each token that was signed out, by the id of the token.
+    tokens: HashMap<String, OffsetDateTime>,
+    /// The present generation of each user that signed out everywhere lately.
+    generations: HashMap<UserId, Begun>,
+    /// The beginning of the newest generation that was read, by the database's clock.
+    newest: Option<OffsetDateTime>,
+}
+
+/// A generation of a user's sessions.
+#[derive(Clone, Copy)]
+struct Begun {
+    generation: u32,
+    /// Only for removing it once no earlier token can be valid.
+    at: OffsetDateTime,
+}
+
 impl Revocations {
-    /// Makes an empty list, before the first read of the ledger's table.
+    /// Makes empty lists, before the first read of the ledger's tables.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self { pool, known: Arc::default(), was_read: Arc::default() }
     }
 
-    /// Whether the list was read at least once; until then no token may be accepted.
+    /// Whether the lists were read at least once; until then no token may be accepted.
     #[must_use]
     pub fn was_read(&self) -> bool {
         self.was_read.load(Ordering::Acquire)
@@ -40,9 +68,8 @@ impl Revocations {
 
     /// Whether a token was signed out, as far as this instance knows.
     #[must_use]
-    pub fn contains(&self, token_id: &str) -> bool {
-        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        !known.is_empty() && known.contains_key(token_id)
+    pub fn contains(&self, claims: &Claims) -> bool {
+        self.read().contains(claims)
     }
 
     /// Signs a token out: here at once, on other instances after their next read.
@@ -55,26 +82,95 @@ impl Revocations {
         expires_at: OffsetDateTime,
     ) -> impl Future<Output = sqlx::Result<()>> + 'a {
         // At once, before the returned future writes to the ledger.
-        self.write().insert(token_id.to_owned(), expires_at);
+        self.write().tokens.insert(token_id.to_owned(), expires_at);
         sessions::revoke(&self.pool, token_id, expires_at)
     }
 
-    /// Reads the list again and removes expired tokens.
+    /// Ends all earlier sessions of a user on this instance, after the ledger began `generation`.
+    pub(super) fn end_earlier_than(&self, user: UserId, generation: u32) {
+        self.write().list(user, Begun { generation, at: OffsetDateTime::now_utc() });
+    }
+
+    /// Reads what is new in the lists and removes expired tokens.
     ///
     /// # Errors
-    /// The database's; the list stays as it was, or expired tokens are not removed yet.
+    /// The database's; the lists stay as they were, or expired tokens are not removed yet.
     pub async fn refresh(&self) -> sqlx::Result<usize> {
         let listed = sessions::list(&self.pool).await?;
-        let count = listed.len();
-        self.write().extend(listed);
-        self.was_read.store(true, Ordering::Release);
+        let newest = self.read().newest;
+        let begun = sessions::generations_since(&self.pool, newest).await?;
         let now = OffsetDateTime::now_utc();
-        self.write().retain(|_, expires_at| *expires_at > now);
+        let count = {
+            let mut known = self.write();
+            known.tokens.extend(listed);
+            known.tokens.retain(|_, expires_at| *expires_at > now);
+            for Generation { user, generation, began_at } in begun {
+                known.list(user, Begun { generation, at: began_at });
+                known.newest = known.newest.max(Some(began_at));
+            }
+            let listed = Duration::days(GENERATION_DAYS.into());
+            known.generations.retain(|_, begun| begun.at + listed > now);
+            known.tokens.len()
+        };
+        self.was_read.store(true, Ordering::Release);
         sessions::forget_expired(&self.pool, FORGET_MAX).await?;
         Ok(count)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, OffsetDateTime>> {
-        self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn list(&mut self, user: UserId, begun: Begun) {
+        let listed = self.generations.entry(user).or_insert(begun);
+        if listed.generation <= begun.generation {
+            *listed = begun;
+        }
+    }
+
+    fn contains(&self, claims: &Claims) -> bool {
+        // Most of the time both lists are empty, and every request asks.
+        if !self.generations.is_empty()
+            && let Some(listed) = self.generations.get(&claims.user)
+            && claims.generation.wrapping_sub(listed.generation) > GENERATIONS_AHEAD_MAX
+        {
+            return true;
+        }
+        !self.tokens.is_empty() && self.tokens.contains_key(&claims.token_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::Role;
+
+    #[test]
+    fn a_token_of_an_earlier_generation_is_signed_out_and_a_later_one_is_not() {
+        let user = UserId::new(7).expect("positive");
+        let mut known = Known::default();
+        for generation in [2, 3, 1] {
+            known.list(user, Begun { generation, at: OffsetDateTime::UNIX_EPOCH });
+        }
+        let claims = |user, generation| Claims {
+            user,
+            role: Role::Buyer,
+            expires_at: OffsetDateTime::UNIX_EPOCH,
+            token_id: String::new(),
+            generation,
+        };
+        for (generation, refused) in [(0, true), (2, true), (3, false), (4, false)] {
+            assert_eq!(known.contains(&claims(user, generation)), refused, "{generation}");
+        }
+        // A token of a build without generations has a random number there.
+        assert!(known.contains(&claims(user, 0x9e37_79b9)));
+        let other = UserId::new(8).expect("positive");
+        assert!(!known.contains(&claims(other, 0)));
     }
 }

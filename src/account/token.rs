@@ -21,6 +21,9 @@ const VERSION: &str = "sk1";
 const CLAIMS_BYTES: usize = 8 + 1 + 8 + TOKEN_ID_BYTES;
 /// Random bytes of a token's id.
 const TOKEN_ID_BYTES: usize = 16;
+/// Bytes of the id that are the generation of the user's sessions. Earlier builds read the whole id
+/// as random bytes, so tokens of both kinds work side by side.
+const GENERATION_BYTES: usize = 4;
 /// Longest token that is read, in characters.
 const TOKEN_LENGTH_MAX: usize = 160;
 
@@ -29,7 +32,9 @@ word_enum! {
     Role {
         /// Buys.
         Buyer = "buyer",
-        /// Buys, and creates, edits and audits sales.
+        /// Buys, and creates, edits and audits sales; reads its own lines in the log of actions.
+        Operator = "operator",
+        /// Does the work of an operator, and reads the whole log of actions.
         Admin = "admin",
     }
 }
@@ -45,6 +50,9 @@ pub struct Claims {
     pub expires_at: OffsetDateTime,
     /// The id of the token, for signing out.
     pub token_id: String,
+    /// The generation of the user's sessions at the sign-in; a later one ends the token. A random
+    /// number in a token of a build that had no generations.
+    pub generation: u32,
 }
 
 /// The reason why a token is refused.
@@ -77,18 +85,40 @@ impl Tokens {
         Self { keys: secrets.map(Key::new).collect() }
     }
 
-    /// Makes a token for `user` that is valid until `expires_at`.
+    /// Makes a token for `user` that is valid until `expires_at`, of the first generation: it ends
+    /// when the user signs out everywhere for the first time.
     ///
     /// # Panics
     /// When there is no secret; the configuration is checked before this is reached.
     #[must_use]
     pub fn sign(&self, user: UserId, role: Role, expires_at: OffsetDateTime) -> String {
+        self.sign_in_generation(user, role, expires_at, 0)
+    }
+
+    /// Makes a token for `user` that is valid until `expires_at`, or until the user's sessions have
+    /// a later generation.
+    ///
+    /// # Panics
+    /// When there is no secret; the configuration is checked before this is reached.
+    #[must_use]
+    pub fn sign_in_generation(
+        &self,
+        user: UserId,
+        role: Role,
+        expires_at: OffsetDateTime,
+        generation: u32,
+    ) -> String {
         let key = self.keys.first().expect("checked at start: there is a secret");
         let mut claims = Vec::with_capacity(CLAIMS_BYTES);
         claims.extend(user.get().to_be_bytes());
-        claims.push(u8::from(role == Role::Admin));
+        claims.push(match role {
+            Role::Buyer => 0,
+            Role::Admin => 1,
+            Role::Operator => 2,
+        });
         claims.extend(expires_at.unix_timestamp().to_be_bytes());
-        claims.extend(rand::random::<[u8; TOKEN_ID_BYTES]>());
+        claims.extend(generation.to_be_bytes());
+        claims.extend(rand::random::<[u8; TOKEN_ID_BYTES - GENERATION_BYTES]>());
         let signed = format!("{VERSION}.{}.{}", key.id, BASE64.encode(claims));
         let mac = key.mac.clone().chain_update(&signed).finalize().into_bytes();
         format!("{signed}.{}", BASE64.encode(mac))
@@ -136,13 +166,16 @@ fn read_claims(text: &str) -> Option<Claims> {
     let role = match role {
         0 => Role::Buyer,
         1 => Role::Admin,
+        2 => Role::Operator,
         _ => return None,
     };
+    let (generation, _) = token_id.split_first_chunk::<GENERATION_BYTES>()?;
     Some(Claims {
         user: UserId::new(i64::from_be_bytes(*user))?,
         role,
         expires_at: OffsetDateTime::from_unix_timestamp(i64::from_be_bytes(*expires_at)).ok()?,
         token_id: BASE64.encode(token_id),
+        generation: u32::from_be_bytes(*generation),
     })
 }
 
@@ -165,9 +198,13 @@ mod tests {
     #[test]
     fn a_token_reads_back_until_it_expires() {
         let tokens = tokens("one secret", "");
+        for (role, generation) in [(Role::Buyer, 0), (Role::Operator, 7), (Role::Admin, u32::MAX)] {
+            let token = tokens.sign_in_generation(user(), role, NOW + Duration::HOUR, generation);
+            let claims = tokens.read(&token, NOW).expect("fresh");
+            assert_eq!((claims.user, claims.role), (user(), role));
+            assert_eq!(claims.generation, generation);
+        }
         let token = tokens.sign(user(), Role::Admin, NOW + Duration::HOUR);
-        let claims = tokens.read(&token, NOW).expect("fresh");
-        assert_eq!((claims.user, claims.role), (user(), Role::Admin));
         assert_eq!(tokens.read(&token, NOW + Duration::HOUR), Err(TokenError::Expired));
     }
 

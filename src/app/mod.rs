@@ -15,12 +15,14 @@ use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::domain::Clock;
+use crate::domain::outcome::Dependency;
 use crate::http;
 use crate::http::address::Proxies;
 use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::server::{self, ServerOptions};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::order::Orders;
+use crate::readiness::Probe;
 use locks::LockServers;
 use shared::{Shared, Writers};
 use workers::Worker;
@@ -31,6 +33,14 @@ const FIRST_READ_MAX: Duration = Duration::from_secs(3);
 
 /// How long a stop waits for the connections to the ledger to come back.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// A probe for each lock server beside Redis and MySQL that the settings name.
+///
+/// # Errors
+/// A sentence when a setting cannot be read.
+pub fn lock_server_probes(config: &Config) -> Result<Vec<(Dependency, Probe)>, String> {
+    Ok(LockServers::new(config)?.probes())
+}
 
 /// A service whose parts are built and whose port is open, but that does not serve yet.
 pub struct App {

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations};
+use crate::job::{self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations};
 use crate::live;
 use crate::order::Orders;
 use crate::purchase::Purchases;
@@ -55,7 +55,7 @@ fn jobs(
     shared: &Shared,
     orders: &Orders,
     purchases: &Purchases,
-) -> [Arc<dyn Job>; 3] {
+) -> [Arc<dyn Job>; 4] {
     let expire = Expire {
         orders: orders.clone(),
         purchases: purchases.clone(),
@@ -73,7 +73,14 @@ fn jobs(
         breaker: shared.breakers.mysql.clone(),
         period: Duration::from_millis(config.session.revocation_period_ms),
     };
-    [Arc::new(expire), Arc::new(reconcile), Arc::new(refresh)]
+    let audit = Audit {
+        pool: shared.pool.clone(),
+        breaker: shared.breakers.mysql.clone(),
+        metrics: shared.metrics.clone(),
+        period: Duration::from_millis(config.job.audit_period_ms),
+        progress: Progress::default(),
+    };
+    [Arc::new(expire), Arc::new(reconcile), Arc::new(refresh), Arc::new(audit)]
 }
 
 fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {

@@ -39,13 +39,16 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let counters = redis.map(|redis| Counters::new(redis, pool.clone(), Metrics::new()));
     let mut broken = 0;
     let mut read = 0;
+    let mut progress = super::progress::Progress::new("auditing", items.len());
     for item in items {
+        progress.show(read);
         let audited = audit(&pool, counters.as_ref(), item).await.map_err(unreadable)?;
         let report = audited.ok_or_else(|| format!("there is no item {item}"))?;
         print(&report);
         read += 1;
         broken += usize::from(!report.is_clean());
     }
+    drop(progress);
     if read == 0 {
         return Err("there is no item to audit".to_owned());
     }

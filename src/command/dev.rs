@@ -40,6 +40,10 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         .mode(0o700)
         .create(&dir)
         .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    let room = super::check::machine::check_room(&dir);
+    if room.state == super::check::State::Failed {
+        return Err(room.sentence());
+    }
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
     }
@@ -76,8 +80,11 @@ async fn start_servers(
         }
         (true, true) => {
             say("starting a private database and a private Redis");
-            let servers = PrivateServers::start(replicated, dir).await;
-            let servers = servers.map_err(|error| error.to_string())?;
+            let started = super::progress::while_waiting(
+                "starting the servers",
+                PrivateServers::start(replicated, dir),
+            );
+            let servers = started.await.map_err(|error| error.to_string())?;
             say(&servers.versions().map(short).join(", "));
             config.database_url = Secret::new(servers.database_url());
             config.redis_url = Secret::new(servers.redis_url());
@@ -95,7 +102,8 @@ async fn serve_shop(
 ) -> Ended {
     RedisClient::new(&config)?.takes_password().await?;
     let pool = mysql::pool(&config)?;
-    mysql::migrate(&config, &pool).await?;
+    let migrated = mysql::migrate(&config, &pool);
+    super::progress::while_waiting("migrating the schema", migrated).await?;
     // Their passwords are known to everyone, so they work for this machine alone.
     config.demo_accounts = config.http.addr.ip().is_loopback();
     if config.demo_accounts {

@@ -12,7 +12,8 @@ pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     let pool = mysql::pool(&config)?;
-    mysql::migrate(&config, &pool).await?;
+    let migrated = mysql::migrate(&config, &pool);
+    super::progress::while_waiting("migrating the schema", migrated).await?;
     println!("the schema is up to date");
     Ok(ExitCode::SUCCESS)
 }

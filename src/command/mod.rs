@@ -2,13 +2,16 @@
 //! exit 2.
 
 mod audit;
+mod check;
 mod dead_letter;
 mod dev;
-mod engine;
+mod doctor;
 mod extra_servers;
 mod migrate;
+mod operator;
 mod preflight;
 mod private_servers;
+mod progress;
 mod seed;
 mod serve;
 mod token;
@@ -51,6 +54,8 @@ async fn run_command(arguments: Arguments) -> Ended {
         Command::Migrate => migrate::run(file).await,
         Command::Seed => seed::run(file).await,
         Command::Token(arguments) => token::run(file, &arguments),
+        Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
+        Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
     }
@@ -79,6 +84,10 @@ enum Command {
     Seed,
     /// Print bearer tokens, one a line, without a database.
     Token(token::Arguments),
+    /// Say what is wrong with this installation: exit 1 when `serve` would not start.
+    Doctor(doctor::Arguments),
+    /// Operators: create the first one, list them, give and take roles, set a password.
+    Operator(operator::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(audit::Arguments),
     /// Queued orders that could not be decided: list them, try one again, or drop it.

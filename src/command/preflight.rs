@@ -1,57 +1,44 @@
-//! Checks before `serve` starts. A risk stops the start unless the setting `accept_risks` names it:
-//! a published secret, a server without a password, a server that loses confirmed writes. A
-//! database that does not enforce CHECK constraints is always refused.
+//! Checks before `serve` sells. A finding that cannot heal by itself stops the start; one that can,
+//! such as a server that is starting too, is waited for, and the log says for what.
+//!
+//! The service answers while it waits: `/healthz` says that it is alive, `/readyz` why it is not
+//! ready. The ledger is waited for within a limit, since nothing can be sold without it. Redis is
+//! waited for without one, since strategies without Redis sell meanwhile.
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use crate::arbiter::checks;
-use crate::config::{Config, Risk};
+use crate::config::Config;
 use crate::lifecycle::Lifecycle;
-use crate::store::mysql::{self, Durability};
-use crate::store::redis::{DENIED, RedisClient, is_denial};
-use redis::{ConnectionAddr, IntoConnectionInfo};
+use crate::store::redis::RedisClient;
 use sqlx::MySqlPool;
 
-/// The secrets that are published in this project's files.
-const PUBLISHED: [&str; 1] = ["demo-only-demo-only-demo-only-demo-only"];
-/// The least number of different characters in a random secret.
-const DIFFERENT_MIN: usize = 8;
-/// How long the start waits for the servers' settings.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// The message about a database that accepts a forbidden row.
-const CHECKS_IGNORED: &str = "MySQL accepted a row that the CHECK constraints of the ledger forbid, so buyers could exceed their limit: use MySQL >= 8.0.16 or MariaDB >= 10.2.1 with check_constraint_checks=ON, and tables that were made there";
-/// The pause before a server that did not answer is asked again.
+use super::check::{self, Finding, State, first};
+
+/// How long the start waits for the first findings; later ones come while the service answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// The pause before the servers are checked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// How often the log repeats what is waited for.
+const REMINDER: Duration = Duration::from_secs(30);
 
 /// Checks the service's own settings.
 ///
 /// # Errors
 /// A sentence for the operator.
 pub fn settings(config: &Config) -> Result<(), String> {
-    let secret = config.secret.reveal();
-    let mut letters: Vec<char> = secret.chars().collect();
-    letters.sort_unstable();
-    letters.dedup();
-    let guessable = letters.len() < DIFFERENT_MIN && !config.http.addr.ip().is_loopback();
-    if PUBLISHED.contains(&secret) || guessable {
-        let sentence = "SECKILL_SECRET is a published sample or easy to guess";
-        refuse(config, Risk::SampleSecret, sentence)?;
-    }
-    for (name, open) in [
-        ("DATABASE_URL", database_is_open(config.database_url.reveal())),
-        ("REDIS_URL", redis_is_open(config.redis_url.reveal())),
-    ] {
-        if open {
-            let sentence = format!("{name} has no password, and the server is not on this machine");
-            refuse(config, Risk::EmptyPassword, &sentence)?;
-        }
-    }
+    let findings = check::settings::check(config);
+    blocker(&findings)?;
+    log(&findings);
     Ok(())
 }
 
-/// Checks the settings of the database and of Redis. When one of them does not answer, a worker of
-/// `lifecycle` keeps asking, and stops the service if the check fails.
+/// The sentence with which a start that had to wait was given up, if it was.
+pub type GivenUp = Arc<OnceLock<String>>;
+
+/// Checks the database and Redis. While one of them is not usable yet, a worker of `lifecycle` keeps
+/// checking, and stops the service if a check fails or the ledger is waited for too long; then the
+/// answer has the sentence.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -59,196 +46,123 @@ pub async fn servers(
     config: &Config,
     pool: MySqlPool,
     lifecycle: &Lifecycle,
-) -> Result<(), String> {
-    let redis = RedisClient::new(config)?;
-    let asked = tokio::time::timeout(ANSWER_TIMEOUT, check_servers(config, &pool, &redis)).await;
-    match asked {
-        Ok(Some(checked)) => return checked,
-        Ok(None) | Err(_) => {
+) -> Result<GivenUp, String> {
+    let given_up = GivenUp::default();
+    let start = Start {
+        redis: RedisClient::new(config)?,
+        config: config.clone(),
+        pool,
+        began: Instant::now(),
+    };
+    let checked = tokio::time::timeout(ANSWER_TIMEOUT, start.check()).await;
+    match checked {
+        Ok(Ok(None)) => return Ok(given_up),
+        Ok(Ok(Some(waiting))) => waiting.log(),
+        Ok(Err(sentence)) => return Err(sentence),
+        Err(_) => {
             tracing::warn!("MySQL or Redis does not answer yet; its settings are checked later");
         }
     }
-    let (config, drained) = (config.clone(), lifecycle.drained());
+    let (drained, stopping) = (lifecycle.drained(), lifecycle.clone());
+    let told = Arc::clone(&given_up);
     lifecycle.worker("preflight", async move {
-        loop {
-            match check_servers(&config, &pool, &redis).await {
-                Some(Ok(())) => return drained.cancelled().await,
-                Some(Err(sentence)) => {
-                    tracing::error!("{sentence}");
-                    return;
-                }
-                None => {}
-            }
-            tokio::select! {
-                () = tokio::time::sleep(RETRY_PAUSE) => {}
-                () = drained.cancelled() => return,
-            }
-        }
-    });
-    Ok(())
-}
-
-/// Checks both servers; `None` when one does not answer, or MySQL does not allow the check.
-async fn check_servers(
-    config: &Config,
-    pool: &MySqlPool,
-    redis: &RedisClient,
-) -> Option<Result<(), String>> {
-    let durability = mysql::durability(pool).await.ok()?;
-    let evicts = match redis.evicts().await {
-        Ok(evicts) => evicts,
-        // The server answers, and a second try would not change its answer.
-        Err(error) if is_denial(&error) => return Some(Err(DENIED.to_owned())),
-        Err(_) => return None,
-    };
-    if let Err(sentence) = check_durability(config, durability, evicts) {
-        return Some(Err(sentence));
-    }
-    if let Err(sentence) = super::engine::check(config, pool).await.ok()? {
-        return Some(Err(sentence));
-    }
-    let enforced = checks::are_enforced(pool).await.ok()?;
-    Some(if enforced { Ok(()) } else { Err(CHECKS_IGNORED.to_owned()) })
-}
-
-fn check_durability(
-    config: &Config,
-    durability: Durability,
-    evicts: Option<String>,
-) -> Result<(), String> {
-    let Durability { flush_at_commit, binlog_unsynced } = durability;
-    if flush_at_commit != 1 {
-        let sentence = format!(
-            "MySQL runs with innodb_flush_log_at_trx_commit={flush_at_commit}: orders that were answered 201 are lost when the machine stops"
-        );
-        refuse(config, Risk::VolatileDatabase, &sentence)?;
-    }
-    if binlog_unsynced {
-        let sentence = "MySQL writes a binary log with sync_binlog other than 1: after a power cut its replicas may have other orders than the database";
-        refuse(config, Risk::VolatileDatabase, sentence)?;
-    }
-    if let Some(policy) = evicts {
-        let sentence = format!(
-            "Redis runs with maxmemory-policy {policy}: when memory is short it deletes locks and counters"
-        );
-        refuse(config, Risk::EvictingRedis, &sentence)?;
-    }
-    Ok(())
-}
-
-pub(super) fn refuse(config: &Config, risk: Risk, sentence: &str) -> Result<(), String> {
-    if config.accepts(risk) {
-        tracing::warn!("{sentence}");
-        return Ok(());
-    }
-    Err(format!("{sentence}; set SECKILL_ACCEPT_RISKS={} to start nevertheless", risk.as_str()))
-}
-
-/// Whether the database of a URL is on another machine and has no password. A URL that cannot be
-/// read is refused elsewhere.
-fn database_is_open(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let password = user.split_once(':').map_or("", |(_, password)| password);
-    let is_elsewhere = host.split(',').any(|host| !is_here(host_of(host)));
-    password.is_empty() && !query.contains("socket=") && is_elsewhere
-}
-
-fn redis_is_open(url: &str) -> bool {
-    let Ok(info) = url.into_connection_info() else { return false };
-    let here = match info.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => is_here(host),
-        _ => true,
-    };
-    !here && info.redis_settings().password().is_none_or(str::is_empty)
-}
-
-fn host_of(authority: &str) -> &str {
-    match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    }
-}
-
-fn is_here(host: &str) -> bool {
-    host.is_empty()
-        || host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_elsewhere_needs_a_password() {
-        for (url, open) in [
-            ("mysql://root@db.example/seckill", true),
-            ("mysql://root:@10.0.0.1:3306/seckill", true),
-            ("mysql://db.example/seckill", true),
-            ("mysql://root:secret@db.example/seckill", false),
-            ("mysql://root@localhost,10.0.0.1/seckill", true),
-            ("mysql://root:secret@localhost,10.0.0.1/seckill", false),
-            ("mysql://root@localhost,[::1]:3307/seckill", false),
-            ("mysql://root@localhost/seckill", false),
-            ("mysql://root@[::1]:3306/seckill", false),
-            ("mysql://root@127.0.0.1:3306/seckill", false),
-            ("mysql://root@localhost/seckill?socket=/run/mysqld.sock", false),
-        ] {
-            assert_eq!(database_is_open(url), open, "{url}");
-        }
-        for (url, open) in [
-            ("redis://cache.example:6379", true),
-            ("redis://:secret@cache.example:6379", false),
-            ("redis://127.0.0.1:6379", false),
-            ("redis+unix:///run/redis.sock", false),
-        ] {
-            assert_eq!(redis_is_open(url), open, "{url}");
-        }
-    }
-
-    #[test]
-    fn servers_that_lose_data_are_refused_unless_the_risk_is_accepted() {
-        let mut config = Config::defaults();
-        let durability =
-            |flush_at_commit, binlog_unsynced| Durability { flush_at_commit, binlog_unsynced };
-        assert_eq!(check_durability(&config, durability(1, false), None), Ok(()));
-        for (found, evicts, word) in [
-            (durability(2, false), None, "volatile-database"),
-            (durability(0, false), None, "volatile-database"),
-            (durability(1, true), None, "volatile-database"),
-            (durability(1, false), Some("allkeys-lru".to_owned()), "evicting-redis"),
-        ] {
-            let sentence = check_durability(&config, found, evicts).expect_err("refused");
-            assert!(sentence.contains(&format!("SECKILL_ACCEPT_RISKS={word}")), "{sentence}");
-        }
-        config.accept_risks = "volatile-database,evicting-redis".to_owned();
-        let forgetful =
-            check_durability(&config, durability(0, true), Some("volatile-ttl".to_owned()));
-        assert_eq!(forgetful, Ok(()));
-    }
-
-    #[test]
-    fn a_sample_secret_is_refused() {
-        let mut config = Config::defaults();
-        let checked_secret = |config: &Config, secret: &str| {
-            let secret = crate::config::Secret::new(secret);
-            settings(&Config { secret, ..config.clone() })
+        let checked = tokio::select! {
+            checked = start.wait() => checked,
+            () = drained.cancelled() => return,
         };
-        assert!(checked_secret(&config, PUBLISHED[0]).is_err());
-        let random = "7f1c02a9be44d3568e0b17c2fa9d6635";
-        assert_eq!(checked_secret(&config, random), Ok(()));
-        assert_eq!(
-            checked_secret(&config, &"x".repeat(40)),
-            Ok(()),
-            "a loopback address is reachable from this machine only"
+        if let Err(sentence) = checked {
+            tracing::error!("{sentence}");
+            let _ = told.set(sentence);
+            stopping.stop();
+        }
+        drained.cancelled().await;
+    });
+    Ok(given_up)
+}
+
+/// A start that may have to wait for its servers.
+struct Start {
+    config: Config,
+    pool: MySqlPool,
+    redis: RedisClient,
+    began: Instant,
+}
+
+/// Something that is waited for.
+#[derive(PartialEq, Eq)]
+struct Waiting {
+    sentence: String,
+    is_ledger: bool,
+}
+
+impl Waiting {
+    fn log(&self) {
+        tracing::warn!("waiting: {}", self.sentence);
+    }
+}
+
+impl Start {
+    /// Checks both servers once; answers what is waited for, if anything is.
+    async fn check(&self) -> Result<Option<Waiting>, String> {
+        let (ledger, redis) = tokio::join!(
+            check::ledger::check(&self.config, &self.pool),
+            check::redis::check(&self.config, &self.redis),
         );
-        config.http.addr = "0.0.0.0:8080".parse().expect("an address");
-        assert!(checked_secret(&config, &"x".repeat(40)).is_err());
-        assert_eq!(checked_secret(&config, random), Ok(()));
-        config.accept_risks = "sample-secret".to_owned();
-        assert_eq!(checked_secret(&config, PUBLISHED[0]), Ok(()));
+        for (findings, is_ledger) in [(&ledger, true), (&redis, false)] {
+            if let Some(sentence) = blocker(findings)? {
+                return Ok(Some(Waiting { sentence, is_ledger }));
+            }
+        }
+        log(&ledger);
+        log(&redis);
+        Ok(None)
+    }
+
+    /// Checks again and again until both servers can be used.
+    async fn wait(&self) -> Result<(), String> {
+        let limit = Duration::from_millis(self.config.lifecycle.start_wait_ms);
+        let mut said: Option<(Waiting, Instant)> = None;
+        loop {
+            tokio::time::sleep(RETRY_PAUSE.min(limit)).await;
+            let Some(waiting) = self.check().await? else {
+                tracing::info!("MySQL and Redis can be used now");
+                return Ok(());
+            };
+            if waiting.is_ledger && self.began.elapsed() >= limit {
+                let limit = limit.as_secs_f32();
+                return Err(format!("gave up after {limit} s: {}", waiting.sentence));
+            }
+            let is_new = said
+                .as_ref()
+                .is_none_or(|(before, at)| *before != waiting || at.elapsed() >= REMINDER);
+            if is_new {
+                waiting.log();
+                said = Some((waiting, Instant::now()));
+            }
+        }
+    }
+}
+
+/// Answers what is waited for, if anything is.
+///
+/// # Errors
+/// The finding that stops the start.
+fn blocker(findings: &[Finding]) -> Result<Option<String>, String> {
+    match first(findings, State::Failed) {
+        Some(sentence) => Err(sentence),
+        None => Ok(first(findings, State::Waiting)),
+    }
+}
+
+/// Logs the settings of the ledger's engine, and the warnings.
+fn log(findings: &[Finding]) {
+    for finding in findings {
+        match finding.state {
+            State::Ok if finding.check == check::engine::CHECK => {
+                tracing::info!("ledger: {}", finding.found);
+            }
+            State::Warning => tracing::warn!("{}", finding.sentence()),
+            _ => {}
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::Ended;
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
-    let made = seed(&config).await?;
+    let made = super::progress::while_waiting("making the demo sales", seed(&config)).await?;
     println!("{}", if made { "made the demo sales" } else { "a sale is open already" });
     Ok(ExitCode::SUCCESS)
 }

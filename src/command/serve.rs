@@ -11,18 +11,16 @@ use super::Ended;
 /// Serves until a signal. Exit 0 after a clean stop, 1 after one that was cut short or a crash.
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
-    if config.secret.is_empty() {
-        return Err(
-            "SECKILL_SECRET is not set: at least 32 random characters, the same on every instance"
-                .to_owned(),
-        );
-    }
     super::start_logging(&config)?;
     super::preflight::settings(&config)?;
     let app = App::build(config.clone()).await?;
-    super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
+    let given_up = super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
     tracing::info!("serving http://{}", app.addr());
-    Box::pin(until_stopped(app)).await
+    let ended = Box::pin(until_stopped(app)).await;
+    match given_up.get() {
+        Some(sentence) => Err(sentence.clone()),
+        None => ended,
+    }
 }
 
 /// Serves until a signal; a second one stops hard.

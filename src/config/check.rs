@@ -4,6 +4,8 @@ use super::{Config, ConfigError, Risk};
 
 /// The shortest secret that is accepted, in bytes.
 pub const SECRET_LENGTH_MIN: usize = 32;
+/// The longest life of a token, in hours.
+const TOKEN_HOURS_MAX: u32 = 720;
 
 impl Config {
     /// Refuses settings that are out of range or contradict each other.
@@ -74,6 +76,10 @@ impl Config {
             (
                 self.waiting_room.proof_bits_max <= 24,
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes",
+            ),
+            (
+                (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours),
+                "session.token_hours must be 1 to 720: a user who signs out everywhere is listed for 31 days",
             ),
             (
                 matches!(self.log.format.as_str(), "text" | "json"),

@@ -91,6 +91,7 @@ const OTHER_VARIABLES: &[&str] = &[
     "SECKILL_ETCD",
     "SECKILL_BROWSER",
     "SECKILL_CHROMEDRIVER",
+    "SECKILL_PROMTOOL",
 ];
 
 fn overlay_variable(

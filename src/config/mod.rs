@@ -198,6 +198,7 @@ sections! {
         expire_period_ms: u64,
         expire_batch_max: u32,
         reconcile_period_ms: u64,
+        audit_period_ms: u64,
     }
     Live {
         poll_ms: u64,
@@ -206,6 +207,7 @@ sections! {
     }
     Lifecycle {
         drain_ms: u64,
+        start_wait_ms: u64,
     }
     Data {
         dir: PathBuf,

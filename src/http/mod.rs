@@ -137,7 +137,7 @@ impl Web {
     /// Whether a session is live: its token has not expired and was not signed out.
     #[must_use]
     pub fn is_live(&self, claims: &Claims) -> bool {
-        claims.expires_at > self.clock.now() && !self.revocations.contains(&claims.token_id)
+        claims.expires_at > self.clock.now() && !self.revocations.contains(claims)
     }
 }
 
@@ -166,6 +166,8 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::orders::cancel))
         .routes(routes!(route::users::create))
         .routes(routes!(route::session::create, route::session::end))
+        .routes(routes!(route::session::end_all))
+        .routes(routes!(route::session::change_password))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

@@ -1,12 +1,13 @@
 //! Background jobs: each has a name, a period and a last result. All instances may run it at once.
 
+mod audit;
 mod expire;
 mod reconcile;
 mod revocations;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -15,12 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 
+pub use audit::{Audit, Progress};
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
 pub use revocations::RefreshRevocations;
 
 /// How long one run of a job may take: far longer than any does.
 const RUN_MAX: Duration = Duration::from_secs(300);
+
+/// How often the log repeats that a job still fails.
+const REMINDER: Duration = Duration::from_secs(60);
 
 /// A background job: work that is repeated after a pause.
 #[async_trait]
@@ -62,9 +67,41 @@ impl JobStatus {
     }
 }
 
+/// The failures of a job since its last success. A job runs twice a second, and a lost server can be
+/// away for an hour: the log has a line for each new error, and a reminder now and then.
+#[derive(Default)]
+struct Failures {
+    count: u32,
+    error: String,
+    logged: Option<Instant>,
+}
+
+impl Failures {
+    /// Logs a failure, unless the log has its error already.
+    fn log(&mut self, job: &'static str, error: &str) {
+        self.count += 1;
+        let is_due = self.logged.is_none_or(|logged| logged.elapsed() >= REMINDER);
+        if is_due || self.error != error {
+            let count = self.count;
+            tracing::warn!(job, error, count, "job failed; it runs again");
+            self.logged = Some(Instant::now());
+            error.clone_into(&mut self.error);
+        }
+    }
+
+    /// Logs the first success after failures.
+    fn ended(&mut self, job: &'static str) {
+        if self.count > 0 {
+            tracing::info!(job, count = self.count, "job works again after failures");
+            *self = Self::default();
+        }
+    }
+}
+
 /// Runs a job until `stop` fires. A panic counts as a failed run.
 pub async fn run(job: Arc<dyn Job>, status: JobStatus, metrics: Metrics, stop: CancellationToken) {
     let name = job.name();
+    let mut failures = Failures::default();
     loop {
         tokio::select! {
             () = tokio::time::sleep(job.period()) => {}
@@ -79,9 +116,10 @@ pub async fn run(job: Arc<dyn Job>, status: JobStatus, metrics: Metrics, stop: C
             Ok(did) => {
                 tracing::trace!(job = name, did, "job done");
                 metrics.job_ran(name, "ok");
+                failures.ended(name);
             }
             Err(error) => {
-                tracing::warn!(job = name, error, "job failed; it runs again");
+                failures.log(name, error);
                 metrics.job_ran(name, "failed");
             }
         }

@@ -4,6 +4,7 @@
 //! clock ends no hold.
 
 use sqlx::{Connection, MySqlConnection, MySqlPool};
+use time::OffsetDateTime;
 
 use super::transaction::{count_back, return_stock};
 use crate::domain::order::{Step, Transition};
@@ -19,6 +20,8 @@ pub(super) struct Expired {
     pub orders: Vec<Order>,
     /// The version of the stock after the batch; 0 without orders.
     pub stock_version: u64,
+    /// The time of the expiry, by the database's clock; `None` without orders.
+    pub at: Option<OffsetDateTime>,
 }
 
 /// Expires overdue orders of one item in one transaction, oldest first: at most `limit`, or `only`
@@ -92,9 +95,13 @@ async fn expire_batch(
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
     let stock_version = match units {
         0 => 0,
-        units => return_stock(connection, item, units).await?,
+        units => return_stock(&mut *connection, item, units).await?,
     };
-    Ok(Expired { orders: expired, stock_version })
+    let at = match expired.is_empty() {
+        true => None,
+        false => sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?,
+    };
+    Ok(Expired { orders: expired, stock_version, at })
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are

@@ -228,6 +228,10 @@ impl Orders {
         }
         for order in expired {
             self.metrics.orders_expired.inc();
+            if let Some(at) = batch.at {
+                let lag = at - order.expires_at;
+                self.metrics.expiry_lag.observe(lag.as_seconds_f64().max(0.0));
+            }
             self.hub.order_changed(order);
         }
     }

@@ -8,7 +8,7 @@ import { text } from './strings.js';
 
 /** Whether an operator is signed in, as far as this page knows; the server has the last word. */
 export function isOperator() {
-  return currentSession()?.role === 'admin';
+  return ['operator', 'admin'].includes(currentSession()?.role);
 }
 
 /**

@@ -37,7 +37,7 @@ function drawFoot() {
 /** The operator's pages, for operators. */
 function drawOperatorLinks(session) {
   for (const link of document.querySelectorAll('.operator-link')) link.remove();
-  if (session?.role !== 'admin') return;
+  if (!['operator', 'admin'].includes(session?.role)) return;
   const links = ['console', 'lab'].map((name) => {
     const here = location.pathname === `/${name}.html`;
     const words = { class: 'top-link operator-link', href: `/${name}.html`, text: text(`nav.${name}`) };

@@ -10,7 +10,7 @@ const ENTRY = 'seckill.session';
 const listeners = new Set();
 
 /**
- * @typedef {{username: string, user_id: number, role: 'buyer'|'admin', expires_at: string}} Session
+ * @typedef {{username: string, user_id: number, role: 'buyer'|'operator'|'admin', expires_at: string}} Session
  */
 
 /** The session, or null when signed out or past its end. @returns {Session | null} */

@@ -175,6 +175,7 @@ fn spawn(setup: &Setup, addr: SocketAddr) -> Run<Child> {
         .env_clear()
         .envs(setup.variables.iter().map(|(name, value)| (name, value)))
         .env("SECKILL_HTTP_ADDR", addr.to_string())
+        .env("SECKILL_HTTP_STATIC_DIR", "none")
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(|error| error.to_string())?)

@@ -104,7 +104,7 @@ fn whatever_a_server_answers_nothing_panics() {
             let seen = CounterAndQueue { counter: Counter { available: 1, epoch: 1 }, queued: 0 };
             let _ = counters.repair(item, seen, 2, 1).await;
             counters.give_back(item, 1, 1).await;
-            let _ = redis.evicts().await;
+            let _ = redis.condition().await;
             let _ = redis.ping().await;
         });
     });

@@ -38,6 +38,8 @@ fn operations() -> Vec<Operation> {
         status,
     };
     let credentials = json!({ "username": "somebody", "password": "long enough" });
+    let passwords =
+        json!({ "current_password": "long enough", "new_password": "longer yet, enough" });
     vec![
         operation("GET", "/api/items", Who::Anyone, None, 200),
         operation("GET", "/api/items/{id}", Who::Anyone, None, 200),
@@ -62,6 +64,9 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/healthz", Who::Anyone, None, 200),
         operation("GET", "/readyz", Who::Anyone, None, 200),
         operation("GET", "/metrics", Who::Anyone, None, 200),
+        // A minted token has no account. The last operation ends the caller's sessions.
+        operation("PUT", "/api/session/password", Who::Buyer, Some(passwords), 404),
+        operation("DELETE", "/api/sessions", Who::Buyer, None, 204),
     ]
 }
 

@@ -75,6 +75,11 @@ impl Client {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
+    /// The token of this client.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// A request with the token, to be changed and sent with [`Client::send`].
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));

@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::{Problem, ProblemType, rfc3339};
 use crate::account::hashing::HashingError;
-use crate::account::{SignInError, SignUpError};
+use crate::account::{ChangePasswordError, SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::domain::{LedgerError, Refusal, Unavailable};
 use crate::order::{FindError, StepError};
@@ -156,6 +156,7 @@ impl From<SignUpError> for Problem {
         match error {
             SignUpError::InvalidUsername => ProblemType::InvalidUsername.into(),
             SignUpError::InvalidPassword => ProblemType::InvalidPassword.into(),
+            SignUpError::CommonPassword => ProblemType::CommonPassword.into(),
             SignUpError::UsernameTaken => ProblemType::UsernameTaken.into(),
             SignUpError::Hashing(error) => error.into(),
             SignUpError::Ledger(error) => error.into(),
@@ -172,6 +173,17 @@ impl From<SignInError> for Problem {
             }
             SignInError::Hashing(error) => error.into(),
             SignInError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<ChangePasswordError> for Problem {
+    fn from(error: ChangePasswordError) -> Self {
+        match error {
+            ChangePasswordError::NoAccount => ProblemType::AccountNotFound.into(),
+            ChangePasswordError::SignIn(error) => error.into(),
+            ChangePasswordError::InvalidPassword => ProblemType::InvalidPassword.into(),
+            ChangePasswordError::CommonPassword => ProblemType::CommonPassword.into(),
         }
     }
 }

@@ -82,6 +82,8 @@ problem_types! {
         "Check the item id; GET /api/items lists the sales.";
     StrategyNotFound: 404 "strategy_not_found", "Strategy not found",
         "Choose a strategy that GET /api/strategies lists.";
+    AccountNotFound: 404 "account_not_found", "Account not found",
+        "Sign in with an account that has a password of its own.";
     OrderNotFound: 404 "order_not_found", "Order not found",
         "Check the order id; GET /api/orders lists your orders.";
     RunNotFound: 404 "run_not_found", "Lab run not found",
@@ -146,6 +148,8 @@ problem_types! {
         "Send 1 to 32 letters, digits, '.', '_' and '-' of one script.";
     InvalidPassword: 422 "invalid_password", "Invalid password",
         "Send at least 8 characters and at most 256 bytes.";
+    CommonPassword: 422 "common_password", "Common password",
+        "Choose another password: this one is among those that attackers try first, or is the user name.";
     InvalidText: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
     InvalidSchedule: 422 "invalid_schedule", "Invalid sale schedule",

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::orders::page;
-use crate::account::{Action, OperatorLog};
+use crate::account::{Action, OperatorLog, Role};
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody};
 
@@ -18,7 +18,8 @@ pub struct ActionBody {
     id: String,
     /// The operator who did it.
     user_id: i64,
-    /// `item_created`, `item_edited`, `lab_run_started` or `lab_run_ended`.
+    /// `item_created`, `item_edited`, `lab_run_started`, `lab_run_ended`, `parked_retried`,
+    /// `parked_dropped`, `operator_created`, `role_changed` or `password_set`.
     action: String,
     /// The item that was created or edited.
     item_id: Option<i64>,
@@ -55,7 +56,7 @@ pub struct ActionsBody {
     next: Option<String>,
 }
 
-/// List the actions of operators.
+/// List the actions of operators: one's own, or with the role admin those of all.
 #[utoipa::path(
     get,
     path = "/api/admin/actions",
@@ -73,12 +74,13 @@ pub struct ActionsBody {
 )]
 pub async fn list(
     State(operator_log): State<OperatorLog>,
-    _: Admin,
+    Admin(claims): Admin,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
     let (limit, before) = page(&pairs)?;
+    let operator = (claims.role != Role::Admin).then_some(claims.user);
     // One more than asked for tells whether there is a next page.
-    let mut actions = operator_log.list(before, limit + 1).await?;
+    let mut actions = operator_log.list(operator, before, limit + 1).await?;
     let more = actions.len() > limit as usize;
     actions.truncate(limit as usize);
     let next = actions.last().filter(|_| more).map(|action| action.id.to_string());

@@ -28,7 +28,8 @@ pub struct AliveBody {
 /// Whether this instance takes requests, and the state of its dependencies and jobs.
 #[derive(Serialize, ToSchema)]
 pub struct ReadyBody {
-    /// `ready`, `stopping`, or `schema is old`: run `seckill migrate`.
+    /// `ready`, `stopping`, `schema is missing` or `schema is old` (run `seckill migrate`), or
+    /// `schema is too new` (start a newer build).
     status: &'static str,
     /// `ok`, or the fault of each dependency. `mysql_replication` is there if the ledger has
     /// replicas: `asynchronous: ...` while none of them acknowledges commits. A lost dependency does not make an instance unready:
@@ -64,7 +65,7 @@ pub async fn alive() -> Json<AliveBody> {
     tag = "operator",
     responses(
         (status = 200, description = "The instance takes requests", body = ReadyBody),
-        (status = 503, description = "Stopping, or the schema is old", body = ReadyBody),
+        (status = 503, description = "Stopping, or the schema does not fit", body = ReadyBody),
     ),
 )]
 pub async fn ready(
@@ -78,10 +79,10 @@ pub async fn ready(
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));
         (name, JobBody { ok, said, ended_at })
     });
-    let status = match (lifecycle.is_stopping(), probed.schema_is_current) {
-        (true, _) => "stopping",
-        (false, Some(false)) => "schema is old",
-        (false, _) => "ready",
+    let status = match probed.schema {
+        _ if lifecycle.is_stopping() => "stopping",
+        Some(schema) if !schema.is_usable() => schema.as_str(),
+        _ => "ready",
     };
     let body = ReadyBody { status, dependencies: probed.dependencies, jobs: jobs.collect() };
     let ready = status == "ready";

@@ -66,21 +66,24 @@ pub async fn record(
     Ok(())
 }
 
-/// Reads at most `limit` lines, newest first, those before the line `before`.
+/// Reads at most `limit` lines, newest first, those before the line `before`: of `operator` alone,
+/// or of all. The lines are few, so those of one operator need no index.
 ///
 /// # Errors
 /// The database's.
 pub async fn list(
     pool: &MySqlPool,
+    operator: Option<UserId>,
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<Action>> {
     sqlx::query_as(
         "SELECT id, user_id, action, item_id, detail, address, created_at FROM admin_actions \
-         WHERE id < ? ORDER BY id DESC LIMIT ?",
+         WHERE id < ? AND user_id = COALESCE(?, user_id) ORDER BY id DESC LIMIT ?",
     )
     // Above every id.
     .bind(before.map_or_else(|| "g".to_owned(), |before| before.to_string()))
+    .bind(operator.map(UserId::get))
     .bind(limit)
     .fetch_all(pool)
     .await

@@ -5,6 +5,9 @@ use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
 use crate::domain::ItemId;
 use crate::domain::audit::Facts;
 
+/// Sales that are audited while the service runs.
+const RECENT_MAX: u32 = 1_000;
+
 /// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
 ///
 /// # Errors
@@ -25,6 +28,34 @@ pub async fn facts(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<Facts>> 
 /// The database's.
 pub async fn item_ids(pool: &MySqlPool) -> sqlx::Result<Vec<ItemId>> {
     sqlx::query_scalar("SELECT id FROM items ORDER BY id").fetch_all(pool).await
+}
+
+/// A sale that is audited while the service runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RecentSale {
+    /// The item.
+    pub id: ItemId,
+    /// Whether it can be bought now and has units left.
+    pub is_open_with_stock: bool,
+}
+
+/// Lists the shop's sales that have begun and have not ended more than a day ago, by id, at most
+/// [`RECENT_MAX`].
+///
+/// # Errors
+/// The database's.
+pub async fn recent_sales(pool: &MySqlPool) -> sqlx::Result<Vec<RecentSale>> {
+    let rows: Vec<(ItemId, bool)> = sqlx::query_as(
+        "SELECT id, available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) \
+         FROM items JOIN stock ON item_id = id \
+         WHERE kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
+         AND ends_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY id LIMIT ?",
+    )
+    .bind(RECENT_MAX)
+    .fetch_all(pool)
+    .await?;
+    let sales = rows.into_iter();
+    Ok(sales.map(|(id, is_open_with_stock)| RecentSale { id, is_open_with_stock }).collect())
 }
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {

@@ -19,6 +19,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (7, "running requests", include_str!("../../../migrations/0007_running_requests.sql")),
     (8, "accepted fences", include_str!("../../../migrations/0008_accepted_fences.sql")),
     (9, "accounts", include_str!("../../../migrations/0009_accounts.sql")),
+    (10, "operations", include_str!("../../../migrations/0010_operations.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that
@@ -30,7 +31,13 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     });
     // Instances that start at once wait for each other by the lock in `migrate`: sqlx's own lock
     // waits without end, which MariaDB refuses.
-    Migrator { migrations: migrations.collect(), locking: false, ..Migrator::DEFAULT }
+    // A newer build may have migrated already: then there is nothing to do.
+    Migrator {
+        migrations: migrations.collect(),
+        locking: false,
+        ignore_missing: true,
+        ..Migrator::DEFAULT
+    }
 });
 
 #[cfg(test)]

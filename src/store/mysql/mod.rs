@@ -14,9 +14,11 @@ pub mod hosts;
 pub mod items;
 pub mod link;
 pub mod migrations;
+pub mod operators;
 pub mod orders;
 pub mod replication;
 pub mod running;
+pub mod schema;
 pub mod sessions;
 pub mod settle;
 pub mod stock;
@@ -34,6 +36,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use link::{ANSWER_MAX, Link};
 use migrations::MIGRATIONS;
+use schema::{SchemaState, schema_state};
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
@@ -156,29 +159,11 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
         .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
 }
 
-/// Whether the schema is the one that this program was built for, or a later one.
-///
-/// # Errors
-/// The database's, other than that there is no schema at all.
-pub async fn schema_is_current(pool: &MySqlPool) -> sqlx::Result<bool> {
-    let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
-    let applied: sqlx::Result<Option<i64>> =
-        sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations WHERE success")
-            .fetch_one(pool)
-            .await;
-    match applied {
-        Ok(applied) => Ok(applied >= newest),
-        Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
-        // The table of migrations is missing.
-        Err(_) => Ok(false),
-    }
-}
-
 /// The condition of the ledger: whether its schema is current and it takes writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Whether the schema is the one that this program was built for, or a later one.
-    pub schema_is_current: bool,
+    /// The schema, compared with this program.
+    pub schema: SchemaState,
     /// Whether it takes writes from this account.
     pub writable: bool,
 }
@@ -188,7 +173,7 @@ pub struct Condition {
 /// # Errors
 /// The database's, when it does not answer.
 pub async fn condition(pool: &MySqlPool) -> sqlx::Result<Condition> {
-    let schema_is_current = schema_is_current(pool).await?;
+    let schema = schema_state(pool).await?;
     // A read-only server refuses this statement although it matches no row. Its variables are not
     // enough: some accounts may write all the same.
     let tried = sqlx::query("DELETE FROM revoked_sessions WHERE FALSE").execute(pool);
@@ -196,7 +181,7 @@ pub async fn condition(pool: &MySqlPool) -> sqlx::Result<Condition> {
         Err(error) if Fault::of(&error) == Fault::Connection => return Err(error),
         tried => !tried.is_err_and(|error| Fault::of(&error) == Fault::ReadOnly),
     };
-    Ok(Condition { schema_is_current, writable })
+    Ok(Condition { schema, writable })
 }
 
 /// The durability of a commit by the server's settings.

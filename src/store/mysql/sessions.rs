@@ -1,10 +1,11 @@
-//! Tokens that were signed out before they expired.
+//! Tokens that were signed out before they expired: one by one, and all those of a user.
 
-use sqlx::MySqlPool;
+use sqlx::{MySqlConnection, MySqlPool};
 use time::OffsetDateTime;
 
 use super::columns::Text;
-use super::link::answered;
+use super::link::{answered, roll_back};
+use crate::domain::UserId;
 
 /// Inserts a revoked token; a second insert changes nothing.
 ///
@@ -50,4 +51,100 @@ pub async fn forget_expired(pool: &MySqlPool, limit: u32) -> sqlx::Result<u64> {
             .execute(pool);
     let done = answered(done).await?;
     Ok(done.rows_affected())
+}
+
+/// How long a generation is listed, in days: longer than any token is valid, see `config`.
+pub const GENERATION_DAYS: u32 = 31;
+/// How far a later read goes back before the newest generation that was seen, in minutes: a
+/// transaction may commit after one that began later.
+const GENERATION_OVERLAP_MINUTES: u32 = 10;
+
+/// A generation of a user's sessions, which ended all earlier sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Generation {
+    /// The user.
+    pub user: UserId,
+    /// The number of the generation; 0 is the first, which has no row.
+    pub generation: u32,
+    /// Its beginning, by the database's clock.
+    pub began_at: OffsetDateTime,
+}
+
+/// Begins a new generation of a user's sessions in a transaction, and answers its number. The user
+/// needs no account: a token is enough to have sessions.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub async fn begin_generation(
+    transaction: &mut MySqlConnection,
+    user: UserId,
+) -> sqlx::Result<u32> {
+    sqlx::query(
+        "INSERT INTO session_generations (user_id, generation, ended_at) \
+         VALUES (?, 1, UTC_TIMESTAMP(6)) \
+         ON DUPLICATE KEY UPDATE generation = generation + 1, ended_at = UTC_TIMESTAMP(6)",
+    )
+    .bind(user.get())
+    .execute(&mut *transaction)
+    .await?;
+    sqlx::query_scalar("SELECT generation FROM session_generations WHERE user_id = ?")
+        .bind(user.get())
+        .fetch_one(transaction)
+        .await
+}
+
+/// Ends all sessions of a user, and answers the generation that begins.
+///
+/// # Errors
+/// The database's; after an error of the COMMIT the sessions may have ended.
+pub async fn end_all(pool: &MySqlPool, user: UserId) -> sqlx::Result<u32> {
+    let mut transaction = pool.begin().await?;
+    match answered(begin_generation(&mut transaction, user)).await {
+        Ok(generation) => {
+            answered(transaction.commit()).await?;
+            Ok(generation)
+        }
+        Err(error) => {
+            roll_back(transaction, &error).await;
+            Err(error)
+        }
+    }
+}
+
+/// The present generation of a user's sessions.
+///
+/// # Errors
+/// The database's.
+pub async fn generation(pool: &MySqlPool, user: UserId) -> sqlx::Result<u32> {
+    let found = sqlx::query_scalar("SELECT generation FROM session_generations WHERE user_id = ?")
+        .bind(user.get())
+        .fetch_optional(pool);
+    Ok(answered(found).await?.unwrap_or(0))
+}
+
+/// Reads the generations that began after `newest`, with some that began shortly before; without
+/// `newest`, all that may have ended a token that has not expired.
+///
+/// # Errors
+/// The database's.
+pub async fn generations_since(
+    pool: &MySqlPool,
+    newest: Option<OffsetDateTime>,
+) -> sqlx::Result<Vec<Generation>> {
+    let after = match newest {
+        Some(_) => format!("? - INTERVAL {GENERATION_OVERLAP_MINUTES} MINUTE"),
+        None => format!("UTC_TIMESTAMP(6) - INTERVAL {GENERATION_DAYS} DAY"),
+    };
+    let statement = format!(
+        "SELECT user_id, generation, ended_at FROM session_generations WHERE ended_at > {after}"
+    );
+    let mut query = sqlx::query_as(&statement);
+    if let Some(newest) = newest {
+        query = query.bind(newest);
+    }
+    let rows: Vec<(UserId, u32, OffsetDateTime)> = answered(query.fetch_all(pool)).await?;
+    let generations = rows.into_iter();
+    Ok(generations
+        .map(|(user, generation, began_at)| Generation { user, generation, began_at })
+        .collect())
 }

@@ -1,13 +1,19 @@
 //! The accounts' rows. The purchase path does not read them: a valid token is enough to buy.
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlPool, Row};
+use sqlx::{FromRow, MySqlExecutor, MySqlPool, Row};
 use time::OffsetDateTime;
 
+use super::columns::Text;
 use super::items::out_of_range;
-use super::link::answered;
+use super::link::{answered, roll_back};
+use super::sessions;
 use crate::domain::{UserId, Username, username};
 
+/// Reads accounts with the generation of their sessions.
+const SELECT: &str = "SELECT id, username_folded, password_hash, role, demo, \
+     generation \
+     FROM users LEFT JOIN session_generations ON user_id = id";
 /// Older accounts whose skeletons are filled in by one read.
 const FILL_MAX: u32 = 500;
 
@@ -18,7 +24,7 @@ pub struct NewAccount<'a> {
     pub username: &'a Username,
     /// Argon2id in PHC form.
     pub password_hash: &'a str,
-    /// `buyer` or `admin`.
+    /// `buyer`, `operator` or `admin`.
     pub role: &'a str,
     /// Whether it is a demo account, whose password is public.
     pub demo: bool,
@@ -29,12 +35,16 @@ pub struct NewAccount<'a> {
 pub struct Account {
     /// The id.
     pub id: UserId,
+    /// The folded name.
+    pub username_folded: String,
     /// Argon2id in PHC form.
     pub password_hash: String,
-    /// `buyer` or `admin`.
+    /// `buyer`, `operator` or `admin`.
     pub role: String,
     /// Whether it is a demo account, whose password is public.
     pub demo: bool,
+    /// The present generation of its sessions.
+    pub generation: u32,
 }
 
 /// Creates an account; `None` when the name, or one that looks like it, is taken.
@@ -43,6 +53,15 @@ pub struct Account {
 /// The database's.
 pub async fn create(
     pool: &MySqlPool,
+    new: &NewAccount<'_>,
+    now: OffsetDateTime,
+) -> sqlx::Result<Option<UserId>> {
+    insert(pool, new, now).await
+}
+
+/// Inserts an account, within a transaction or not; `None` when the name is taken.
+pub(super) async fn insert(
+    database: impl MySqlExecutor<'_>,
     new: &NewAccount<'_>,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
@@ -57,7 +76,7 @@ pub async fn create(
     .bind(new.role)
     .bind(new.demo)
     .bind(now)
-    .execute(pool)
+    .execute(database)
     .await;
     match inserted {
         Ok(done) => {
@@ -74,20 +93,66 @@ pub async fn create(
 /// # Errors
 /// The database's.
 pub async fn find(pool: &MySqlPool, username_folded: &str) -> sqlx::Result<Option<Account>> {
-    let row =
-        sqlx::query_as("SELECT id, password_hash, role, demo FROM users WHERE username_folded = ?")
-            .bind(username_folded)
-            .fetch_optional(pool);
+    let statement = format!("{SELECT} WHERE username_folded = ?");
+    let row = sqlx::query_as(&statement).bind(username_folded).fetch_optional(pool);
     answered(row).await
+}
+
+/// Finds an account, and its folded name, by its id.
+///
+/// # Errors
+/// The database's.
+pub async fn find_by_id(pool: &MySqlPool, id: UserId) -> sqlx::Result<Option<Account>> {
+    let statement = format!("{SELECT} WHERE id = ?");
+    let row = sqlx::query_as(&statement).bind(id.get()).fetch_optional(pool);
+    answered(row).await
+}
+
+/// Replaces the hash `old` of a password, if it is still the account's, and ends all sessions of
+/// the account; answers the generation that begins, or `None` when the hash was another one.
+///
+/// # Errors
+/// The database's; after an error of the COMMIT the password may have changed.
+pub async fn change_password(
+    pool: &MySqlPool,
+    id: UserId,
+    (old, new): (&str, &str),
+) -> sqlx::Result<Option<u32>> {
+    let mut transaction = pool.begin().await?;
+    let changing = async {
+        let updated =
+            sqlx::query("UPDATE users SET password_hash = ? WHERE id = ? AND password_hash = ?")
+                .bind(new)
+                .bind(id.get())
+                .bind(old)
+                .execute(&mut *transaction)
+                .await?;
+        match updated.rows_affected() {
+            0 => Ok(None),
+            _ => sessions::begin_generation(&mut transaction, id).await.map(Some),
+        }
+    };
+    match answered(changing).await {
+        Ok(generation) => {
+            answered(transaction.commit()).await?;
+            Ok(generation)
+        }
+        Err(error) => {
+            roll_back(transaction, &error).await;
+            Err(error)
+        }
+    }
 }
 
 impl FromRow<'_, MySqlRow> for Account {
     fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
         Ok(Self {
             id: row.try_get("id")?,
+            username_folded: row.try_get::<Text, _>("username_folded")?.0,
             password_hash: row.try_get("password_hash")?,
             role: row.try_get("role")?,
             demo: row.try_get("demo")?,
+            generation: row.try_get::<Option<u32>, _>("generation")?.unwrap_or(0),
         })
     }
 }

@@ -110,17 +110,6 @@ impl RedisClient {
         Ok(OwnConnection { connection, kept: false, pool: Arc::clone(&self.own), _permit: permit })
     }
 
-    /// The server's policy for evicting keys when its memory is full; `None` when it refuses writes
-    /// instead, which the service needs.
-    ///
-    /// # Errors
-    /// When Redis does not answer in time.
-    pub async fn evicts(&self) -> RedisResult<Option<String>> {
-        let info: String = redis::cmd("INFO").arg("memory").query_async(&mut self.shared()).await?;
-        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        Ok(policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned))
-    }
-
     /// Checks whether Redis accepts the password of the settings. A server that does not answer
     /// passes.
     ///

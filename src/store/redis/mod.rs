@@ -19,7 +19,8 @@
 
 pub mod buckets;
 mod buyer_counts;
-pub mod connection;
+pub mod condition;
+mod connection;
 pub mod counters;
 pub mod durability;
 mod inspect;
@@ -29,6 +30,7 @@ pub mod shared;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
+pub use condition::Condition;
 pub use connection::{RedisClient, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;

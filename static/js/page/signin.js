@@ -80,6 +80,7 @@ function showRefusal(error) {
     username_taken: 'username',
     invalid_username: 'username',
     invalid_password: 'password',
+    common_password: 'password',
     invalid_credentials: 'password',
   };
   const { title, detail } = explain(error.code);

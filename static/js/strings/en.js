@@ -177,6 +177,7 @@ export default {
   'code.idempotency_key_reused.text': 'Nothing was bought now. Look at your orders before you try again.',
   'code.username_taken': 'That name is taken. Choose another, or sign in if it is yours.',
   'code.invalid_username': 'Use 1 to 32 letters of one script, digits, dots, dashes or underscores.',
+  'code.common_password': 'That password is easy to guess. Choose another.',
   'code.invalid_password': 'That password cannot be used. It needs at least 8 characters.',
   'code.invalid_credentials': 'Name and password do not match.',
   'code.too_many_attempts': 'Too many attempts',

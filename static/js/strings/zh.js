@@ -167,6 +167,7 @@ export default {
   'code.idempotency_key_reused.text': '这次没有购买。重试之前请先查看您的订单。',
   'code.username_taken': '这个用户名已被使用。请换一个；如果是您的，请登录。',
   'code.invalid_username': '请使用 1 到 32 个字母（同一种文字）、数字、点、横线或下划线。',
+  'code.common_password': '这个密码太容易被猜到。请换一个。',
   'code.invalid_password': '这个密码不能使用，至少需要 8 个字符。',
   'code.invalid_credentials': '用户名与密码不匹配。',
   'code.too_many_attempts': '尝试次数过多',

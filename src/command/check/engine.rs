@@ -1,36 +1,44 @@
-//! The check of the database server before `serve` starts: its settings are printed, and a set of
-//! hosts that may lose orders when one of them takes over stops the start.
+//! The check of the database's engine: its settings, and whether a set of hosts may lose orders when
+//! one of them takes over.
 
 use crate::config::{Config, Risk};
 use crate::store::mysql::engine::Engine;
 use crate::store::mysql::hosts;
 use sqlx::MySqlPool;
 
-use super::preflight::refuse;
+use super::{Finding, State};
 
-/// Prints the settings of the database server and checks what a failover may lose.
+/// The name of the check.
+pub const CHECK: &str = "ledger.engine";
+
+/// Reads the settings of the database server, and checks what a failover may lose.
 ///
 /// # Errors
-/// The database's, when it does not answer. The inner error is a sentence for the operator.
-pub async fn check(config: &Config, pool: &MySqlPool) -> sqlx::Result<Result<(), String>> {
+/// The database's, when it does not answer.
+pub async fn check(config: &Config, pool: &MySqlPool) -> sqlx::Result<Vec<Finding>> {
     let engine = Engine::read(pool).await?;
-    tracing::info!("ledger: {engine}");
-    let has_replicas = hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1);
-    Ok(if has_replicas { accept_losses(config, &engine) } else { Ok(()) })
+    let mut findings = vec![Finding::ok(CHECK, engine.to_string())];
+    if hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1) {
+        findings.extend(check_losses(config, &engine));
+    }
+    Ok(findings)
 }
 
-fn accept_losses(config: &Config, engine: &Engine) -> Result<(), String> {
-    if let Some(fault) = engine.replication.fault() {
-        tracing::warn!("replication of the ledger: {fault}");
-    }
-    let losses = engine.failover_losses();
-    losses.into_iter().try_for_each(|sentence| refuse(config, Risk::LossyFailover, sentence))
+fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
+    let fault = engine.replication.fault().map(|fault| {
+        let found = format!("replication of the ledger: {fault}");
+        Finding::bad(CHECK, State::Warning, found, "see docs/operations.md")
+    });
+    let losses = engine.failover_losses().into_iter();
+    let losses = losses.map(|found| Finding::risk(config, CHECK, Risk::LossyFailover, found));
+    fault.into_iter().chain(losses).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use crate::store::mysql::replication::Replication;
 
+    use super::super::first;
     use super::*;
 
     fn engine(replication: Replication) -> Engine {
@@ -60,7 +68,7 @@ mod tests {
     fn an_engine_that_may_lose_orders_at_a_failover_is_refused_unless_the_risk_is_accepted() {
         let mut config = Config::defaults();
         for safe in [semi_synchronous(true), Replication::Group { members: 3, online: 3 }] {
-            assert_eq!(accept_losses(&config, &engine(safe)), Ok(()));
+            assert_eq!(first(&check_losses(&config, &engine(safe)), State::Failed), None);
         }
         let lossy = [
             Replication::None,
@@ -69,12 +77,13 @@ mod tests {
             Replication::Galera { nodes: 3 },
         ];
         for replication in lossy.clone() {
-            let sentence = accept_losses(&config, &engine(replication)).expect_err("refused");
+            let found = check_losses(&config, &engine(replication));
+            let sentence = first(&found, State::Failed).expect("refused");
             assert!(sentence.contains("SECKILL_ACCEPT_RISKS=lossy-failover"), "{sentence}");
         }
         config.accept_risks = "lossy-failover".to_owned();
         for replication in lossy {
-            assert_eq!(accept_losses(&config, &engine(replication)), Ok(()));
+            assert_eq!(first(&check_losses(&config, &engine(replication)), State::Failed), None);
         }
     }
 }

@@ -1,0 +1,125 @@
+//! The sessions of a user: opening one, signing out, and changing the password, which ends all
+//! others.
+
+use std::net::IpAddr;
+
+use super::{Accounts, Claims, Role, Session, SignInError, hashing, password};
+use crate::domain::{LedgerError, UserId};
+use crate::store::mysql::{self, failed_change, failed_read, sessions, users};
+
+/// The reason why a password was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangePasswordError {
+    /// The user has no account with a password, such as the buyers of a load test.
+    #[error("no such account")]
+    NoAccount,
+    /// The present password is wrong, or too many tries were.
+    #[error(transparent)]
+    SignIn(#[from] SignInError),
+    /// The new password is too short or too long.
+    #[error("the password is not acceptable")]
+    InvalidPassword,
+    /// The new password is one that attackers try first, or the name.
+    #[error("the password is easy to guess")]
+    CommonPassword,
+}
+
+impl From<hashing::HashingError> for ChangePasswordError {
+    fn from(error: hashing::HashingError) -> Self {
+        SignInError::from(error).into()
+    }
+}
+
+impl From<LedgerError> for ChangePasswordError {
+    fn from(error: LedgerError) -> Self {
+        SignInError::from(error).into()
+    }
+}
+
+impl Accounts {
+    /// Makes the session of a user who has proved who it is, in the present `generation` of the
+    /// user's sessions.
+    pub(super) fn session(&self, user: UserId, role: Role, generation: u32) -> Session {
+        let expires_at = self.parts.clock.now() + self.parts.token_life;
+        let token = self.parts.tokens.sign_in_generation(user, role, expires_at, generation);
+        Session { token, user, role, expires_at }
+    }
+
+    /// Opens a session for a user whom another party has identified.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn open_session(&self, user: UserId, role: Role) -> Result<Session, LedgerError> {
+        let read = sessions::generation(&self.parts.pool, user);
+        let generation = mysql::ask(&self.parts.breaker, read).await;
+        Ok(self.session(user, role, generation.map_err(|error| failed_read(&error))?))
+    }
+
+    /// Signs a session out: its token is refused here at once, and on other instances after two
+    /// seconds at most.
+    ///
+    /// # Errors
+    /// When the ledger does not store it; then only this instance refuses the token.
+    pub async fn sign_out(&self, claims: &Claims) -> Result<(), LedgerError> {
+        let revoke = self.parts.revocations.revoke(&claims.token_id, claims.expires_at);
+        let revoked = mysql::change(&self.parts.breaker, revoke).await;
+        revoked.map_err(|error| failed_change(&error))
+    }
+
+    /// Signs all sessions of a user out: here at once, on other instances after two seconds at
+    /// most.
+    ///
+    /// # Errors
+    /// When the ledger does not answer; after [`LedgerError::OutcomeUnknown`] the sessions may have
+    /// ended.
+    pub async fn sign_out_everywhere(&self, user: UserId) -> Result<(), LedgerError> {
+        let ended = mysql::change(&self.parts.breaker, sessions::end_all(&self.parts.pool, user));
+        let generation = ended.await.map_err(|error| failed_change(&error))?;
+        self.parts.revocations.end_earlier_than(user, generation);
+        Ok(())
+    }
+
+    /// Changes the password of a user, ends all sessions, and opens a new one. A wrong `current`
+    /// password counts as a failed sign-in. Waits for password hashing under `address`.
+    ///
+    /// # Errors
+    /// See [`ChangePasswordError`].
+    pub async fn change_password(
+        &self,
+        user: UserId,
+        (current, new): (String, String),
+        address: IpAddr,
+    ) -> Result<Session, ChangePasswordError> {
+        if !password::is_acceptable(&new) {
+            return Err(ChangePasswordError::InvalidPassword);
+        }
+        if current.len() > password::PASSWORD_BYTES_MAX {
+            return Err(SignInError::WrongCredentials.into());
+        }
+        let permit = self.parts.hashing.acquire(address).await?;
+        let find = mysql::ask(&self.parts.breaker, users::find_by_id(&self.parts.pool, user));
+        let account = find.await.map_err(|error| failed_read(&error))?;
+        // The password of a demo account is public, so everybody could change it.
+        let account = account.filter(|account| !account.demo);
+        let account = account.ok_or(ChangePasswordError::NoAccount)?;
+        if password::is_common(&new, &account.username_folded) {
+            return Err(ChangePasswordError::CommonPassword);
+        }
+        let attempt = self.throttle.count(&account.username_folded, address).await?;
+        let old = account.password_hash;
+        if !permit.verify(current, Some(old.clone())).await? {
+            attempt.log_failure(Some(user.get()));
+            return Err(SignInError::WrongCredentials.into());
+        }
+        self.throttle.forgive(&attempt).await;
+        let hash = self.parts.hashing.acquire(address).await?.hash(new).await?;
+        let change = users::change_password(&self.parts.pool, user, (&old, &hash));
+        let changed = mysql::change(&self.parts.breaker, change).await;
+        let generation = changed.map_err(|error| failed_change(&error))?;
+        // Another change came first, so the present password is another one.
+        let generation = generation.ok_or(SignInError::WrongCredentials)?;
+        self.parts.revocations.end_earlier_than(user, generation);
+        let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
+        Ok(self.session(user, role, generation))
+    }
+}

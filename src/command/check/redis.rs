@@ -1,0 +1,108 @@
+//! Checks of Redis: whether it can be reached, what it is, and whether it keeps what it is told.
+
+use redis::IntoConnectionInfo;
+use crate::config::{Config, Risk};
+use crate::store::redis::{Condition, DENIED, RedisClient, is_denial};
+
+use super::{Finding, State};
+
+/// The oldest version whose commands the service uses (XAUTOCLAIM).
+const VERSION_MIN: [u32; 2] = [6, 2];
+
+/// Runs all checks of Redis.
+pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
+    match redis.condition().await {
+        Ok(condition) => check_condition(config, &condition),
+        // The server answers, and a second try would not change its answer.
+        Err(error) if is_denial(&error) => {
+            vec![Finding {
+                check: "redis.reachable",
+                state: State::Failed,
+                found: DENIED.to_owned(),
+                remedy: None,
+            }]
+        }
+        Err(error) => {
+            let at = address(config);
+            let found = format!("Redis at {at} does not answer: {error}");
+            let remedy = "start Redis, or correct the host and the port of REDIS_URL; strategies without Redis sell meanwhile";
+            vec![Finding::bad("redis.reachable", State::Waiting, found, remedy)]
+        }
+    }
+}
+
+/// The host and the port of the URL, without the password.
+fn address(config: &Config) -> String {
+    let info = config.redis_url.reveal().into_connection_info();
+    info.map_or_else(|_| "REDIS_URL".to_owned(), |info| info.addr().to_string())
+}
+
+fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
+    let mut findings =
+        vec![Finding::ok("redis.reachable", format!("Redis answers at {}", address(config)))];
+    findings.push(check_version(&condition.version));
+    findings.push(if condition.is_cluster {
+        let found = "Redis runs in cluster mode, and REDIS_URL names a single server: commands for other slots fail";
+        Finding::bad("redis.mode", State::Failed, found, "start a Redis without cluster-enabled")
+    } else if condition.is_replica {
+        let found = "Redis is a replica, which takes no writes";
+        Finding::bad("redis.mode", State::Waiting, found, "let REDIS_URL name the primary")
+    } else if condition.is_loading {
+        let found = "Redis is loading its data";
+        Finding::bad("redis.mode", State::Waiting, found, "wait until it has finished")
+    } else {
+        Finding::ok("redis.mode", "Redis is a single server that takes writes")
+    });
+    findings.push(match &condition.evicts {
+        None => Finding::ok("redis.eviction", "Redis keeps every key when its memory is full"),
+        Some(policy) => {
+            let found = format!(
+                "Redis runs with maxmemory-policy {policy}: when memory is short it deletes locks and counters"
+            );
+            Finding::risk(config, "redis.eviction", Risk::EvictingRedis, found)
+        }
+    });
+    findings
+}
+
+fn check_version(version: &str) -> Finding {
+    let numbers: Vec<u32> = version.split('.').map_while(|number| number.parse().ok()).collect();
+    let check = "redis.version";
+    if numbers.as_slice() >= &VERSION_MIN[..] {
+        return Finding::ok(check, format!("Redis, version {version}"));
+    }
+    let [major, minor] = VERSION_MIN;
+    let found = format!("the version of Redis, {version}, is too old for `redis-stream`");
+    Finding::bad(check, State::Warning, found, format!("use Redis >= {major}.{minor}, or Valkey"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::first;
+    use super::*;
+
+    #[test]
+    fn a_redis_that_loses_keys_or_is_a_cluster_is_refused() {
+        let mut config = Config::defaults();
+        let usual = Condition {
+            version: "7.0.15".to_owned(),
+            is_cluster: false,
+            is_replica: false,
+            is_loading: false,
+            evicts: None,
+        };
+        let found = |config: &Config, condition: &Condition| {
+            first(&check_condition(config, condition), State::Failed)
+        };
+        assert_eq!(found(&config, &usual), None);
+        let cluster = Condition { is_cluster: true, ..usual.clone() };
+        assert!(found(&config, &cluster).is_some_and(|found| found.contains("cluster mode")));
+        let evicts = Condition { evicts: Some("allkeys-lru".to_owned()), ..usual };
+        let sentence = found(&config, &evicts).expect("refused");
+        assert!(sentence.contains("SECKILL_ACCEPT_RISKS=evicting-redis"), "{sentence}");
+        config.accept_risks = "evicting-redis".to_owned();
+        assert_eq!(found(&config, &evicts), None);
+        assert_eq!(check_version("6.0.16").state, State::Warning);
+        assert_eq!(check_version("6.2.0").state, State::Ok);
+    }
+}

@@ -1,0 +1,143 @@
+//! `seckill doctor`: says what is wrong with an installation.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::app::lock_server_probes;
+use crate::config::Config;
+use crate::store::mysql::{self, operators};
+use crate::store::redis::RedisClient;
+use serde_json::json;
+use sqlx::MySqlPool;
+
+use super::Ended;
+use super::check::{self, Finding, State};
+
+/// How long a lock server may take to answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The arguments: how the findings are printed.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Print the findings as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs every check and prints the findings. Exit 0 when `serve` would start, 1 when it would not.
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+    let findings = match super::settings(file) {
+        Ok(config) => examine(&config).await,
+        Err(sentence) => {
+            let remedy = "correct the setting; src/config/defaults.toml describes each";
+            vec![Finding::bad("settings", State::Failed, sentence, remedy)]
+        }
+    };
+    let healthy =
+        !findings.iter().any(|finding| matches!(finding.state, State::Failed | State::Waiting));
+    if arguments.json {
+        println!("{}", json!({ "healthy": healthy, "checks": findings }));
+    } else {
+        print(&findings);
+    }
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+async fn examine(config: &Config) -> Vec<Finding> {
+    let mut findings = check::settings::check(config);
+    if config.data.dir.is_dir() {
+        findings.push(check::machine::check_room(&config.data.dir));
+    }
+    match mysql::pool(config) {
+        Ok(pool) => {
+            let ledger = check::ledger::check(config, &pool).await;
+            let usable = ledger.iter().all(|finding| finding.state < State::Waiting);
+            findings.extend(ledger);
+            if usable {
+                findings.push(check_operators(&pool).await);
+            }
+            pool.close().await;
+        }
+        Err(sentence) => {
+            findings.push(Finding::bad(
+                "ledger.reachable",
+                State::Failed,
+                sentence,
+                "set DATABASE_URL",
+            ));
+        }
+    }
+    match RedisClient::new(config) {
+        Ok(redis) => findings.extend(check::redis::check(config, &redis).await),
+        Err(sentence) => {
+            findings.push(Finding::bad(
+                "redis.reachable",
+                State::Failed,
+                sentence,
+                "set REDIS_URL",
+            ));
+        }
+    }
+    findings.extend(check_lock_servers(config).await);
+    findings
+}
+
+async fn check_operators(pool: &MySqlPool) -> Finding {
+    let check = "ledger.operators";
+    let remedy = "run `seckill operator create NAME`";
+    match operators::list(pool).await {
+        Ok(listed) if listed.is_empty() => {
+            Finding::bad(check, State::Warning, "there is no operator", remedy)
+        }
+        Ok(listed) => Finding::ok(check, format!("{} operators", listed.len())),
+        Err(error) => {
+            let found = format!("the operators could not be listed: {error}");
+            Finding::bad(check, State::Warning, found, "check the account of DATABASE_URL")
+        }
+    }
+}
+
+/// Asks the lock servers beside Redis and MySQL that are configured. Without one of them, only the
+/// strategies that lock there stand still.
+async fn check_lock_servers(config: &Config) -> Vec<Finding> {
+    let check = "locks.servers";
+    let probes = match lock_server_probes(config) {
+        Ok(probes) => probes,
+        Err(sentence) => {
+            return vec![Finding::bad(check, State::Failed, sentence, "correct the setting")];
+        }
+    };
+    let mut findings = Vec::new();
+    for (dependency, probe) in probes {
+        let name = dependency.name();
+        let remedy = "start it, or leave its setting in [lock] empty";
+        findings.push(match tokio::time::timeout(PROBE_TIMEOUT, probe()).await {
+            Ok(Ok(())) => Finding::ok(check, format!("{name} answers")),
+            Ok(Err(error)) => {
+                let found = format!("{name} does not answer: {error}");
+                Finding::bad(check, State::Warning, found, remedy)
+            }
+            Err(_) => {
+                let found = format!("{name} does not answer in time");
+                Finding::bad(check, State::Warning, found, remedy)
+            }
+        });
+    }
+    findings
+}
+
+fn print(findings: &[Finding]) {
+    for finding in findings {
+        let state = match finding.state {
+            State::Ok => "ok     ",
+            State::Warning => "warning",
+            State::Waiting => "waiting",
+            State::Failed => "FAILED ",
+        };
+        println!("{state}  {:<26}  {}", finding.check, finding.found);
+        if let Some(remedy) = &finding.remedy {
+            println!("{:37}{remedy}", "");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The progress of a command that takes longer than two seconds: a bar on a terminal, a plain line now
+//! and then elsewhere. It goes to standard error, so that the output of the command stays its own.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Work that ends sooner shows no progress.
+const QUIET: Duration = Duration::from_secs(2);
+/// The pause between two plain lines.
+const LINE_PAUSE: Duration = Duration::from_secs(5);
+/// The pause between two drawings of the bar.
+const BAR_PAUSE: Duration = Duration::from_millis(100);
+/// The width of the bar, in characters.
+const BAR_WIDTH: usize = 30;
+
+/// The progress of some work in steps.
+pub struct Progress {
+    what: &'static str,
+    total: usize,
+    began: Instant,
+    shown: Option<Instant>,
+    is_terminal: bool,
+}
+
+impl Progress {
+    /// Begins work of `total` steps.
+    pub fn new(what: &'static str, total: usize) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { what, total, began: Instant::now(), shown: None, is_terminal }
+    }
+
+    /// Shows that `done` steps are done, if it is time to.
+    pub fn show(&mut self, done: usize) {
+        let pause = if self.is_terminal { BAR_PAUSE } else { LINE_PAUSE };
+        let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= pause);
+        if self.began.elapsed() >= QUIET && is_due {
+            self.shown = Some(Instant::now());
+            let line = self.line(done, self.began.elapsed());
+            // A terminal that has gone must not end the work.
+            let _ = match self.is_terminal {
+                true => write!(std::io::stderr(), "\r{line}\x1b[K"),
+                false => writeln!(std::io::stderr(), "{line}"),
+            };
+        }
+    }
+
+    fn line(&self, done: usize, elapsed: Duration) -> String {
+        let (what, total, seconds) = (self.what, self.total, elapsed.as_secs());
+        if !self.is_terminal {
+            return format!("seckill: {what}: {done} of {total} after {seconds} s");
+        }
+        let full = (done * BAR_WIDTH).checked_div(total).unwrap_or(0).min(BAR_WIDTH);
+        let bar = format!("{}{}", "#".repeat(full), "-".repeat(BAR_WIDTH - full));
+        format!("seckill: {what} [{bar}] {done} of {total}, {seconds} s")
+    }
+}
+
+impl Drop for Progress {
+    /// Removes the bar.
+    fn drop(&mut self) {
+        if self.is_terminal && self.shown.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Waits for work whose steps nobody can count, and shows how long it has taken.
+pub async fn while_waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let mut work = std::pin::pin!(work);
+    loop {
+        let pause = if began.elapsed() < QUIET { QUIET } else { LINE_PAUSE };
+        match tokio::time::timeout(pause, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => {
+                let seconds = began.elapsed().as_secs();
+                let _ = writeln!(std::io::stderr(), "seckill: {what}: {seconds} s so far");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_a_bar_on_a_terminal_and_a_line_elsewhere() {
+        let mut progress = Progress::new("auditing", 4);
+        progress.is_terminal = true;
+        let bar = progress.line(2, Duration::from_secs(3));
+        assert_eq!(
+            bar,
+            format!("seckill: auditing [{}{}] 2 of 4, 3 s", "#".repeat(15), "-".repeat(15))
+        );
+        progress.is_terminal = false;
+        assert_eq!(progress.line(4, QUIET), "seckill: auditing: 4 of 4 after 2 s");
+        assert!(Progress::new("nothing", 0).line(0, QUIET).contains("0 of 0"));
+        progress.show(1);
+        assert!(progress.shown.is_none(), "quick work shows nothing");
+    }
+
+    #[tokio::test]
+    async fn waiting_answers_what_the_work_answers() {
+        assert_eq!(while_waiting("working", async { 7 }).await, 7);
+    }
+}

@@ -1,0 +1,86 @@
+//! The condition of a Redis server by its own words: what it is, and whether this program can use it.
+
+use redis::{InfoDict, RedisResult};
+
+use super::RedisClient;
+
+/// The condition of a Redis server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The version of the server.
+    pub version: String,
+    /// Whether it is a node of a Redis Cluster.
+    pub is_cluster: bool,
+    /// Whether it is a replica, which takes no writes.
+    pub is_replica: bool,
+    /// Whether it is reading its data from the disk, and answers nothing else.
+    pub is_loading: bool,
+    /// The policy for evicting keys when the memory is full; `None` when the server refuses writes
+    /// instead, which the service needs.
+    pub evicts: Option<String>,
+}
+
+impl Condition {
+    /// Why this program cannot use the server, in a few words for the readiness document.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
+        if self.is_cluster {
+            Some("cluster mode behind a single-server URL")
+        } else if self.is_replica {
+            Some("read-only replica")
+        } else if self.is_loading {
+            Some("loading its data")
+        } else {
+            None
+        }
+    }
+
+    fn of(info: &InfoDict) -> Self {
+        let flag = |key: &str| info.get::<u8>(key) == Some(1);
+        let policy: Option<String> = info.get("maxmemory_policy");
+        Self {
+            version: info.get("redis_version").unwrap_or_else(|| "of unknown version".to_owned()),
+            is_cluster: flag("cluster_enabled"),
+            is_replica: info.get::<String>("role").as_deref() == Some("slave"),
+            is_loading: flag("loading"),
+            evicts: policy.filter(|policy| policy != "noeviction"),
+        }
+    }
+}
+
+impl RedisClient {
+    /// Asks the server for its condition. Without the parameter of a section, since servers before
+    /// version 7 take only one.
+    ///
+    /// # Errors
+    /// When Redis does not answer in time.
+    pub async fn condition(&self) -> RedisResult<Condition> {
+        let info: InfoDict = redis::cmd("INFO").query_async(&mut self.shared()).await?;
+        Ok(Condition::of(&info))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_used_is_told_from_one_that_can() {
+        let condition = |lines: &str| Condition::of(&InfoDict::new(lines));
+        let usual = condition(
+            "redis_version:7.0.15\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\nloading:0\r\n",
+        );
+        assert_eq!((usual.fault(), usual.evicts), (None, None));
+        assert_eq!(usual.version, "7.0.15");
+        for (line, word) in
+            [("cluster_enabled:1", "cluster"), ("role:slave", "replica"), ("loading:1", "loading")]
+        {
+            let fault = condition(line).fault().expect("a fault");
+            assert!(fault.contains(word), "{line}: {fault}");
+        }
+        assert_eq!(
+            condition("maxmemory_policy:allkeys-lru").evicts.as_deref(),
+            Some("allkeys-lru")
+        );
+    }
+}

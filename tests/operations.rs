@@ -1,0 +1,231 @@
+//! What operators use is checked against the service: alert rules, dashboards and the compose file
+//! against the metrics and the settings.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use seckill::config::DEFAULTS;
+use seckill::metrics::{LockTime, Metrics};
+use serde_json::{Value, json};
+
+use crate::support::{BOUND, Shop, eventually, item_body, when};
+
+const RULES: &str = "deploy/prometheus/rules.yml";
+const RULES_TEST: &str = "deploy/prometheus/rules_test.yml";
+const RUNBOOK: &str = "docs/operations.md";
+/// What OpenMetrics appends to the name of a metric.
+const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The names of all metrics, as the service writes them. A metric with labels is written when it
+/// has a value.
+fn metrics() -> BTreeSet<String> {
+    let metrics = Metrics::new();
+    metrics.purchase_ended("lock-redis", "sold", 0.1);
+    metrics.arbiter_refused("lock-redis", "sold_out");
+    metrics.queue_decided("sold");
+    metrics.request_answered("GET", 200);
+    metrics.rate_limited("user");
+    metrics.waiting_room_answered("waiting");
+    metrics.breaker_is_open("redis", true);
+    metrics.job_ran("expire", "ok");
+    metrics.audit_found("I1", 0);
+    metrics.lock_counted("token", "redis", "acquired", 1);
+    for time in [LockTime::Wait, LockTime::Hold, LockTime::RenewalLag] {
+        metrics.lock_took("token", "redis", time, [(1_000, 1)].into_iter(), (1, 500));
+    }
+    let text = metrics.render();
+    let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let names: BTreeSet<String> =
+        names.map(|rest| rest.split(' ').next().expect("a name").to_owned()).collect();
+    let source = read("src/metrics.rs");
+    for call in source.split("r.register").skip(1) {
+        let arguments = call.split_once('(').map_or("", |(_, arguments)| arguments).trim_start();
+        // A loop registers those whose names are not written in the call.
+        let Some((name, _)) = arguments.strip_prefix('"').and_then(|rest| rest.split_once('"'))
+        else {
+            continue;
+        };
+        let known = names.iter().any(|known| known.starts_with(&format!("seckill_{name}")));
+        assert!(known, "let this test give {name} a value");
+    }
+    names
+}
+
+/// The metrics of the service that a text names, without their suffixes.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let names = words.filter(|word| word.starts_with("seckill_"));
+    names
+        .map(|name| {
+            let suffix = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
+            suffix.unwrap_or(name).to_owned()
+        })
+        .collect()
+}
+
+/// The texts of all dashboards, by their names.
+fn dashboards() -> Vec<(String, String)> {
+    let folder = root().join("deploy/grafana");
+    let entries = fs::read_dir(folder).expect("the folder of the dashboards").flatten();
+    let files = entries.map(|entry| entry.file_name().into_string().expect("a name"));
+    let files = files.filter(|name| name.ends_with(".json"));
+    files.map(|name| (name.clone(), read(&format!("deploy/grafana/{name}")))).collect()
+}
+
+#[test]
+fn rules_dashboards_and_runbook_name_the_metrics_of_the_service() {
+    let metrics = metrics();
+    assert!(metrics.len() > 30, "{metrics:?}");
+    let dashboards = dashboards();
+    let mut shown = BTreeSet::new();
+    for (name, text) in &dashboards {
+        let dashboard: Value = serde_json::from_str(text).expect("JSON");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        assert!(!panels.is_empty(), "{name} has no panels");
+        let queries = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("queries"));
+        for query in queries {
+            shown.extend(named(query["expr"].as_str().expect("a query")));
+        }
+    }
+    let mut texts = vec![(RULES.to_owned(), read(RULES)), (RUNBOOK.to_owned(), read(RUNBOOK))];
+    texts.push(("README.md".to_owned(), read("README.md")));
+    texts.extend(dashboards);
+    for (file, text) in texts {
+        for name in named(&text) {
+            assert!(metrics.contains(&name), "{file}: the service has no metric {name}");
+        }
+    }
+    let hidden: Vec<_> = metrics.difference(&shown).collect();
+    assert!(hidden.is_empty(), "no dashboard shows {hidden:?}");
+    let runbook = named(&read(RUNBOOK));
+    let missing: Vec<_> = metrics.difference(&runbook).collect();
+    assert!(missing.is_empty(), "the list of metrics in {RUNBOOK} has no {missing:?}");
+}
+
+/// The names of the alerts in the rules.
+fn alerts() -> Vec<String> {
+    let rules = read(RULES);
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn each_alert_has_a_test_and_an_entry_in_the_runbook() {
+    let (tests, runbook) = (read(RULES_TEST), read(RUNBOOK));
+    let alerts = alerts();
+    assert!(alerts.len() >= 15, "{alerts:?}");
+    for alert in alerts {
+        assert!(tests.contains(&format!("- name: {alert}\n")), "{RULES_TEST} has no {alert}");
+        assert!(runbook.contains(&format!("\n### {alert}\n")), "{RUNBOOK} has no {alert}");
+        let anchor = format!("{RUNBOOK}#{}", alert.to_lowercase());
+        assert!(read(RULES).contains(&anchor), "{alert} does not lead to {anchor}");
+    }
+}
+
+/// The program `promtool`: one's own, or the one that scripts/prometheus-program has fetched.
+fn promtool() -> PathBuf {
+    if let Some(own) = std::env::var_os("SECKILL_PROMTOOL") {
+        return own.into();
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    let fetched = cache.map(|cache| cache.join("seckill/promtool"));
+    fetched.filter(|path| path.is_file()).unwrap_or_else(|| "promtool".into())
+}
+
+#[test]
+fn each_alert_fires_and_clears() {
+    let mut command = Command::new(promtool());
+    command.args(["test", "rules"]).arg(root().join(RULES_TEST));
+    let tested = command.output();
+    let tested = tested.expect("promtool runs: scripts/prometheus-program fetches it");
+    let text =
+        String::from_utf8_lossy(&[&tested.stdout[..], &tested.stderr[..]].concat()).into_owned();
+    assert!(tested.status.success() && text.contains("SUCCESS"), "{text}");
+}
+
+/// The lines that a compose file or a manifest has for each setting.
+#[test]
+fn compose_forwards_every_setting() {
+    let defaults: toml::Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+    let compose = read("docker-compose.yml");
+    let mut missing = Vec::new();
+    for (key, value) in &defaults {
+        let names: Vec<String> = match value.as_table() {
+            Some(section) => section.keys().map(|inner| format!("SECKILL_{key}_{inner}")).collect(),
+            None if key.ends_with("_url") => vec![key.clone()],
+            None => vec![format!("SECKILL_{key}")],
+        };
+        for name in names.iter().map(|name| name.to_uppercase()) {
+            // By its own name alone: forwarded when it is set, and left out when it is not.
+            let forwarded = compose.lines().any(|line| {
+                let line = line.trim();
+                line == format!("{name}:") || line.starts_with(&format!("{name}: "))
+            });
+            if !forwarded {
+                missing.push(name);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docker-compose.yml does not forward {missing:#?}");
+}
+
+#[tokio::test]
+async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
+    let shop = Shop::with(|config| config.job.audit_period_ms = 50).await;
+    let instance = shop.start().await;
+    let body = item_body(json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" }));
+    let item = instance.admin().post("/api/admin/items", &body).await.json["id"].as_i64();
+    let item = item.expect("an id");
+    let seen = async |series: &str, value: &str| {
+        let line = format!("{series} {value}");
+        eventually(BOUND, || async {
+            let text = instance.stranger().get("/metrics").await.text;
+            when(text.lines().any(|found| found == line), line.clone())
+        })
+        .await;
+    };
+    seen("seckill_sales_with_stock", "1").await;
+    seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
+    let change = async |delta: i64| {
+        sqlx::query("UPDATE stock SET available = available + ? WHERE item_id = ?")
+            .bind(delta)
+            .bind(item)
+            .execute(&shop.pool)
+            .await
+            .expect("changed behind the service's back");
+    };
+    change(-2).await;
+    seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "1").await;
+    change(2).await;
+    seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
+}
+
+#[tokio::test]
+async fn an_expiry_says_how_late_it_was() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    shop.let_holds_pass(100_000).await;
+    let seconds = eventually(Duration::from_secs(20), || async {
+        let text = instance.stranger().get("/metrics").await.text;
+        let sum =
+            text.lines().find_map(|line| line.strip_prefix("seckill_expiry_lag_seconds_sum "));
+        sum.and_then(|sum| sum.parse::<f64>().ok()).filter(|sum| *sum > 0.0)
+    })
+    .await;
+    // The hold of 15 minutes had ended long before.
+    assert!((90_000.0..100_100.0).contains(&seconds), "{seconds}");
+}

@@ -1,0 +1,201 @@
+//! Mistakes of an installation: `serve` says each in one sentence with the remedy and ends, or waits
+//! within a limit and says for what; `doctor` finds the same.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use dev_servers::MysqlOptions;
+use reqwest::Method;
+use seckill::config::Secret;
+use serde_json::{Value, json};
+
+use crate::process::{free_addr, program, signal, told};
+use crate::support::{
+    BOUND, Client, Shop, eventually, own_mysql, own_redis, servers, unique, when,
+};
+
+/// How long a start that is refused may take.
+const REFUSAL_MAX: Duration = Duration::from_secs(60);
+
+/// Starts `serve` with some variables; answers its exit code and what it said.
+async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
+    let mut serve = program(shop, &["serve"]);
+    serve.env("SECKILL_HTTP_ADDR", "127.0.0.1:0").env("SECKILL_LIFECYCLE_START_WAIT_MS", "1000");
+    serve.envs(variables.iter().copied());
+    let output = tokio::time::timeout(REFUSAL_MAX, serve.output()).await;
+    told(&output.unwrap_or_else(|_| panic!("it goes on: {variables:?}")).expect("runs"))
+}
+
+/// What `doctor --json` finds with some variables, and whether it exits as it says.
+async fn doctor(shop: &Shop, variables: &[(&str, &str)]) -> Value {
+    let mut doctor = program(shop, &["doctor", "--json"]);
+    let output = doctor.envs(variables.iter().copied()).output().await.expect("runs");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let code = if found["healthy"] == true { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(code), "{found}");
+    found
+}
+
+/// Asserts that a finding of the doctor is not fine and says the same words.
+fn assert_found(found: &Value, words: &str) {
+    let checks = found["checks"].as_array().expect("a list");
+    let named = checks.iter().any(|check| {
+        let text = format!("{} {}", check["found"], check["remedy"]);
+        text.contains(words) && check["state"] != "ok"
+    });
+    assert!(named && found["healthy"] == false, "no {words:?} in {found:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_mistake_has_its_sentence_and_its_exit_code() {
+    let shop = Shop::new().await;
+    let url = shop.config.database_url.reveal().to_owned();
+    let server = servers().await.mysql;
+    let (before, _) = url.split_once('@').expect("a user");
+    let wrong_password = url.replacen(before, "mysql://seckill:wrong", 1);
+    let no_database = server.url_of(&unique("seckill_nowhere"));
+    let empty = Shop::new().await;
+    for table in ["_sqlx_migrations", "schema_needs"] {
+        sqlx::query(&format!("DROP TABLE {table}")).execute(&empty.pool).await.expect("dropped");
+    }
+    let old = Shop::new().await;
+    let forget = "DELETE FROM _sqlx_migrations ORDER BY version DESC LIMIT 1";
+    sqlx::query(forget).execute(&old.pool).await.expect("forgotten");
+    let too_new = Shop::new().await;
+    let needs = "UPDATE schema_needs SET known_version_min = 9999";
+    sqlx::query(needs).execute(&too_new.pool).await.expect("it needs a newer program");
+    let url_of = |shop: &Shop| shop.config.database_url.reveal().to_owned();
+    let (empty, old, too_new) = (url_of(&empty), url_of(&old), url_of(&too_new));
+    let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
+    let cluster = cluster[0].url();
+    let cases = [
+        ("DATABASE_URL", &*wrong_password, "refuses the user or the password of DATABASE_URL"),
+        (
+            "DATABASE_URL",
+            &*no_database,
+            "has no database of the name in DATABASE_URL; run `seckill migrate`",
+        ),
+        ("DATABASE_URL", "mysql://u:p@127.0.0.1:9/seckill", "no server answers at 127.0.0.1:9"),
+        (
+            "DATABASE_URL",
+            "mysql://u:p@nowhere.invalid/seckill",
+            "the host of DATABASE_URL, nowhere.invalid, has no address",
+        ),
+        ("DATABASE_URL", &*empty, "the database has no tables of Seckill; run `seckill migrate`"),
+        ("DATABASE_URL", &*old, "and this program needs"),
+        ("DATABASE_URL", &*too_new, "start a newer build"),
+        ("REDIS_URL", &*cluster, "Redis runs in cluster mode"),
+    ];
+    for (name, value, sentence) in cases {
+        let (code, text) = serve(&shop, &[(name, value)]).await;
+        assert_eq!(code, 2, "{value}: {text}");
+        // The last line is the sentence.
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with("seckill: ") && last.contains(sentence), "{value}: {text}");
+        assert!(!text.contains("panicked at") && !text.contains(":wrong"), "{value}: {text}");
+        assert_found(
+            &doctor(&shop, &[(name, value)]).await,
+            sentence.split("; ").next().expect("words"),
+        );
+    }
+    assert_found(&doctor(&shop, &[("SECKILL_SECRET", "")]).await, "SECKILL_SECRET is not set");
+    assert_found(&doctor(&shop, &[("SECKILL_LOCK_LEASE_MS", "1")]).await, "lock.lease_ms");
+    let fine = doctor(&shop, &[]).await;
+    assert_eq!(fine["healthy"], true, "{fine:#}");
+    let checks = fine["checks"].as_array().expect("a list");
+    let operators = checks.iter().find(|check| check["check"] == "ledger.operators");
+    assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_ledger_is_waited_for_within_a_limit() {
+    let mut options = MysqlOptions::temporary();
+    options.extra_statements = crate::starts::KEEPER.map(str::to_owned).to_vec();
+    let server = own_mysql(options).await;
+    let url = server.tcp_url_of("seckill_read_only");
+    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    let root = crate::starts::keeper(&server).await;
+    sqlx::raw_sql("SET GLOBAL read_only = 1").execute(&root).await.expect("read-only");
+    let (code, text) = serve(&shop, &[]).await;
+    assert_eq!((code, text.contains("MySQL is read-only")), (2, true), "{text}");
+    assert_found(&doctor(&shop, &[]).await, "read-only");
+}
+
+/// A server that is away fills no log, and is used as soon as it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_servers_waits_quietly_and_says_for_what() {
+    let shop = Shop::new().await;
+    let ledger = crate::support::link_to_ledger(&shop).await;
+    ledger.cut();
+    let addr = free_addr();
+    let mut serve = program(&shop, &["serve"]);
+    serve.env("SECKILL_HTTP_ADDR", &addr).env("DATABASE_URL", ledger.url());
+    serve.env("REDIS_URL", "redis://127.0.0.1:9").env("SECKILL_LOG_FILTER", "info");
+    let child = serve.stderr(Stdio::piped()).spawn().expect("started");
+    let pid = child.id().expect("running");
+    let output = tokio::spawn(child.wait_with_output());
+    let stranger = Client::new(addr.parse().expect("an address"), None);
+    eventually("the service to answer", || async {
+        stranger.request(Method::GET, "/healthz").send().await.ok().map(drop)
+    })
+    .await;
+    let ready = stranger.get("/readyz").await;
+    assert_ne!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
+    // Jobs try twice a second: as many lines there would be.
+    eventually("some failures of the jobs", || async {
+        let metrics = stranger.get("/metrics").await.text;
+        let runs = metrics.lines().find_map(|line| {
+            line.strip_prefix(r#"seckill_job_runs_total{job="expire",result="failed"} "#)
+        });
+        runs.and_then(|runs| runs.parse::<u32>().ok()).filter(|runs| *runs >= 4)
+    })
+    .await;
+    ledger.mend();
+    eventually(BOUND, || async {
+        let ready = stranger.get("/readyz").await;
+        when(ready.json["dependencies"]["mysql"] == "ok", ready.text)
+    })
+    .await;
+    signal(pid, "TERM").await;
+    let output = output.await.expect("no panic").expect("ended");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(log.contains("waiting: "), "{log}");
+    let mut seen = std::collections::BTreeMap::new();
+    for line in log.lines() {
+        // Without its time.
+        let line = line.split_once(' ').map_or(line, |(_, line)| line);
+        *seen.entry(line.trim().to_owned()).or_insert(0) += 1;
+    }
+    for (line, count) in seen {
+        assert!(count <= 2, "{count} times: {line}\n{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_behind_a_url_of_one_server_is_seen() {
+    let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
+    let shop = Shop::with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
+    let instance = shop.start().await;
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["redis"], "cluster mode behind a single-server URL");
+    assert_eq!(ready.json["dependencies"]["mysql"], json!("ok"), "{}", ready.text);
+}
+
+/// An earlier build next to a later one: `schema_needs` says whether it may work.
+#[tokio::test]
+async fn a_schema_that_is_too_new_makes_an_instance_unready() {
+    let (shop, instance) = Shop::open().await;
+    let later = "INSERT INTO _sqlx_migrations \
+                 (version, description, installed_on, success, checksum, execution_time) \
+                 VALUES (9998, 'a later one', NOW(), TRUE, '', 0)";
+    sqlx::query(later).execute(&shop.pool).await.expect("migrated by a later build");
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json["status"]), (200, &json!("ready")), "{}", ready.text);
+    let (code, text) = crate::process::run(&shop, &["migrate"]).await;
+    assert_eq!(code, 0, "an earlier build has nothing to do: {text}");
+    let needs = "UPDATE schema_needs SET known_version_min = 9998";
+    sqlx::query(needs).execute(&shop.pool).await.expect("changed");
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json["status"]), (503, &json!("schema is too new")));
+    assert!(ready.json["dependencies"].is_object(), "{}", ready.text);
+}
