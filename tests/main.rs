@@ -11,6 +11,7 @@ mod dead_letters;
 mod dependencies;
 mod docs;
 mod docs_locks;
+mod events;
 mod expiry;
 mod fences;
 mod fuzz;

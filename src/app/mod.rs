@@ -1,5 +1,6 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
+mod events;
 mod locks;
 mod purchases;
 mod shared;
@@ -59,10 +60,12 @@ impl App {
             shared.queue.clone(),
             shared.hub.clone(),
             shared.metrics.clone(),
-        );
+        )
+        .with_outbox(shared.events);
         let mut workers =
             workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases));
         workers.extend(purchase_workers);
+        workers.extend(events::workers(&config, &shared)?);
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;

@@ -14,6 +14,7 @@ use crate::live::{Hub, OrderChanged, StreamLimits, Watch};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::mysql;
+use crate::store::mysql::outbox::Outbox;
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
 
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub watch: Watch,
     pub revocations: Revocations,
     pub job_status: JobStatus,
+    /// Where changes of orders are written for other systems.
+    pub events: Outbox,
     /// The name of this instance for the others.
     pub instance: String,
 }
@@ -67,6 +70,7 @@ impl Shared {
             watch: Watch::new(catalog.clone()),
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
+            events: Outbox::new(config.events.enabled),
             instance: format!("{:016x}", rand::random::<u64>()),
             metrics,
             clock,
@@ -93,7 +97,8 @@ pub(super) struct Writers {
 
 impl Writers {
     pub(super) fn build(config: &Config, shared: &Shared) -> Result<Self, String> {
-        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone());
+        let arbiter =
+            Arbiter::new(shared.pool.clone(), shared.metrics.clone()).with_outbox(shared.events);
         let connections_max = config.mysql.lane_connections_max;
         let lane_pool = mysql::pool_of(config, connections_max)?;
         let connections = BatchConnections::new(lane_pool.clone(), connections_max);

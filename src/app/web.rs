@@ -9,6 +9,7 @@ use super::shared::Shared;
 use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
 use crate::audit::Auditor;
 use crate::config::Config;
+use crate::event::Endpoints;
 use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
 use crate::http::hosts::Hosts;
@@ -37,6 +38,7 @@ pub(super) fn web(
         catalog: shared.catalog.clone(),
         accounts: accounts(config, shared, tokens.clone()),
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
+        endpoints: Endpoints::new(pool.clone(), mysql.clone(), shared.events.is_enabled()),
         auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
         readiness: Arc::new(Readiness::new(pool, shared.redis.clone(), lock_servers.probes())),
         hub: shared.hub.clone(),

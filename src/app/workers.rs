@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations};
+use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations, TendEvents};
 use crate::live;
 use crate::order::Orders;
 use crate::purchase::Purchases;
@@ -51,7 +51,7 @@ fn jobs(
     shared: &Shared,
     orders: &Orders,
     purchases: &Purchases,
-) -> [Arc<dyn Job>; 3] {
+) -> Vec<Arc<dyn Job>> {
     let expire = Expire {
         orders: orders.clone(),
         purchases: purchases.clone(),
@@ -69,7 +69,13 @@ fn jobs(
         breaker: shared.breakers.mysql.clone(),
         period: Duration::from_millis(config.session.revocation_period_ms),
     };
-    [Arc::new(expire), Arc::new(reconcile), Arc::new(refresh)]
+    let mut jobs: Vec<Arc<dyn Job>> =
+        vec![Arc::new(expire), Arc::new(reconcile), Arc::new(refresh)];
+    if shared.events.is_enabled() {
+        let (pool, metrics) = (shared.pool.clone(), shared.metrics.clone());
+        jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));
+    }
+    jobs
 }
 
 fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {

@@ -36,6 +36,7 @@ use crate::domain::{
     ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
 };
 use crate::metrics::Metrics;
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, orders};
 
 use budget::RetryBudget;
@@ -100,6 +101,7 @@ pub struct Arbiter {
     metrics: Metrics,
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
+    outbox: Outbox,
 }
 
 /// The result of one try of the transaction.
@@ -116,7 +118,14 @@ impl Arbiter {
     #[must_use]
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
-        Self { pool, metrics, budget: Arc::new(RetryBudget::new()), concurrency }
+        let budget = Arc::new(RetryBudget::new());
+        Self { pool, metrics, budget, concurrency, outbox: Outbox::default() }
+    }
+
+    /// Writes events of its orders into `outbox`; without this it writes none.
+    #[must_use]
+    pub fn with_outbox(self, outbox: Outbox) -> Self {
+        Self { outbox, ..self }
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
@@ -156,7 +165,7 @@ impl Arbiter {
                     Ok(connected) => connected,
                     Err(why) => return Ok(Outcome::Unavailable(why)),
                 };
-                match transaction::run(&mut connection, write).await {
+                match transaction::run(&mut connection, write, self.outbox).await {
                     Ok(tried) => tried,
                     // Boxed: it is rarely awaited, and would make every purchase's future larger.
                     Err(error) => {

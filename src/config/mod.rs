@@ -42,6 +42,7 @@ pub struct Config {
     pub queue: Queue,
     pub job: Job,
     pub live: Live,
+    pub events: Events,
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
@@ -194,6 +195,18 @@ sections! {
         poll_ms: u64,
         streams_max: usize,
         streams_kept_percent: usize,
+    }
+    Events {
+        enabled: bool,
+        poll_ms: u64,
+        batch_max: u32,
+        timeout_ms: u64,
+        refusals_max: u32,
+        pause_seconds_max: u64,
+        keep_hours: u32,
+        private_networks: String,
+        ca_file: PathBuf,
+        stream_length_max: u64,
     }
     Lifecycle {
         drain_ms: u64,

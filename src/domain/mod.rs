@@ -17,7 +17,7 @@ pub mod username;
 pub mod window;
 
 pub use clock::Clock;
-pub use id::{ItemId, OrderId, RequestKey, UserId};
+pub use id::{EndpointId, ItemId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, NewItem};
 pub use money::Cents;
 pub use order::{Order, OrderStatus};

@@ -35,6 +35,7 @@ use crate::account::{Accounts, Claims, OperatorLog, Revocations, Tokens};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::domain::Clock;
+use crate::event::Endpoints;
 use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
@@ -66,6 +67,7 @@ pub struct Parts {
     pub catalog: Catalog,
     pub accounts: Accounts,
     pub operator_log: OperatorLog,
+    pub endpoints: Endpoints,
     pub auditor: Auditor,
     pub readiness: Arc<Readiness>,
     pub hub: Hub,
@@ -112,6 +114,7 @@ take_parts! {
     catalog: Catalog,
     accounts: Accounts,
     operator_log: OperatorLog,
+    endpoints: Endpoints,
     auditor: Auditor,
     readiness: Arc<Readiness>,
     lab: Lab,
@@ -172,6 +175,11 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))
         .routes(routes!(route::actions::list))
+        .routes(routes!(route::endpoints::list, route::endpoints::create))
+        .routes(routes!(route::endpoints::switch, route::endpoints::delete))
+        .routes(routes!(route::endpoints::replay))
+        .routes(routes!(route::endpoints::dead_letters))
+        .routes(routes!(route::endpoints::log))
         .routes(routes!(route::live::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))

@@ -1,5 +1,6 @@
 //! Background jobs: each has a name, a period and a last result. All instances may run it at once.
 
+mod events;
 mod expire;
 mod reconcile;
 mod revocations;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 
+pub use events::TendEvents;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
 pub use revocations::RefreshRevocations;

@@ -8,6 +8,7 @@ use sqlx::{MySqlConnection, MySqlPool};
 use super::transaction::{count_back, return_stock};
 use crate::domain::order::{Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{answered, orders};
 
 /// The orders whose hold has run out.
@@ -26,11 +27,11 @@ pub(super) struct Expired {
 pub(super) async fn expire(
     pool: &MySqlPool,
     item: ItemId,
-    only: Option<OrderId>,
-    limit: u32,
+    (only, limit): (Option<OrderId>, u32),
+    outbox: Outbox,
 ) -> sqlx::Result<Expired> {
     let mut transaction = pool.begin().await?;
-    match expire_batch(&mut transaction, item, only, limit).await {
+    match expire_batch(&mut transaction, item, (only, limit), outbox).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
             if let Err(error) = answered(transaction.commit()).await {
@@ -62,8 +63,8 @@ async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired
 async fn expire_batch(
     connection: &mut MySqlConnection,
     item: ItemId,
-    only: Option<OrderId>,
-    limit: u32,
+    (only, limit): (Option<OrderId>, u32),
+    outbox: Outbox,
 ) -> sqlx::Result<Expired> {
     let mut expired = Vec::new();
     for order in read_overdue(connection, item, only, limit).await? {
@@ -75,6 +76,7 @@ async fn expire_batch(
             expired.push(Order { status, ..order });
         }
     }
+    outbox.changed(connection, &expired).await?;
     // The stock row once and last: locked before the limits, it could deadlock with a purchase.
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
     let stock_version = match units {

@@ -19,6 +19,7 @@ use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Fault, failed_read, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
@@ -75,6 +76,7 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
+    outbox: Outbox,
 }
 
 /// The result of one batch of the sweep.
@@ -98,7 +100,13 @@ impl Orders {
         hub: Hub,
         metrics: Metrics,
     ) -> Self {
-        Self { pool, breaker, counters, queue, hub, metrics }
+        Self { pool, breaker, counters, queue, hub, metrics, outbox: Outbox::default() }
+    }
+
+    /// Writes events of changed orders into `outbox`; without this it writes none.
+    #[must_use]
+    pub fn with_outbox(self, outbox: Outbox) -> Self {
+        Self { outbox, ..self }
     }
 
     /// Pays an order: in time, or late if the units can be taken from the stock again.
@@ -185,7 +193,7 @@ impl Orders {
     /// # Errors
     /// The database's; orders that expired before stay expired.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
-        let batch = expiry::expire(&self.pool, item, None, limit);
+        let batch = expiry::expire(&self.pool, item, (None, limit), self.outbox);
         match within(LONG_READ_MAX, batch).await {
             Ok(expired) => {
                 self.publish_expired(item, &expired).await;
@@ -203,7 +211,7 @@ impl Orders {
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
         let overdue = within(LONG_READ_MAX, overdue).await?;
         for order in overdue {
-            let single = expiry::expire(&self.pool, item, Some(order), 1);
+            let single = expiry::expire(&self.pool, item, (Some(order), 1), self.outbox);
             match within(TRANSACTION_MAX, single).await {
                 Ok(expired) => {
                     self.publish_expired(item, &expired).await;
@@ -245,7 +253,7 @@ impl Orders {
         let mut lost = None;
         loop {
             attempt += 1;
-            let work = transaction::step(&self.pool, id, owner, step, &mut lost);
+            let work = transaction::step(&self.pool, (id, owner), step, self.outbox, &mut lost);
             let stepped = self.asked(work, attempt).await;
             let error = match stepped {
                 Ok(stepped) => {

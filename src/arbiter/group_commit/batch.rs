@@ -213,7 +213,7 @@ impl BatchWriter {
                 return true;
             }
             let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
-            match commit(connection, &picked, fence, &mut slot).await {
+            match commit(connection, &picked, (fence, self.arbiter.outbox), &mut slot).await {
                 Ok(Filled::Whole) => {
                     let token = fence.map(|fence| fence.token);
                     for &index in &chosen {

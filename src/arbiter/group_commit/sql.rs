@@ -7,10 +7,11 @@ use sqlx::{Connection, MySqlConnection, Row};
 use super::pipeline::PipelineSlot;
 use crate::arbiter::fence::{Fence, Raised, raise_fence};
 use crate::arbiter::transaction::insert_orders;
-use crate::arbiter::{Answer, is_guarded, replay};
+use crate::arbiter::{Answer, WRITTEN_AS, is_guarded, replay};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Outcome, Purchase, Refusal, UserId};
 use crate::store::mysql::link::roll_back;
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
@@ -136,11 +137,11 @@ pub(super) enum Filled {
 pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    fence: Option<Fence>,
+    (fence, outbox): (Option<Fence>, Outbox),
     slot: &mut PipelineSlot,
 ) -> Result<Filled, Broken> {
     let mut transaction = answered(connection.begin()).await?;
-    match fill(&mut transaction, purchases, fence, slot).await {
+    match fill(&mut transaction, purchases, (fence, outbox), slot).await {
         Ok(Filled::Whole) => match answered(transaction.commit()).await {
             Ok(()) => {
                 failpoint!("batch-committed");
@@ -163,7 +164,7 @@ pub(super) async fn commit(
 async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    fence: Option<Fence>,
+    (fence, outbox): (Option<Fence>, Outbox),
     slot: &mut PipelineSlot,
 ) -> sqlx::Result<Filled> {
     let guarded = is_guarded(purchases[0]);
@@ -185,6 +186,7 @@ async fn fill(
     for chunk in powers_of_two(purchases) {
         answered(insert_movements(connection, chunk)).await?;
     }
+    outbox.inserted(connection, purchases, WRITTEN_AS).await?;
     failpoint!("batch-movements-inserted");
     slot.enter_stock_stage().await;
     assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");

@@ -7,6 +7,7 @@ use crate::account::hashing::HashingError;
 use crate::account::{SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::domain::{LedgerError, Refusal, Unavailable};
+use crate::event::EndpointError;
 use crate::order::{FindError, StepError};
 
 impl From<Refusal> for Problem {
@@ -136,6 +137,19 @@ impl From<LedgerError> for Problem {
             LedgerError::Unavailable => Self::dependency("mysql"),
             LedgerError::ReadOnly => Self::read_only(),
             LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
+        }
+    }
+}
+
+impl From<EndpointError> for Problem {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::Off => ProblemType::EventsOff.into(),
+            EndpointError::NotFound => ProblemType::EndpointNotFound.into(),
+            EndpointError::TooMany => ProblemType::TooManyEndpoints.into(),
+            EndpointError::InvalidTarget(why) => ProblemType::InvalidTarget.detail(why),
+            EndpointError::RangeOutOfLog => ProblemType::RangeOutOfLog.into(),
+            EndpointError::Ledger(error) => error.into(),
         }
     }
 }

@@ -86,6 +86,8 @@ problem_types! {
         "Check the order id; GET /api/orders lists your orders.";
     RunNotFound: 404 "run_not_found", "Lab run not found",
         "Check the run id; GET /api/lab/runs lists the last runs.";
+    EndpointNotFound: 404 "endpoint_not_found", "Endpoint not found",
+        "Check the endpoint id; GET /api/admin/endpoints lists the endpoints.";
     MethodNotAllowed: 405 "method_not_allowed", "Method not allowed",
         "Use a method that the Allow header lists.";
     NotAcceptable: 406 "not_acceptable", "No acceptable media type",
@@ -113,6 +115,10 @@ problem_types! {
         "Choose another user name.";
     LabBusy: 409 "lab_busy", "Lab run in progress",
         "Wait for the end of the other run, or end it with DELETE /api/lab/runs/{id}.", retry 5;
+    EventsOff: 409 "events_off", "Events switched off",
+        "Set events.enabled in the settings, and start the service again.";
+    TooManyEndpoints: 409 "too_many_endpoints", "Too many endpoints",
+        "Delete an endpoint that is not needed any more.";
     PreconditionFailed: 412 "precondition_failed", "Item edited since it was read",
         "Read the item again, and send its ETag as If-Match.";
     PayloadTooLarge: 413 "payload_too_large", "Request body too large",
@@ -148,6 +154,10 @@ problem_types! {
         "Send at least 8 characters and at most 256 bytes.";
     InvalidText: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
+    InvalidTarget: 422 "invalid_target", "Invalid target of an endpoint",
+        "Send an https address for a webhook, or a plain name for a stream.";
+    RangeOutOfLog: 422 "range_out_of_log", "Range out of the event log",
+        "Send positions that the log has; GET /api/admin/events reads it.";
     InvalidSchedule: 422 "invalid_schedule", "Invalid sale schedule",
         "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
     ArbiterRequired: 422 "arbiter_required", "Arbiter required",

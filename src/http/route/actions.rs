@@ -18,7 +18,8 @@ pub struct ActionBody {
     id: String,
     /// The operator who did it.
     user_id: i64,
-    /// `item_created`, `item_edited`, `lab_run_started` or `lab_run_ended`.
+    /// `item_created`, `item_edited`, `lab_run_started`, `lab_run_ended`, `endpoint_created`,
+    /// `endpoint_switched`, `endpoint_deleted` or `events_replayed`.
     action: String,
     /// The item that was created or edited.
     item_id: Option<i64>,
