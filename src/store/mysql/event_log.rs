@@ -53,9 +53,11 @@ pub async fn move_from_outbox(pool: &MySqlPool) -> sqlx::Result<bool> {
             return Ok(0);
         };
         let moved = sqlx::query(
+            // The rows are numbered apart from their data, which no temporary table should hold.
             "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
-             SELECT ? + ROW_NUMBER() OVER (ORDER BY seq), seq, id, type, payload, created_at \
-             FROM outbox ORDER BY seq LIMIT ?",
+             SELECT ? + numbered.place, outbox.seq, id, type, payload, created_at FROM \
+             (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
+              ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
         )
         .bind(last)
         .bind(MOVED_MAX)

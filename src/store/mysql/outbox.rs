@@ -8,7 +8,6 @@
 
 use serde::Serialize;
 use sqlx::MySqlConnection;
-use time::OffsetDateTime;
 
 use super::link::answered;
 use crate::domain::{Order, OrderId, OrderStatus, Purchase};
@@ -25,7 +24,8 @@ struct Payload {
     orders: Vec<Change>,
 }
 
-/// An order after its change.
+/// An order after its change. Each byte is written twice for each order, so there are few: the time of
+/// the change is that of the event.
 #[derive(Serialize)]
 struct Change {
     id: String,
@@ -34,12 +34,6 @@ struct Change {
     quantity: u32,
     amount_cents: i64,
     status: &'static str,
-    #[serde(with = "time::serde::rfc3339")]
-    created_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339")]
-    expires_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
-    paid_at: Option<OffsetDateTime>,
 }
 
 impl Outbox {
@@ -98,9 +92,6 @@ impl Change {
             quantity: purchase.quantity.units(),
             amount_cents: purchase.amount.cents(),
             status: status.as_str(),
-            created_at: purchase.created_at,
-            expires_at: purchase.expires_at,
-            paid_at: None,
         }
     }
 
@@ -112,9 +103,6 @@ impl Change {
             quantity: order.quantity.units(),
             amount_cents: order.amount.cents(),
             status: order.status.as_str(),
-            created_at: order.created_at,
-            expires_at: order.expires_at,
-            paid_at: order.paid_at,
         }
     }
 }
