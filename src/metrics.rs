@@ -124,6 +124,8 @@ pub struct Metrics {
     pub queue_reclaimed: Counter,
     /// Queued orders moved to the dead letters.
     pub queue_parked: Counter,
+    /// Payments that have to go back, and are not known to have done so.
+    pub refunds_open: Gauge,
     /// Events for other systems.
     pub events: events::EventMetrics,
     rate_limited: Family<LimitLabels, Counter>,
@@ -183,6 +185,7 @@ impl Metrics {
             queue_waiting: Gauge::default(),
             queue_reclaimed: Counter::default(),
             queue_parked: Counter::default(),
+            refunds_open: Gauge::default(),
             events: events::EventMetrics::default(),
             rate_limited: Family::default(),
             waiting_room: Family::default(),
@@ -215,12 +218,9 @@ impl Metrics {
         r.register_with_unit("purchase", time, Unit::Seconds, self.purchase_seconds.clone());
         let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
+        let reasons = "Orders that a strategy accepted and the arbiter refused, by reason";
         let by_reason = self.arbiter_refusals_by_reason.clone();
-        r.register(
-            "arbiter_refusals_by_reason",
-            "Orders that a strategy accepted and the arbiter refused, by reason",
-            by_reason,
-        );
+        r.register("arbiter_refusals_by_reason", reasons, by_reason);
         r.register(
             "arbiter_retries",
             "Transactions that the arbiter retried",
@@ -297,6 +297,8 @@ impl Metrics {
         ] {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
+        let open = "Payments that have to go back";
+        r.register("refunds_open", open, self.refunds_open.clone());
         self.events.register(r);
         root
     }

@@ -26,6 +26,7 @@ mod many_pages;
 mod model;
 mod overload;
 mod pages;
+mod payments;
 mod process;
 mod prose;
 mod reconcile;

@@ -26,7 +26,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("purchase", &["domain", "store", "catalog", "arbiter", "strategy", "live", "metrics"]),
     ("account", &["domain", "config", "store"]),
     ("event", &["domain", "store", "metrics"]),
-    ("job", &["domain", "store", "order", "purchase", "account", "metrics"]),
+    ("payment", &["domain", "store", "order", "event", "metrics"]),
+    ("job", &["domain", "store", "payment", "order", "purchase", "account", "metrics"]),
     ("consumer", &["domain", "store", "arbiter", "live", "metrics"]),
     ("lab", &["domain", "store", "catalog", "strategy", "purchase", "metrics"]),
     (
@@ -36,6 +37,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "lab",
             "audit",
             "readiness",
+            "payment",
             "event",
             "order",
             "purchase",

@@ -2,6 +2,7 @@
 
 mod events;
 mod locks;
+mod payments;
 mod purchases;
 mod shared;
 mod web;
@@ -62,8 +63,9 @@ impl App {
             shared.metrics.clone(),
         )
         .with_outbox(shared.events);
+        let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers =
-            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases));
+            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases, &payments));
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
 
@@ -76,7 +78,13 @@ impl App {
             proxies.clone(),
             limits.loopback_exempt,
         );
-        let web = web::web(&config, &shared, &lock_servers, (orders, purchases), (addr, proxies));
+        let web = web::web(
+            &config,
+            &shared,
+            &lock_servers,
+            (orders, purchases, payments),
+            (addr, proxies),
+        );
         Ok(Self {
             connection_limiter,
             listener,

@@ -18,6 +18,7 @@ use crate::http::session_cookie::SessionCookie;
 use crate::http::{Parts, Web};
 use crate::lab::{self, Lab};
 use crate::order::Orders;
+use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 
@@ -25,7 +26,7 @@ pub(super) fn web(
     config: &Config,
     shared: &Shared,
     lock_servers: &LockServers,
-    (orders, purchases): (Orders, Purchases),
+    (orders, purchases, payments): (Orders, Purchases, Payments),
     (addr, proxies): (SocketAddr, Proxies),
 ) -> Web {
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
@@ -35,6 +36,7 @@ pub(super) fn web(
         lab: lab(shared, purchases.clone()),
         purchases,
         orders,
+        payments,
         catalog: shared.catalog.clone(),
         accounts: accounts(config, shared, tokens.clone()),
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),

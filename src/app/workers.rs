@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations, TendEvents};
+use crate::job::{self, Expire, Job, Reconcile, RefreshRevocations, RequestRefunds, TendEvents};
 use crate::live;
 use crate::order::Orders;
+use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::store::redis::queue::Reader;
 use crate::strategy::redis_stream;
@@ -24,12 +25,12 @@ pub(super) fn workers(
     shared: &Shared,
     inboxes: Inboxes,
     writers: &Writers,
-    (orders, purchases): (&Orders, &Purchases),
+    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, orders, purchases) {
+    for job in jobs(config, shared, (orders, purchases, payments)) {
         let (name, status) = (job.name(), shared.job_status.clone());
         let run = job::run(job, status, shared.metrics.clone(), drained.clone());
         workers.push((name, Box::pin(run)));
@@ -49,8 +50,7 @@ pub(super) fn workers(
 fn jobs(
     config: &Config,
     shared: &Shared,
-    orders: &Orders,
-    purchases: &Purchases,
+    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
 ) -> Vec<Arc<dyn Job>> {
     let expire = Expire {
         orders: orders.clone(),
@@ -71,6 +71,9 @@ fn jobs(
     };
     let mut jobs: Vec<Arc<dyn Job>> =
         vec![Arc::new(expire), Arc::new(reconcile), Arc::new(refresh)];
+    if config.payment.provider != "demo" {
+        jobs.push(Arc::new(RequestRefunds { payments: payments.clone() }));
+    }
     if shared.events.is_enabled() {
         let (pool, metrics) = (shared.pool.clone(), shared.metrics.clone());
         jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));

@@ -82,6 +82,16 @@ impl Config {
                 "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1",
             ),
             (
+                matches!(self.payment.provider.as_str(), "demo" | "webhook"),
+                "payment.provider must be demo or webhook",
+            ),
+            (
+                self.payment.provider == "demo"
+                    || (self.payment.checkout_url.contains("{order}")
+                        && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN),
+                "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret",
+            ),
+            (
                 matches!(self.log.format.as_str(), "text" | "json"),
                 "log.format must be text or json",
             ),

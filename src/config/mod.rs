@@ -43,6 +43,7 @@ pub struct Config {
     pub job: Job,
     pub live: Live,
     pub events: Events,
+    pub payment: Payment,
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
@@ -207,6 +208,12 @@ sections! {
         private_networks: String,
         ca_file: PathBuf,
         stream_length_max: u64,
+    }
+    Payment {
+        provider: String,
+        checkout_url: String,
+        secret: Secret,
+        refund_url: String,
     }
     Lifecycle {
         drain_ms: u64,

@@ -83,6 +83,13 @@ impl PrivateNetworks {
         networks.collect::<Result<_, _>>().map(Self)
     }
 
+    /// All networks, for an address that the settings name.
+    #[must_use]
+    pub fn all() -> Self {
+        let all = ["0.0.0.0/0", "::/0"].map(|network| network.parse().ok());
+        Self(all.into_iter().flatten().collect())
+    }
+
     /// Whether a webhook may be sent to `address`: to a public one if the connection is encrypted,
     /// to a private one if the settings name its network.
     #[must_use]

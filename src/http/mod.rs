@@ -42,6 +42,7 @@ use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
+use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use address::Proxies;
@@ -64,6 +65,7 @@ pub struct Web(Arc<Parts>);
 pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,
+    pub payments: Payments,
     pub catalog: Catalog,
     pub accounts: Accounts,
     pub operator_log: OperatorLog,
@@ -111,6 +113,7 @@ macro_rules! take_parts {
 take_parts! {
     purchases: Purchases,
     orders: Orders,
+    payments: Payments,
     catalog: Catalog,
     accounts: Accounts,
     operator_log: OperatorLog,
@@ -175,6 +178,9 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))
         .routes(routes!(route::actions::list))
+        .routes(routes!(route::payments::take))
+        .routes(routes!(route::payments::list))
+        .routes(routes!(route::payments::refund))
         .routes(routes!(route::endpoints::list, route::endpoints::create))
         .routes(routes!(route::endpoints::switch, route::endpoints::delete))
         .routes(routes!(route::endpoints::replay))

@@ -3,6 +3,7 @@
 mod events;
 mod expire;
 mod reconcile;
+mod refunds;
 mod revocations;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 pub use events::TendEvents;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
+pub use refunds::RequestRefunds;
 pub use revocations::RefreshRevocations;
 
 /// How long one run of a job may take: far longer than any does.

@@ -7,6 +7,7 @@
 //! lost answer to a COMMIT the step is tried again.
 
 mod expiry;
+mod payment;
 mod transaction;
 
 use std::time::Duration;
@@ -24,6 +25,8 @@ use crate::store::mysql::{self, Fault, failed_read, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
 use transaction::Stepped;
+
+pub use payment::Confirmed;
 
 /// Tries of a step.
 const ATTEMPTS_MAX: u32 = 4;
@@ -258,14 +261,7 @@ impl Orders {
             let error = match stepped {
                 Ok(stepped) => {
                     let stepped = or_before(stepped, lost);
-                    if stepped.units_returned != 0 {
-                        let returned = [(stepped.order.user_id, stepped.units_returned)];
-                        let (item, version) = (stepped.order.item_id, stepped.stock_version);
-                        self.counters.apply_order_delta(item, version, &returned).await;
-                    }
-                    if stepped.changed {
-                        self.hub.order_changed(&stepped.order);
-                    }
+                    self.publish(&stepped).await;
                     return Ok(stepped.order);
                 }
                 Err(StepError::Unavailable(error)) => error,
@@ -289,6 +285,18 @@ impl Orders {
             }
             let bound = PAUSE_FIRST * 2_u32.pow(attempt);
             tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+        }
+    }
+
+    /// Tells the counters in Redis and the event streams of a step.
+    async fn publish(&self, stepped: &Stepped) {
+        if stepped.units_returned != 0 {
+            let returned = [(stepped.order.user_id, stepped.units_returned)];
+            let (item, version) = (stepped.order.item_id, stepped.stock_version);
+            self.counters.apply_order_delta(item, version, &returned).await;
+        }
+        if stepped.changed {
+            self.hub.order_changed(&stepped.order);
         }
     }
 

@@ -62,7 +62,8 @@ pub(super) async fn step(
     Ok(stepped)
 }
 
-async fn apply(
+/// Makes one step within the caller's transaction, which is to be rolled back after an error.
+pub(super) async fn apply(
     connection: &mut MySqlConnection,
     id: OrderId,
     owner: UserId,

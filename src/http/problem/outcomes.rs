@@ -9,6 +9,7 @@ use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::domain::{LedgerError, Refusal, Unavailable};
 use crate::event::EndpointError;
 use crate::order::{FindError, StepError};
+use crate::payment::{MessageError, PayError, TakeError};
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
@@ -150,6 +151,26 @@ impl From<EndpointError> for Problem {
             EndpointError::InvalidTarget(why) => ProblemType::InvalidTarget.detail(why),
             EndpointError::RangeOutOfLog => ProblemType::RangeOutOfLog.into(),
             EndpointError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<PayError> for Problem {
+    fn from(error: PayError) -> Self {
+        match error {
+            PayError::Step(error) => error.into(),
+            PayError::Find(error) => error.into(),
+        }
+    }
+}
+
+impl From<TakeError> for Problem {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Off => ProblemType::PaymentsOff.into(),
+            TakeError::Message(MessageError::Forged) => ProblemType::InvalidSignature.into(),
+            TakeError::Message(MessageError::Unreadable) => ProblemType::InvalidMessage.into(),
+            TakeError::Ledger(error) => error.into(),
         }
     }
 }

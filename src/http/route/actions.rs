@@ -19,7 +19,7 @@ pub struct ActionBody {
     /// The operator who did it.
     user_id: i64,
     /// `item_created`, `item_edited`, `lab_run_started`, `lab_run_ended`, `endpoint_created`,
-    /// `endpoint_switched`, `endpoint_deleted` or `events_replayed`.
+    /// `endpoint_switched`, `endpoint_deleted`, `events_replayed` or `payment_refunded`.
     action: String,
     /// The item that was created or edited.
     item_id: Option<i64>,

@@ -11,6 +11,7 @@ pub mod lists;
 pub mod live;
 pub mod operator;
 pub mod orders;
+pub mod payments;
 pub mod purchase;
 pub mod session;
 mod texts;

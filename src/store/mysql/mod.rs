@@ -16,6 +16,7 @@ pub mod link;
 pub mod migrations;
 pub mod orders;
 pub mod outbox;
+pub mod payments;
 pub mod running;
 pub mod sessions;
 pub mod stock;
