@@ -35,6 +35,7 @@ pub const POINTS: &[&str] = &[
     "step-committed",
     "expiry-applied",
     "expiry-committed",
+    "events-moved",
 ];
 
 /// Ends the process if `name` is the point that it was started with.

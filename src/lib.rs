@@ -26,7 +26,8 @@
 //! 1. The sale: [`domain`] (types and rules), [`purchase`] (one purchase from request to outcome),
 //!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued
 //!    orders), [`order`] (payment, cancellation, expiry).
-//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`job`]
+//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`event`]
+//!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
 //! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`],
@@ -44,6 +45,7 @@ pub mod command;
 pub mod config;
 pub mod consumer;
 pub mod domain;
+pub mod event;
 pub mod http;
 pub mod job;
 pub mod lab;
@@ -52,6 +54,7 @@ pub mod live;
 pub mod metrics;
 pub mod open_files;
 pub mod order;
+pub mod payment;
 pub mod purchase;
 pub mod readiness;
 pub mod store;

@@ -3,6 +3,7 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
+pub mod events;
 mod labels;
 mod ledger;
 mod times;
@@ -56,6 +57,10 @@ pub struct Metrics {
     pub queue_reclaimed: Counter,
     /// Queued orders moved to the dead letters.
     pub queue_parked: Counter,
+    /// Payments that have to go back, and are not known to have done so.
+    pub refunds_open: Gauge,
+    /// Events for other systems.
+    pub events: events::EventMetrics,
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
@@ -128,6 +133,8 @@ impl Metrics {
             queue_waiting: Gauge::default(),
             queue_reclaimed: Counter::default(),
             queue_parked: Counter::default(),
+            refunds_open: Gauge::default(),
+            events: events::EventMetrics::default(),
             rate_limited: Family::default(),
             waiting_room: Family::default(),
             breakers: Family::default(),
@@ -164,15 +171,11 @@ impl Metrics {
         let mut root = Registry::default();
         let r = root.sub_registry_with_prefix("seckill");
         r.register("purchases", "Purchases by strategy and outcome", self.purchases.clone());
-        let seconds = self.purchase_seconds.clone();
-        r.register_with_unit(
-            "purchase",
-            "Time of a purchase from admission to outcome",
-            Unit::Seconds,
-            seconds,
-        );
+        let time = "Time of a purchase from admission to outcome";
+        r.register_with_unit("purchase", time, Unit::Seconds, self.purchase_seconds.clone());
         let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
+        let reasons = "Orders that a strategy accepted and the arbiter refused, by reason";
         let by_reason = self.arbiter_refusals_by_reason.clone();
         r.register(
             "arbiter_refusals_by_reason",
@@ -250,6 +253,9 @@ impl Metrics {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
         self.register_audit(r);
+        let open = "Payments that have to go back";
+        r.register("refunds_open", open, self.refunds_open.clone());
+        self.events.register(r);
         root
     }
 

@@ -1,6 +1,8 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
+mod events;
 mod locks;
+mod payments;
 mod purchases;
 mod shared;
 mod web;
@@ -77,10 +79,13 @@ impl App {
             shared.queue.clone(),
             shared.hub.clone(),
             shared.metrics.clone(),
-        );
+        )
+        .with_outbox(shared.events);
+        let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers =
-            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases));
+            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases, &payments));
         workers.extend(purchase_workers);
+        workers.extend(events::workers(&config, &shared)?);
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
@@ -91,7 +96,13 @@ impl App {
             proxies.clone(),
             limits.loopback_exempt,
         );
-        let web = web::web(&config, &shared, &lock_servers, (orders, purchases), (addr, proxies));
+        let web = web::web(
+            &config,
+            &shared,
+            &lock_servers,
+            (orders, purchases, payments),
+            (addr, proxies),
+        );
         Ok(Self {
             connection_limiter,
             listener,

@@ -13,6 +13,7 @@ use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, OrderChanged, StreamLimits, Watch};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     pub watch: Watch,
     pub revocations: Revocations,
     pub job_status: JobStatus,
+    /// Where changes of orders are written for other systems.
+    pub events: Outbox,
     /// The name of this instance for the others.
     pub instance: String,
 }
@@ -76,6 +79,7 @@ impl Shared {
             watch: Watch::new(catalog.clone()),
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
+            events: Outbox::new(config.events.enabled),
             instance: format!("{:016x}", rand::random::<u64>()),
             metrics,
             clock,
@@ -103,7 +107,8 @@ pub(super) struct Writers {
 impl Writers {
     pub(super) fn build(config: &Config, shared: &Shared) -> Self {
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
-            .telling(shared.writer.clone());
+            .telling(shared.writer.clone())
+            .with_outbox(shared.events);
         let connections_max = config.mysql.lane_connections_max;
         let own_pool = mysql::pool_to(&shared.writer, config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);

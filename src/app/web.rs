@@ -9,6 +9,7 @@ use super::shared::Shared;
 use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
 use crate::audit::Auditor;
 use crate::config::Config;
+use crate::event::Endpoints;
 use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
 use crate::http::hosts::Hosts;
@@ -17,6 +18,7 @@ use crate::http::session_cookie::SessionCookie;
 use crate::http::{Parts, Web};
 use crate::lab::{self, Lab};
 use crate::order::Orders;
+use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 
@@ -24,7 +26,7 @@ pub(super) fn web(
     config: &Config,
     shared: &Shared,
     lock_servers: &LockServers,
-    (orders, purchases): (Orders, Purchases),
+    (orders, purchases, payments): (Orders, Purchases, Payments),
     (addr, proxies): (SocketAddr, Proxies),
 ) -> Web {
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
@@ -34,9 +36,11 @@ pub(super) fn web(
         lab: lab(shared, purchases.clone()),
         purchases,
         orders,
+        payments,
         catalog: shared.catalog.clone(),
         accounts: accounts(config, shared, tokens.clone()),
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
+        endpoints: Endpoints::new(pool.clone(), mysql.clone(), shared.events.is_enabled()),
         auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
         readiness: Arc::new(Readiness::new(pool, shared.redis.clone(), lock_servers.probes())),
         hub: shared.hub.clone(),

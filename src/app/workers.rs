@@ -8,9 +8,12 @@ use futures::future::BoxFuture;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations};
+use crate::job::{
+    self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, TendEvents,
+};
 use crate::live;
 use crate::order::Orders;
+use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::store::mysql::replication;
 use crate::store::redis::queue::Reader;
@@ -25,12 +28,12 @@ pub(super) fn workers(
     shared: &Shared,
     inboxes: Inboxes,
     writers: &Writers,
-    (orders, purchases): (&Orders, &Purchases),
+    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, orders, purchases) {
+    for job in jobs(config, shared, (orders, purchases, payments)) {
         let (name, status) = (job.name(), shared.job_status.clone());
         let run = job::run(job, status, shared.metrics.clone(), drained.clone());
         workers.push((name, Box::pin(run)));
@@ -53,9 +56,8 @@ pub(super) fn workers(
 fn jobs(
     config: &Config,
     shared: &Shared,
-    orders: &Orders,
-    purchases: &Purchases,
-) -> [Arc<dyn Job>; 4] {
+    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
+) -> Vec<Arc<dyn Job>> {
     let expire = Expire {
         orders: orders.clone(),
         purchases: purchases.clone(),
@@ -80,7 +82,16 @@ fn jobs(
         period: Duration::from_millis(config.job.audit_period_ms),
         progress: Progress::default(),
     };
-    [Arc::new(expire), Arc::new(reconcile), Arc::new(refresh), Arc::new(audit)]
+    let mut jobs: Vec<Arc<dyn Job>> =
+        vec![Arc::new(expire), Arc::new(reconcile), Arc::new(refresh), Arc::new(audit)];
+    if config.payment.provider != "demo" {
+        jobs.push(Arc::new(RequestRefunds { payments: payments.clone() }));
+    }
+    if shared.events.is_enabled() {
+        let (pool, metrics) = (shared.pool.clone(), shared.metrics.clone());
+        jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));
+    }
+    jobs
 }
 
 fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {

@@ -36,6 +36,7 @@ use crate::domain::{
     ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
 };
 use crate::metrics::Metrics;
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Destination, Fault, Writer, orders};
 
 use budget::RetryBudget;
@@ -102,6 +103,7 @@ pub struct Arbiter {
     metrics: Metrics,
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
+    outbox: Outbox,
 }
 
 /// The result of one try of the transaction.
@@ -119,7 +121,7 @@ impl Arbiter {
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
         let budget = Arc::new(RetryBudget::new());
-        Self { pool, writer: None, metrics, budget, concurrency }
+        Self { pool, writer: None, metrics, budget, concurrency, outbox: Outbox::default() }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
@@ -135,6 +137,12 @@ impl Arbiter {
         {
             writer.suspect();
         }
+    }
+
+    /// Writes events of its orders into `outbox`; without this it writes none.
+    #[must_use]
+    pub fn with_outbox(self, outbox: Outbox) -> Self {
+        Self { outbox, ..self }
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
@@ -175,7 +183,7 @@ impl Arbiter {
                     Ok(connected) => connected,
                     Err(why) => return Ok(Outcome::Unavailable(why)),
                 };
-                match transaction::run(&mut connection, write).await {
+                match transaction::run(&mut connection, write, self.outbox).await {
                     Ok(tried) => tried,
                     // Boxed: it is rarely awaited, and would make every purchase's future larger.
                     Err(error) => {

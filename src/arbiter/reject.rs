@@ -5,7 +5,9 @@ use sqlx::MySqlPool;
 
 use super::Arbiter;
 use crate::domain::{Order, OrderStatus, Purchase};
-use crate::store::mysql::{Fault, answered, orders};
+use crate::store::mysql::link::TRANSACTION_MAX;
+use crate::store::mysql::outbox::Outbox;
+use crate::store::mysql::{Fault, orders, within};
 
 impl Arbiter {
     /// Stores a refused purchase as a rejected order, or answers the order that is stored already.
@@ -18,7 +20,7 @@ impl Arbiter {
         // buyer knows too, gets its own id as its key.
         let own_key = purchase.order_id.to_string();
         for key in [purchase.key.as_str(), &own_key] {
-            match answered(insert(&self.pool, purchase, key)).await {
+            match within(TRANSACTION_MAX, insert(&self.pool, purchase, key, self.outbox)).await {
                 Ok(()) => {
                     failpoint!("reject-inserted");
                     return Ok(purchase.order(OrderStatus::Rejected, None));
@@ -35,7 +37,14 @@ impl Arbiter {
     }
 }
 
-async fn insert(pool: &MySqlPool, purchase: &Purchase, key: &str) -> sqlx::Result<()> {
+async fn insert(
+    pool: &MySqlPool,
+    purchase: &Purchase,
+    key: &str,
+    outbox: Outbox,
+) -> sqlx::Result<()> {
+    // After an error the transaction is dropped, which rolls it back.
+    let mut transaction = pool.begin().await?;
     sqlx::query(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
          request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -50,7 +59,8 @@ async fn insert(pool: &MySqlPool, purchase: &Purchase, key: &str) -> sqlx::Resul
     .bind(key)
     .bind(purchase.created_at)
     .bind(purchase.expires_at)
-    .execute(pool)
+    .execute(&mut *transaction)
     .await?;
-    Ok(())
+    outbox.inserted(&mut transaction, &[purchase], OrderStatus::Rejected).await?;
+    transaction.commit().await
 }

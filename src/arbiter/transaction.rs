@@ -14,16 +14,18 @@ use super::{
 use crate::domain::order::MovementReason;
 use crate::domain::{Order, Outcome, Purchase};
 use crate::store::mysql::link::{TRANSACTION_MAX, roll_back};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, answered, orders, settle, within};
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.
 pub(super) async fn run(
     connection: &mut MySqlConnection,
     write: &OrderWrite<'_>,
+    outbox: Outbox,
 ) -> sqlx::Result<Attempt> {
     let mut transaction = answered(connection.begin()).await?;
     failpoint!("begun");
-    let refusal = match within(TRANSACTION_MAX, fill(&mut transaction, write)).await {
+    let refusal = match within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await {
         Ok(refusal) => refusal,
         Err(error) => {
             roll_back(transaction, &error).await;
@@ -52,6 +54,7 @@ pub(super) async fn run(
 async fn fill(
     connection: &mut MySqlConnection,
     write: &OrderWrite<'_>,
+    outbox: Outbox,
 ) -> sqlx::Result<Option<Answer>> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     let is_guarded = is_guarded(purchase);
@@ -74,6 +77,7 @@ async fn fill(
     }
     failpoint!("buyer-counted");
     insert_movement(connection, purchase).await?;
+    outbox.inserted(connection, &[purchase], WRITTEN_AS).await?;
     failpoint!("movement-inserted");
     if is_stock_first {
         return Ok(None);

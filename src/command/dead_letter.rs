@@ -8,6 +8,7 @@ use crate::arbiter::Arbiter;
 use crate::domain::{Clock, ItemId, OrderStatus, UserId};
 use crate::metrics::Metrics;
 use crate::store::mysql::actions::{self, Actor};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, items};
 use crate::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
 use crate::store::redis::{Counters, Queue, RedisClient};
@@ -45,7 +46,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
     let backlog_max = config.queue.backlog_max;
     let (queue, _) = Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max);
-    let desk = Desk { pool, queue };
+    let desk = Desk { pool, queue, outbox: Outbox::new(config.events.enabled) };
     match arguments {
         Arguments { item: Some(item), operator: Some(operator), retry: Some(entry), .. } => {
             desk.retry(*item, entry, *operator).await
@@ -62,6 +63,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
 }
 
 struct Desk {
+    outbox: Outbox,
     pool: MySqlPool,
     queue: Queue,
 }
@@ -119,7 +121,7 @@ impl Desk {
         let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;
         let found = found.ok_or_else(|| format!("there is no item {item}"))?;
         let purchase = order.clone().purchase(found.item, redis_stream::NAME);
-        let arbiter = Arbiter::new(self.pool.clone(), Metrics::new());
+        let arbiter = Arbiter::new(self.pool.clone(), Metrics::new()).with_outbox(self.outbox);
         let decided = arbiter.reject(&purchase).await.map_err(|error| no_ledger(&error))?;
         let refused = decided.status == OrderStatus::Rejected;
         let reader = Reader::new(self.queue.clone());

@@ -78,6 +78,26 @@ impl Config {
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes",
             ),
             (
+                self.events.poll_ms >= 1
+                    && self.events.refusals_max >= 1
+                    && self.events.pause_seconds_max >= 1
+                    && self.events.stream_length_max >= 1
+                    && (1..=1_000).contains(&self.events.batch_max)
+                    && (100..=60_000).contains(&self.events.timeout_ms)
+                    && (1..=87_600).contains(&self.events.keep_hours),
+                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1",
+            ),
+            (
+                matches!(self.payment.provider.as_str(), "demo" | "webhook"),
+                "payment.provider must be demo or webhook",
+            ),
+            (
+                self.payment.provider == "demo"
+                    || (self.payment.checkout_url.contains("{order}")
+                        && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN),
+                "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret",
+            ),
+            (
                 (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours),
                 "session.token_hours must be 1 to 720: a user who signs out everywhere is listed for 31 days",
             ),

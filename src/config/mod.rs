@@ -42,6 +42,8 @@ pub struct Config {
     pub queue: Queue,
     pub job: Job,
     pub live: Live,
+    pub events: Events,
+    pub payment: Payment,
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
@@ -204,6 +206,24 @@ sections! {
         poll_ms: u64,
         streams_max: usize,
         streams_kept_percent: usize,
+    }
+    Events {
+        enabled: bool,
+        poll_ms: u64,
+        batch_max: u32,
+        timeout_ms: u64,
+        refusals_max: u32,
+        pause_seconds_max: u64,
+        keep_hours: u32,
+        private_networks: String,
+        ca_file: PathBuf,
+        stream_length_max: u64,
+    }
+    Payment {
+        provider: String,
+        checkout_url: String,
+        secret: Secret,
+        refund_url: String,
     }
     Lifecycle {
         drain_ms: u64,

@@ -53,6 +53,11 @@ positive_id! {
     ItemId
 }
 
+positive_id! {
+    /// The id of an endpoint that events are delivered to.
+    EndpointId
+}
+
 /// An order's public id: a UUIDv7, so that ids need no coordination, cannot be guessed, and are
 /// inserted in time order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
-//! [`order`] (the state machine), [`purchase`], [`outcome`] (the results of a purchase), [`audit`]
+//! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`audit`]
 //! (the invariants), [`clock`], [`username`].
 
 pub mod audit;
@@ -11,13 +11,14 @@ pub mod item;
 pub mod money;
 pub mod order;
 pub mod outcome;
+pub mod payment;
 pub mod purchase;
 pub mod quantity;
 pub mod username;
 pub mod window;
 
 pub use clock::Clock;
-pub use id::{ItemId, OrderId, RequestKey, UserId};
+pub use id::{EndpointId, ItemId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, NewItem};
 pub use money::Cents;
 pub use order::{Order, OrderStatus};

@@ -44,6 +44,21 @@ where
     }
 }
 
+/// The bytes of a JSON body, for a signature that is made over them.
+pub struct RawJson(pub Bytes);
+
+impl<S> FromRequest<S> for RawJson
+where
+    S: Send + Sync,
+    BodyLimits: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        read(request, BodyLimits::from_ref(state)).await.map(Self)
+    }
+}
+
 /// A JSON body of type `T`. A request without a body and without a Content-Type counts as `{}`.
 ///
 /// The body itself shows whether there is one: HTTP/2 needs no header that announces it.

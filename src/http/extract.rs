@@ -14,7 +14,7 @@ use axum_extra::headers::authorization::Bearer;
 use super::Web;
 use super::problem::{Problem, ProblemType};
 use crate::account::{Claims, Role, TokenError};
-use crate::domain::{ItemId, OrderId, RequestKey};
+use crate::domain::{EndpointId, ItemId, OrderId, RequestKey};
 
 /// A user with a valid token.
 #[derive(Clone, Debug)]
@@ -172,6 +172,11 @@ path_id! {
 path_id! {
     /// The order in the path.
     OrderPath, OrderId
+}
+
+path_id! {
+    /// The endpoint in the path.
+    EndpointPath, EndpointId
 }
 
 /// The parameters of the query, in order; the handler checks their names.

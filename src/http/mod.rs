@@ -38,12 +38,14 @@ use crate::account::{Accounts, Claims, OperatorLog, Revocations, Tokens};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::domain::Clock;
+use crate::event::Endpoints;
 use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, Watch};
 use crate::metrics::Metrics;
 use crate::order::Orders;
+use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use address::Proxies;
@@ -66,9 +68,11 @@ pub struct Web(Arc<Parts>);
 pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,
+    pub payments: Payments,
     pub catalog: Catalog,
     pub accounts: Accounts,
     pub operator_log: OperatorLog,
+    pub endpoints: Endpoints,
     pub auditor: Auditor,
     pub readiness: Arc<Readiness>,
     pub hub: Hub,
@@ -112,9 +116,11 @@ macro_rules! take_parts {
 take_parts! {
     purchases: Purchases,
     orders: Orders,
+    payments: Payments,
     catalog: Catalog,
     accounts: Accounts,
     operator_log: OperatorLog,
+    endpoints: Endpoints,
     auditor: Auditor,
     readiness: Arc<Readiness>,
     lab: Lab,
@@ -177,6 +183,14 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))
         .routes(routes!(route::actions::list))
+        .routes(routes!(route::payments::take))
+        .routes(routes!(route::payments::list))
+        .routes(routes!(route::payments::refund))
+        .routes(routes!(route::endpoints::list, route::endpoints::create))
+        .routes(routes!(route::endpoints::switch, route::endpoints::delete))
+        .routes(routes!(route::endpoints::replay))
+        .routes(routes!(route::endpoints::dead_letters))
+        .routes(routes!(route::endpoints::log))
         .routes(routes!(route::live::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))

@@ -1,8 +1,10 @@
 //! Background jobs: each has a name, a period and a last result. All instances may run it at once.
 
 mod audit;
+mod events;
 mod expire;
 mod reconcile;
+mod refunds;
 mod revocations;
 
 use std::collections::BTreeMap;
@@ -17,8 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 
 pub use audit::{Audit, Progress};
+pub use events::TendEvents;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
+pub use refunds::RequestRefunds;
 pub use revocations::RefreshRevocations;
 
 /// How long one run of a job may take: far longer than any does.

@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use super::transaction::{count_back, return_stock};
 use crate::domain::order::{Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Destination, answered, orders, settle};
 
 /// The orders whose hold has run out.
@@ -29,12 +30,12 @@ pub(super) struct Expired {
 pub(super) async fn expire(
     pool: &MySqlPool,
     item: ItemId,
-    only: Option<OrderId>,
-    limit: u32,
+    (only, limit): (Option<OrderId>, u32),
+    outbox: Outbox,
 ) -> sqlx::Result<Expired> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await?;
-    match expire_batch(&mut transaction, item, only, limit).await {
+    match expire_batch(&mut transaction, item, (only, limit), outbox).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
             if let Err(error) = answered(transaction.commit()).await {
@@ -78,8 +79,8 @@ async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired
 async fn expire_batch(
     connection: &mut MySqlConnection,
     item: ItemId,
-    only: Option<OrderId>,
-    limit: u32,
+    (only, limit): (Option<OrderId>, u32),
+    outbox: Outbox,
 ) -> sqlx::Result<Expired> {
     let mut expired = Vec::new();
     for order in read_overdue(connection, item, only, limit).await? {
@@ -91,6 +92,7 @@ async fn expire_batch(
             expired.push(Order { status, ..order });
         }
     }
+    outbox.changed(connection, &expired).await?;
     // The stock row once and last: locked before the limits, it could deadlock with a purchase.
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
     let stock_version = match units {

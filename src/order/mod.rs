@@ -7,6 +7,7 @@
 //! lost answer to a COMMIT the step is tried again.
 
 mod expiry;
+mod payment;
 mod transaction;
 
 use std::time::Duration;
@@ -19,10 +20,13 @@ use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Fault, failed_read, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
 use transaction::Stepped;
+
+pub use payment::Confirmed;
 
 /// Tries of a step.
 const ATTEMPTS_MAX: u32 = 4;
@@ -75,6 +79,7 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
+    outbox: Outbox,
 }
 
 /// The result of one batch of the sweep.
@@ -98,7 +103,13 @@ impl Orders {
         hub: Hub,
         metrics: Metrics,
     ) -> Self {
-        Self { pool, breaker, counters, queue, hub, metrics }
+        Self { pool, breaker, counters, queue, hub, metrics, outbox: Outbox::default() }
+    }
+
+    /// Writes events of changed orders into `outbox`; without this it writes none.
+    #[must_use]
+    pub fn with_outbox(self, outbox: Outbox) -> Self {
+        Self { outbox, ..self }
     }
 
     /// Pays an order: in time, or late if the units can be taken from the stock again.
@@ -185,7 +196,7 @@ impl Orders {
     /// # Errors
     /// The database's; orders that expired before stay expired.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
-        let batch = expiry::expire(&self.pool, item, None, limit);
+        let batch = expiry::expire(&self.pool, item, (None, limit), self.outbox);
         match within(LONG_READ_MAX, batch).await {
             Ok(expired) => {
                 self.publish_expired(item, &expired).await;
@@ -203,7 +214,7 @@ impl Orders {
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
         let overdue = within(LONG_READ_MAX, overdue).await?;
         for order in overdue {
-            let single = expiry::expire(&self.pool, item, Some(order), 1);
+            let single = expiry::expire(&self.pool, item, (Some(order), 1), self.outbox);
             match within(TRANSACTION_MAX, single).await {
                 Ok(expired) => {
                     self.publish_expired(item, &expired).await;
@@ -249,19 +260,12 @@ impl Orders {
         let mut lost = None;
         loop {
             attempt += 1;
-            let work = transaction::step(&self.pool, id, owner, step, &mut lost);
+            let work = transaction::step(&self.pool, (id, owner), step, self.outbox, &mut lost);
             let stepped = self.asked(work, attempt).await;
             let error = match stepped {
                 Ok(stepped) => {
                     let stepped = or_before(stepped, lost);
-                    if stepped.units_returned != 0 {
-                        let returned = [(stepped.order.user_id, stepped.units_returned)];
-                        let (item, version) = (stepped.order.item_id, stepped.stock_version);
-                        self.counters.apply_order_delta(item, version, &returned).await;
-                    }
-                    if stepped.changed {
-                        self.hub.order_changed(&stepped.order);
-                    }
+                    self.publish(&stepped).await;
                     return Ok(stepped.order);
                 }
                 Err(StepError::Unavailable(error)) => error,
@@ -285,6 +289,18 @@ impl Orders {
             }
             let bound = PAUSE_FIRST * 2_u32.pow(attempt);
             tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+        }
+    }
+
+    /// Tells the counters in Redis and the event streams of a step.
+    async fn publish(&self, stepped: &Stepped) {
+        if stepped.units_returned != 0 {
+            let returned = [(stepped.order.user_id, stepped.units_returned)];
+            let (item, version) = (stepped.order.item_id, stepped.stock_version);
+            self.counters.apply_order_delta(item, version, &returned).await;
+        }
+        if stepped.changed {
+            self.hub.order_changed(&stepped.order);
         }
     }
 

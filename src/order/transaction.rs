@@ -1,11 +1,14 @@
 //! The transactions behind the steps of an order.
 
+use std::slice;
+
 use sqlx::{MySqlConnection, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::StepError;
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, UserId};
+use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Destination, Fault, answered, orders};
 
 /// An order after a step.
@@ -25,14 +28,22 @@ pub(super) struct Stepped {
 /// `lost` has the change that it makes if it comes through, also for a caller that stops waiting.
 pub(super) async fn step(
     pool: &MySqlPool,
-    id: OrderId,
-    owner: UserId,
+    (id, owner): (OrderId, UserId),
     step: Step,
+    outbox: Outbox,
     lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
-    let stepped = match apply(&mut transaction, id, owner, step).await {
+    let applied = async {
+        let stepped = apply(&mut transaction, id, owner, step).await?;
+        if stepped.changed {
+            let event = outbox.changed(&mut transaction, slice::from_ref(&stepped.order)).await;
+            event.map_err(StepError::Unavailable)?;
+        }
+        Ok(stepped)
+    };
+    let stepped = match applied.await {
         Ok(stepped) => stepped,
         Err(error) => {
             // If the rollback fails, the connection is dead, and the server rolls back by itself.
@@ -55,7 +66,8 @@ pub(super) async fn step(
     Ok(stepped)
 }
 
-async fn apply(
+/// Makes one step within the caller's transaction, which is to be rolled back after an error.
+pub(super) async fn apply(
     connection: &mut MySqlConnection,
     id: OrderId,
     owner: UserId,

@@ -60,6 +60,42 @@ fn operations() -> Vec<Operation> {
         operation("PATCH", "/api/admin/items/{id}", Who::Admin, Some(json!({})), 200),
         operation("GET", "/api/admin/items/{id}/audit", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
+        operation("GET", "/api/admin/endpoints", Who::Admin, None, 200),
+        // Events are switched off here.
+        operation(
+            "POST",
+            "/api/admin/endpoints",
+            Who::Admin,
+            Some(json!({ "target": "https://shop.example/in" })),
+            409,
+        ),
+        operation(
+            "PATCH",
+            "/api/admin/endpoints/{id}",
+            Who::Admin,
+            Some(json!({ "enabled": true })),
+            404,
+        ),
+        operation("DELETE", "/api/admin/endpoints/{id}", Who::Admin, None, 404),
+        operation(
+            "POST",
+            "/api/admin/endpoints/{id}/replays",
+            Who::Admin,
+            Some(json!({ "first": 1 })),
+            422,
+        ),
+        operation("GET", "/api/admin/endpoints/{id}/dead-letters", Who::Admin, None, 200),
+        operation("GET", "/api/admin/events", Who::Admin, None, 200),
+        // The provider of the demo sends no messages.
+        operation(
+            "POST",
+            "/api/payments/messages",
+            Who::Anyone,
+            Some(json!({ "type": "payment.succeeded" })),
+            409,
+        ),
+        operation("GET", "/api/admin/payments", Who::Admin, None, 200),
+        operation("POST", "/api/admin/payments/{id}/refund", Who::Admin, None, 404),
         operation("GET", "/api/admin/items/{id}/live", Who::Admin, None, 200),
         operation("GET", "/healthz", Who::Anyone, None, 200),
         operation("GET", "/readyz", Who::Anyone, None, 200),
@@ -149,12 +185,14 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// Operations without a token; whatever else the document names needs one.
-const FOR_ANYONE: [&str; 12] = [
+const FOR_ANYONE: [&str; 13] = [
     "GET /api/items",
     "GET /api/items/{id}",
     "GET /api/items/{id}/events",
     "POST /api/users",
     "POST /api/session",
+    // Its signature says who sends it.
+    "POST /api/payments/messages",
     "GET /api/strategies",
     "GET /api/locks",
     "GET /healthz",

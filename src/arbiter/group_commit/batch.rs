@@ -237,7 +237,8 @@ impl BatchWriter {
             let picked: Vec<&Purchase> =
                 chosen.iter().map(|&index| &batch.purchases[index]).collect();
             let mut objected = false;
-            match commit(connection, &picked, batch.fence, &mut slot).await {
+            let outbox = self.arbiter.outbox;
+            match commit(connection, &picked, (batch.fence, outbox), &mut slot).await {
                 Ok(Filled::Whole) => {
                     batch.sold(&chosen);
                     // Those that were passed over are checked again, unless the others of many items

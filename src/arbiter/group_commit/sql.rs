@@ -10,12 +10,13 @@ use sqlx::{Connection, MySqlConnection};
 
 use super::pipeline::PipelineSlot;
 use crate::arbiter::fence::{Fence, Raised, raise_fence};
-use crate::arbiter::is_guarded;
 use crate::arbiter::transaction::insert_orders;
+use crate::arbiter::{WRITTEN_AS, is_guarded};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Purchase, UserId};
 use crate::store::mysql::link::roll_back;
-use crate::store::mysql::{Fault, answered};
+use crate::store::mysql::answered;
+use crate::store::mysql::outbox::Outbox;
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
 /// each row with half of the list on average, so twice the rows cost four times as much.
@@ -52,11 +53,11 @@ pub(super) enum Filled {
 pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    fence: Option<Fence>,
+    (fence, outbox): (Option<Fence>, Outbox),
     slot: &mut PipelineSlot,
 ) -> Result<Filled, Broken> {
     let mut transaction = answered(connection.begin()).await?;
-    match fill(&mut transaction, purchases, fence, slot).await {
+    match fill(&mut transaction, purchases, (fence, outbox), slot).await {
         Ok(Filled::Whole) => match answered(transaction.commit()).await {
             Ok(()) => {
                 failpoint!("batch-committed");
@@ -80,10 +81,10 @@ pub(super) async fn commit(
 async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    fence: Option<Fence>,
+    (fence, outbox): (Option<Fence>, Outbox),
     slot: &mut PipelineSlot,
 ) -> sqlx::Result<Filled> {
-    let late = slot.run(write_rows(connection, purchases, fence)).await?;
+    let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
     if let Some(accepted) = late {
         return Ok(Filled::Fenced { accepted });
     }
@@ -94,12 +95,12 @@ async fn fill(
     Ok(if whole { Filled::Whole } else { Filled::TooFew })
 }
 
-/// Writes all rows but the stock's: fence, orders, limits, movements. `Some` with the accepted fence
+/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` with the accepted fence
 /// means that a later holder of the item's lock has written.
 async fn write_rows(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    fence: Option<Fence>,
+    (fence, outbox): (Option<Fence>, Outbox),
 ) -> sqlx::Result<Option<u64>> {
     let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
         Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
@@ -119,6 +120,7 @@ async fn write_rows(
     for chunk in powers_of_two(&sorted) {
         answered(insert_movements(connection, chunk)).await?;
     }
+    outbox.inserted(connection, purchases, WRITTEN_AS).await?;
     failpoint!("batch-movements-inserted");
     Ok(None)
 }

@@ -7,7 +7,9 @@ use crate::account::hashing::HashingError;
 use crate::account::{ChangePasswordError, SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::domain::{LedgerError, Refusal, Unavailable};
+use crate::event::EndpointError;
 use crate::order::{FindError, StepError};
+use crate::payment::{MessageError, PayError, TakeError};
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
@@ -136,6 +138,39 @@ impl From<LedgerError> for Problem {
             LedgerError::Unavailable => Self::dependency("mysql"),
             LedgerError::ReadOnly => Self::read_only(),
             LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
+        }
+    }
+}
+
+impl From<EndpointError> for Problem {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::Off => ProblemType::EventsOff.into(),
+            EndpointError::NotFound => ProblemType::EndpointNotFound.into(),
+            EndpointError::TooMany => ProblemType::TooManyEndpoints.into(),
+            EndpointError::InvalidTarget(why) => ProblemType::InvalidTarget.detail(why),
+            EndpointError::RangeOutOfLog => ProblemType::RangeOutOfLog.into(),
+            EndpointError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<PayError> for Problem {
+    fn from(error: PayError) -> Self {
+        match error {
+            PayError::Step(error) => error.into(),
+            PayError::Find(error) => error.into(),
+        }
+    }
+}
+
+impl From<TakeError> for Problem {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Off => ProblemType::PaymentsOff.into(),
+            TakeError::Message(MessageError::Forged) => ProblemType::InvalidSignature.into(),
+            TakeError::Message(MessageError::Unreadable) => ProblemType::InvalidMessage.into(),
+            TakeError::Ledger(error) => error.into(),
         }
     }
 }

@@ -59,6 +59,8 @@ problem_types! {
     InvalidCredentials: 401 "invalid_credentials", "Wrong user name or password",
         "Check the user name and the password.";
 
+    InvalidSignature: 403 "invalid_signature", "Invalid signature",
+        "Sign id, time stamp and body with the secret, and send the message within five minutes.";
     CrossSiteRequest: 403 "cross_site_request", "Cross-site request",
         "Send this request from a page of this site.";
     Forbidden: 403 "forbidden", "Operator role required",
@@ -88,6 +90,10 @@ problem_types! {
         "Check the order id; GET /api/orders lists your orders.";
     RunNotFound: 404 "run_not_found", "Lab run not found",
         "Check the run id; GET /api/lab/runs lists the last runs.";
+    PaymentNotFound: 404 "payment_not_found", "Payment not found",
+        "Check the payment id; GET /api/admin/payments lists the payments.";
+    EndpointNotFound: 404 "endpoint_not_found", "Endpoint not found",
+        "Check the endpoint id; GET /api/admin/endpoints lists the endpoints.";
     MethodNotAllowed: 405 "method_not_allowed", "Method not allowed",
         "Use a method that the Allow header lists.";
     NotAcceptable: 406 "not_acceptable", "No acceptable media type",
@@ -115,6 +121,12 @@ problem_types! {
         "Choose another user name.";
     LabBusy: 409 "lab_busy", "Lab run in progress",
         "Wait for the end of the other run, or end it with DELETE /api/lab/runs/{id}.", retry 5;
+    PaymentsOff: 409 "payments_off", "No payment provider",
+        "Set payment.provider to webhook, and start the service again.";
+    EventsOff: 409 "events_off", "Events switched off",
+        "Set events.enabled in the settings, and start the service again.";
+    TooManyEndpoints: 409 "too_many_endpoints", "Too many endpoints",
+        "Delete an endpoint that is not needed any more.";
     PreconditionFailed: 412 "precondition_failed", "Item edited since it was read",
         "Read the item again, and send its ETag as If-Match.";
     PayloadTooLarge: 413 "payload_too_large", "Request body too large",
@@ -152,6 +164,12 @@ problem_types! {
         "Choose another password: this one is among those that attackers try first, or is the user name.";
     InvalidText: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
+    InvalidMessage: 422 "invalid_message", "Invalid message of the payment provider",
+        "Send type, payment, order and amount_cents as /docs says.";
+    InvalidTarget: 422 "invalid_target", "Invalid target of an endpoint",
+        "Send an https address for a webhook, or a plain name for a stream.";
+    RangeOutOfLog: 422 "range_out_of_log", "Range out of the event log",
+        "Send positions that the log has; GET /api/admin/events reads it.";
     InvalidSchedule: 422 "invalid_schedule", "Invalid sale schedule",
         "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
     ArbiterRequired: 422 "arbiter_required", "Arbiter required",

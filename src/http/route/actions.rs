@@ -19,7 +19,8 @@ pub struct ActionBody {
     /// The operator who did it.
     user_id: i64,
     /// `item_created`, `item_edited`, `lab_run_started`, `lab_run_ended`, `parked_retried`,
-    /// `parked_dropped`, `operator_created`, `role_changed` or `password_set`.
+    /// `parked_dropped`, `operator_created`, `role_changed`, `password_set`, `endpoint_created`,
+    /// `endpoint_switched`, `endpoint_deleted`, `events_replayed` or `payment_refunded`.
     action: String,
     /// The item that was created or edited.
     item_id: Option<i64>,

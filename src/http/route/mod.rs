@@ -3,6 +3,7 @@
 pub mod actions;
 pub mod admin;
 pub mod audit;
+pub mod endpoints;
 pub mod events;
 pub mod items;
 pub mod lab;
@@ -10,6 +11,7 @@ pub mod lists;
 pub mod live;
 pub mod operator;
 pub mod orders;
+pub mod payments;
 pub mod purchase;
 pub mod session;
 mod texts;

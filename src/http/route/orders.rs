@@ -12,6 +12,7 @@ use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::lifecycle::Lifecycle;
 use crate::order::{Orders, StepError};
+use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
 
 /// Orders of one page, unless asked otherwise.
@@ -42,6 +43,13 @@ pub struct OrderBody {
     expires_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
     paid_at: Option<OffsetDateTime>,
+    /// Where to pay, in the answer to a payment that is made elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkout_url: Option<String>,
+    /// `true` if the order is paid on a page of the payment provider; only in the answer for one
+    /// order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paid_elsewhere: Option<bool>,
 }
 
 impl From<Order> for OrderBody {
@@ -58,6 +66,8 @@ impl From<Order> for OrderBody {
             created_at: order.created_at,
             expires_at: order.expires_at,
             paid_at: order.paid_at,
+            checkout_url: None,
+            paid_elsewhere: None,
         }
     }
 }
@@ -146,14 +156,17 @@ pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Proble
 )]
 pub async fn find(
     State(orders): State<Orders>,
+    State(payments): State<Payments>,
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
     let found = orders.find(id, claims.user).await?;
-    Ok(Json(found.ok_or(ProblemType::OrderNotFound)?.into()))
+    let order = found.ok_or(ProblemType::OrderNotFound)?.into();
+    Ok(Json(OrderBody { paid_elsewhere: (!payments.are_made_here()).then_some(true), ..order }))
 }
 
-/// Pay an order. After the end of its hold this still works while stock is left.
+/// Pay an order, or get the address of the page to pay it on. After the end of its hold this still
+/// works while stock is left.
 #[utoipa::path(
     post,
     path = "/api/orders/{id}/payment",
@@ -161,21 +174,22 @@ pub async fn find(
     params(("id" = uuid::Uuid, Path)),
     request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
-        (status = 200, description = "The paid order; a repeated payment has no further effect", body = OrderBody),
+        (status = 200, description = "The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
 )]
 pub async fn pay(
-    State(orders): State<Orders>,
+    State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
     Buyer(claims): Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let paid = detached(&lifecycle, async move { orders.pay(id, claims.user).await }).await?;
-    Ok(Json(paid.into()))
+    let paid = detached(&lifecycle, async move { payments.pay(id, claims.user).await }).await?;
+    let Payable { order, checkout_url } = paid;
+    Ok(Json(OrderBody { checkout_url, ..order.into() }))
 }
 
 /// Cancel an unpaid order; its units go back.
@@ -203,20 +217,22 @@ pub async fn cancel(
     let cancelled = detached(&lifecycle, async move {
         let order = orders.cancel(id, claims.user).await?;
         purchases.item_changed(order.item_id);
-        Ok(order)
+        Ok::<_, StepError>(order)
     });
     Ok(Json(cancelled.await?.into()))
 }
 
 /// Runs a step on a task of its own, so that it finishes even when its client has gone: a step that
 /// stops half-way would keep a row locked until MySQL notices.
-async fn detached(
+fn detached<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     lifecycle: &Lifecycle,
-    step: impl Future<Output = Result<Order, StepError>> + Send + 'static,
-) -> Result<Order, Problem> {
+    step: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> impl Future<Output = Result<T, Problem>> {
     let task = lifecycle.purchases().spawn(step);
-    match task.await {
-        Ok(stepped) => stepped.map_err(Into::into),
-        Err(_) => Err(ProblemType::Internal.problem().outcome_unknown()),
+    async move {
+        match task.await {
+            Ok(stepped) => stepped.map_err(Into::into),
+            Err(_) => Err(ProblemType::Internal.problem().outcome_unknown()),
+        }
     }
 }

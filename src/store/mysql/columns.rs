@@ -7,7 +7,9 @@ use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySql, MySqlTypeInfo, MySqlValueRef};
 use sqlx::{Decode, Type};
 
-use crate::domain::{ArbiterMode, Cents, ItemId, ItemKind, OrderId, OrderStatus, Quantity, UserId};
+use crate::domain::{
+    ArbiterMode, Cents, EndpointId, ItemId, ItemKind, OrderId, OrderStatus, Quantity, UserId,
+};
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
 macro_rules! column {
@@ -33,6 +35,7 @@ macro_rules! column {
 
 column!(ItemId, i64, Self::new);
 column!(UserId, i64, Self::new);
+column!(EndpointId, i64, Self::new);
 column!(Cents, i64, Self::new);
 column!(Quantity, u32, |units: u32| Self::new(units.into()));
 column!(OrderId, &str, Self::parse);

@@ -20,6 +20,8 @@ const FILES: &[(i64, &str, &str)] = &[
     (8, "accepted fences", include_str!("../../../migrations/0008_accepted_fences.sql")),
     (9, "accounts", include_str!("../../../migrations/0009_accounts.sql")),
     (10, "operations", include_str!("../../../migrations/0010_operations.sql")),
+    (12, "events out", include_str!("../../../migrations/0012_events_out.sql")),
+    (13, "payments", include_str!("../../../migrations/0013_payments.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

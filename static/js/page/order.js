@@ -26,6 +26,7 @@ const address = `/api/orders/${encodeURIComponent(orderId)}`;
 /** @type {any} */
 let order = null;
 let busy = '';
+let paidElsewhere = false;
 let holdSpanMs = 0;
 
 startFrame('title.order');
@@ -49,6 +50,7 @@ async function load() {
 
 function begin(loaded) {
   byId('order').classList.remove('loading');
+  paidElsewhere = loaded.paid_elsewhere === true;
   take(loaded);
   byId('pay').addEventListener('click', pay);
   byId('cancel').addEventListener('click', () => byId('cancel-dialog').showModal());
@@ -123,7 +125,7 @@ function drawNow() {
 function drawButtons(late) {
   const payable = order.status === 'pending' || order.status === 'expired';
   byId('pay').hidden = !payable;
-  byId('demo').hidden = !payable;
+  byId('demo').hidden = !payable || paidElsewhere;
   byId('cancel').hidden = order.status !== 'pending';
   for (const id of ['pay', 'cancel']) byId(id).setAttribute('aria-disabled', String(busy !== ''));
   const amount = money(order.amount_cents);
@@ -149,7 +151,9 @@ async function act(action) {
   try {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        take(await post(`${address}/${action}`));
+        const answer = await post(`${address}/${action}`);
+        if (answer.checkout_url) return location.assign(answer.checkout_url);
+        take(answer);
         break;
       } catch (error) {
         const passing = error.changed === 'unknown' || error.status === 429 || error.status >= 500;

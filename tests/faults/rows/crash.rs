@@ -63,6 +63,9 @@ async fn one(testbed: &mut Testbed, seed: u64, point: &'static str) -> TrialResu
     if point.starts_with("expiry") {
         plan.item = json!({ "hold_seconds": 1 });
     }
+    if point.starts_with("events") {
+        plan.setups[0] = plan.setups[0].clone().with("SECKILL_EVENTS_ENABLED", "true");
+    }
     if point.starts_with("batch") {
         plan.pace = RUSH;
     }

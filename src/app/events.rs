@@ -1,0 +1,43 @@
+//! The workers that bring events to other systems.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::shared::Shared;
+use super::workers::Worker;
+use crate::config::Config;
+use crate::event::deliver::{self, Deliverer};
+use crate::event::receiver::Clients;
+use crate::event::{self, PrivateNetworks, WebhookClient};
+
+/// Builds the workers; none if events are switched off.
+pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, String> {
+    let settings = &config.events;
+    let networks = PrivateNetworks::parse(&settings.private_networks)?;
+    if !settings.enabled {
+        return Ok(Vec::new());
+    }
+    let poll = Duration::from_millis(settings.poll_ms);
+    let deliverer = Deliverer::new(deliver::Parts {
+        pool: shared.pool.clone(),
+        clients: Clients {
+            webhooks: WebhookClient {
+                networks,
+                tls: Arc::new(event::tls(&settings.ca_file)?),
+                timeout: Duration::from_millis(settings.timeout_ms),
+            },
+            redis: shared.redis.clone(),
+            stream_length_max: settings.stream_length_max,
+        },
+        metrics: shared.metrics.clone(),
+        clock: shared.clock.clone(),
+        instance: shared.instance.clone(),
+        poll,
+        batch_max: settings.batch_max,
+        refusals_max: settings.refusals_max,
+        pause_max: Duration::from_secs(settings.pause_seconds_max),
+    });
+    let drained = shared.lifecycle.drained();
+    let relay = event::run_relay(shared.pool.clone(), poll, drained.clone());
+    Ok(vec![("event log", Box::pin(relay)), ("event deliveries", Box::pin(deliverer.run(drained)))])
+}

@@ -1,0 +1,60 @@
+//! Builds the payments with their provider.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::shared::Shared;
+use crate::config::Config;
+use crate::event::{self, PrivateNetworks, Target, WebhookClient, webhook};
+use crate::order::Orders;
+use crate::payment::{Demo, Parts, Payments, Provider, Webhook};
+
+/// The shortest secret, in bytes.
+const SECRET_BYTES_MIN: usize = 24;
+
+pub(super) fn payments(
+    config: &Config,
+    shared: &Shared,
+    orders: &Orders,
+) -> Result<Payments, String> {
+    Ok(Payments::new(Parts {
+        pool: shared.pool.clone(),
+        breaker: shared.breakers.mysql.clone(),
+        orders: orders.clone(),
+        provider: provider(config)?,
+        clock: shared.clock.clone(),
+        metrics: shared.metrics.clone(),
+    }))
+}
+
+fn provider(config: &Config) -> Result<Arc<dyn Provider>, String> {
+    let settings = &config.payment;
+    if settings.provider == "demo" {
+        return Ok(Arc::new(Demo));
+    }
+    let secret = settings.secret.reveal();
+    if webhook::secret_bytes(secret).is_none_or(|bytes| bytes.len() < SECRET_BYTES_MIN) {
+        return Err(format!(
+            "payment.secret must be whsec_ and at least {SECRET_BYTES_MIN} bytes in base64"
+        ));
+    }
+    let refunds = match settings.refund_url.as_str() {
+        "" => None,
+        url => Some(
+            Target::parse(url)
+                .map_err(|why| format!("payment.refund_url cannot be used: {why}"))?,
+        ),
+    };
+    let client = WebhookClient {
+        // The operator who writes the settings may name any address.
+        networks: PrivateNetworks::all(),
+        tls: Arc::new(event::tls(&config.events.ca_file)?),
+        timeout: Duration::from_millis(config.events.timeout_ms),
+    };
+    Ok(Arc::new(Webhook {
+        checkout_template: settings.checkout_url.clone(),
+        secret: secret.to_owned(),
+        refunds,
+        client,
+    }))
+}

@@ -1,0 +1,340 @@
+//! Delivers events to endpoints: in the order of the log, each at least once.
+//!
+//! One task serves one endpoint, so a slow receiver holds up no other. After a failure the endpoint
+//! pauses, longer after each further one. A receiver that is away is waited for. A receiver that
+//! refuses an event again and again gets the next one, and the event becomes a dead letter. To find
+//! the event, a refused message is cut in half until one event is left.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::receiver::{Clients, Receiver};
+use super::webhook::Failure;
+use crate::domain::{Clock, EndpointId};
+use crate::metrics::Metrics;
+use crate::store::mysql::deliveries::{Claim, Replay, due};
+use crate::store::mysql::endpoints::Endpoint;
+use crate::store::mysql::event_log::{self, LoggedEvent};
+
+/// The largest sum of the data of the events in one message, in bytes; a single event may be larger.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// The pause after the first failure; it doubles.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// How long a claim outlasts the longest delivery.
+const LEASE_MARGIN: Duration = Duration::from_secs(15);
+/// How long the last note about a delivery may take when the service stops.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// The parts of [`Deliverer`].
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type or here")]
+pub struct Parts {
+    pub pool: MySqlPool,
+    pub clients: Clients,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    /// The name of this instance.
+    pub instance: String,
+    /// How often endpoints are looked at.
+    pub poll: Duration,
+    /// Events of one message.
+    pub batch_max: u32,
+    /// Refusals after which an event is a dead letter.
+    pub refusals_max: u32,
+    /// The longest pause after a failure.
+    pub pause_max: Duration,
+}
+
+/// Delivers to all endpoints.
+#[derive(Clone)]
+pub struct Deliverer {
+    parts: Parts,
+}
+
+/// An endpoint that is being served.
+struct Service<'a> {
+    parts: &'a Parts,
+    claim: Claim<'a>,
+    endpoint: Endpoint,
+    receiver: Receiver,
+    /// Events that were read and not delivered yet.
+    read: VecDeque<LoggedEvent>,
+    /// Events of the next message, while the refused one is looked for.
+    limit: usize,
+}
+
+/// The result of one step of a service.
+#[derive(PartialEq, Eq)]
+enum Step {
+    /// There is nothing to deliver.
+    Idle,
+    /// Something was delivered or set aside.
+    Done,
+    /// The endpoint pauses, or belongs to another instance.
+    Stop,
+}
+
+/// The log or a replay: where the events of a message come from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Log,
+    Replay(&'a Replay),
+}
+
+impl Deliverer {
+    /// A deliverer of the parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts }
+    }
+
+    /// Delivers until `stop` fires.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut serving = JoinSet::new();
+        let mut served: HashSet<EndpointId> = HashSet::new();
+        while stop.run_until_cancelled(tokio::time::sleep(self.parts.poll)).await.is_some() {
+            while let Some(ended) = serving.try_join_next() {
+                match ended {
+                    Ok(id) => served.remove(&id),
+                    // A panic: which endpoint it was is not known, so all are served again; the
+                    // claims keep two tasks off one endpoint.
+                    Err(_) => {
+                        served.clear();
+                        false
+                    }
+                };
+            }
+            let due = match due(&self.parts.pool).await {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::warn!(%error, "event endpoints not read");
+                    continue;
+                }
+            };
+            for id in due {
+                if served.insert(id) {
+                    let (deliverer, stop) = (self.clone(), stop.clone());
+                    serving.spawn(async move {
+                        deliverer.serve(id, &stop).await;
+                        id
+                    });
+                }
+            }
+        }
+        while serving.join_next().await.is_some() {}
+    }
+
+    /// Delivers to one endpoint until it has everything, fails, or the service stops.
+    async fn serve(&self, id: EndpointId, stop: &CancellationToken) {
+        let lease = self.parts.clients.webhooks.timeout + LEASE_MARGIN;
+        let claim = Claim { endpoint: id, instance: &self.parts.instance, lease };
+        let work = async {
+            let Some(endpoint) = claim.take(&self.parts.pool).await? else { return Ok(()) };
+            let receiver = Receiver::of(&endpoint);
+            // The refused event is the first one.
+            let limit = if endpoint.refusals > 0 { 1 } else { self.parts.batch_max as usize };
+            let read = VecDeque::new();
+            let mut service =
+                Service { parts: &self.parts, claim, endpoint, receiver, read, limit };
+            service.run().await
+        };
+        let worked: Option<sqlx::Result<()>> = stop.run_until_cancelled(work).await;
+        if let Some(Err(error)) = worked {
+            tracing::warn!(%error, endpoint = %id, "event delivery interrupted; it goes on by itself");
+        }
+        let _ = tokio::time::timeout(END_MAX, claim.end(&self.parts.pool)).await;
+    }
+}
+
+impl Service<'_> {
+    async fn run(&mut self) -> sqlx::Result<()> {
+        loop {
+            let new = self.deliver_new().await?;
+            if new == Step::Stop {
+                return Ok(());
+            }
+            match (new, self.deliver_replay().await?) {
+                (_, Step::Stop) | (Step::Idle, Step::Idle) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Delivers the next events of the log.
+    async fn deliver_new(&mut self) -> sqlx::Result<Step> {
+        if self.read.is_empty() {
+            let first = self.endpoint.delivered + 1;
+            let limit = self.parts.batch_max;
+            self.read.extend(event_log::read(&self.parts.pool, first, i64::MAX, limit).await?);
+        }
+        let message = self.cut_message();
+        let (Some(first), Some(last)) = (message.first(), message.last()) else {
+            return Ok(Step::Idle);
+        };
+        let (first, last) = (first.position, last.position);
+        match self.send(&message).await {
+            Ok(()) => {
+                let span = (self.endpoint.delivered, last);
+                if !self.claim.delivered(&self.parts.pool, span).await? {
+                    return Ok(Step::Stop);
+                }
+                self.endpoint.delivered = last;
+                Ok(Step::Done)
+            }
+            Err(failure) => {
+                self.read.clear();
+                self.failed(&failure, (first, message.len()), Source::Log).await
+            }
+        }
+    }
+
+    /// Delivers the next events of the oldest replay.
+    async fn deliver_replay(&mut self) -> sqlx::Result<Step> {
+        let Some(replay) = self.claim.replay(&self.parts.pool).await? else {
+            return Ok(Step::Idle);
+        };
+        let limit = u32::try_from(self.limit).unwrap_or(u32::MAX);
+        let events = event_log::read(&self.parts.pool, replay.next, replay.last, limit).await?;
+        let mut events = VecDeque::from(events);
+        let message = cut(&mut events, self.limit);
+        let (Some(first), Some(last)) = (message.first(), message.last()) else {
+            // The rest of the range is deleted, or does not exist.
+            self.claim.skip_replay(&self.parts.pool, &replay, replay.last).await?;
+            return Ok(Step::Done);
+        };
+        match self.send(&message).await {
+            Ok(()) => {
+                let span = (self.endpoint.delivered, self.endpoint.delivered);
+                self.claim.replayed(&self.parts.pool, &replay, last.position).await?;
+                let kept = self.claim.delivered(&self.parts.pool, span).await?;
+                Ok(if kept { Step::Done } else { Step::Stop })
+            }
+            Err(failure) => {
+                let message = (first.position, message.len());
+                self.failed(&failure, message, Source::Replay(&replay)).await
+            }
+        }
+    }
+
+    fn cut_message(&mut self) -> Vec<LoggedEvent> {
+        cut(&mut self.read, self.limit)
+    }
+
+    async fn send(&mut self, message: &[LoggedEvent]) -> Result<(), Failure> {
+        let now = self.parts.clock.now();
+        let sent = self.receiver.send(&self.parts.clients, message, now).await;
+        if sent.is_ok() {
+            self.parts.metrics.events.delivered(message.len());
+            self.limit = self.parts.batch_max as usize;
+            (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
+        }
+        sent
+    }
+
+    /// Notes the failure of a message of `count` events that begins at the position `first`.
+    async fn failed(
+        &mut self,
+        failure: &Failure,
+        (first, count): (i64, usize),
+        source: Source<'_>,
+    ) -> sqlx::Result<Step> {
+        let (error, is_refusal) = match failure {
+            Failure::Away(error) => (error, false),
+            Failure::Refused(error) => (error, true),
+        };
+        self.parts.metrics.events.failed(is_refusal);
+        if is_refusal && count > 1 {
+            self.limit = count / 2;
+            return Ok(Step::Done);
+        }
+        if is_refusal && self.endpoint.refusals + 1 >= self.parts.refusals_max {
+            self.set_aside(first, error, source).await?;
+            return Ok(Step::Done);
+        }
+        let pause = pause(self.endpoint.failures, self.parts.pause_max);
+        let endpoint = self.endpoint.id;
+        tracing::warn!(%endpoint, error, ?pause, "events not delivered; the next try is after the pause");
+        self.claim.failed(&self.parts.pool, (error, is_refusal), pause).await?;
+        Ok(Step::Stop)
+    }
+
+    /// Makes a dead letter of an event, and goes on behind it.
+    async fn set_aside(
+        &mut self,
+        position: i64,
+        error: &str,
+        source: Source<'_>,
+    ) -> sqlx::Result<()> {
+        let endpoint = self.endpoint.id;
+        tracing::error!(%endpoint, position, error, "event refused too often: it is a dead letter now");
+        let mut transaction = self.parts.pool.begin().await?;
+        self.claim.set_aside(&mut transaction, position, error).await?;
+        transaction.commit().await?;
+        if let Source::Replay(replay) = source {
+            self.claim.skip_replay(&self.parts.pool, replay, position).await?;
+        }
+        self.parts.metrics.events.set_aside();
+        self.endpoint.delivered = self.endpoint.delivered.max(position);
+        (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
+        self.limit = self.parts.batch_max as usize;
+        Ok(())
+    }
+}
+
+/// Cuts a message off the events: at most `limit` of them, and not too many bytes.
+fn cut(events: &mut VecDeque<LoggedEvent>, limit: usize) -> Vec<LoggedEvent> {
+    let mut bytes = 0;
+    let fits = |event: &&LoggedEvent| {
+        let is_first = bytes == 0;
+        bytes += event.payload.len();
+        is_first || bytes <= MESSAGE_BYTES_MAX
+    };
+    let count = events.iter().take(limit.max(1)).take_while(fits).count();
+    events.drain(..count).collect()
+}
+
+/// The pause after a failure that followed `failures` others: doubling, with a jitter of a quarter.
+fn pause(failures: u32, longest: Duration) -> Duration {
+    let pause = PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(failures.min(20))).min(longest);
+    pause.mul_f64(0.75 + 0.25 * rand::random::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn event(position: i64, bytes: usize) -> LoggedEvent {
+        let created_at = OffsetDateTime::UNIX_EPOCH;
+        let (id, kind) = (position.to_string(), "orders.changed".to_owned());
+        LoggedEvent { position, id, kind, payload: "x".repeat(bytes), created_at }
+    }
+
+    #[test]
+    fn a_message_has_few_events_and_few_bytes_but_one_at_least() {
+        let positions = |sizes: &[usize], limit| {
+            let events = sizes.iter().zip(1..).map(|(&bytes, position)| event(position, bytes));
+            let mut events: VecDeque<_> = events.collect();
+            cut(&mut events, limit).len()
+        };
+        assert_eq!(positions(&[10; 5], 3), 3);
+        assert_eq!(positions(&[10; 5], 0), 1);
+        assert_eq!(positions(&[400_000; 5], 5), 2);
+        assert_eq!(positions(&[2_000_000, 1], 5), 1);
+        assert_eq!(positions(&[], 5), 0);
+    }
+
+    #[test]
+    fn pauses_grow_to_their_limit() {
+        let longest = Duration::from_secs(60);
+        for (failures, seconds) in [(0, 1), (1, 2), (5, 32), (6, 60), (4_000_000, 60)] {
+            let pause = pause(failures, longest).as_secs_f64();
+            assert!((0.75 * f64::from(seconds)..=f64::from(seconds)).contains(&pause), "{pause}");
+        }
+    }
+}

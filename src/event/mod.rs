@@ -1,0 +1,315 @@
+//! Events for other systems: every change of an order that is durable, at least once.
+//!
+//! The transaction of a change writes the *outbox* (`store::mysql::outbox`). [`run_relay`] moves
+//! the rows into the *log*, which numbers them. [`Deliverer`] sends them on to the *endpoints*:
+//! signed webhooks and Redis streams. [`Endpoints`] is what operators do with them.
+
+pub mod deliver;
+pub mod receiver;
+pub mod target;
+pub mod webhook;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::{MySqlConnection, MySqlPool};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{EndpointId, LedgerError};
+use crate::store::breaker::Breaker;
+use crate::store::mysql::actions::{self, Actor};
+use crate::store::mysql::{self, failed_change, failed_read};
+use crate::store::mysql::{endpoints, event_log};
+
+pub use deliver::Deliverer;
+pub use target::{PrivateNetworks, Target};
+pub use webhook::WebhookClient;
+
+pub use crate::store::mysql::endpoints::{DeadLetter, Endpoint};
+pub use crate::store::mysql::event_log::LoggedEvent;
+
+/// The most endpoints.
+pub const ENDPOINTS_MAX: usize = 32;
+/// The longest name of a stream.
+const STREAM_NAME_LENGTH_MAX: usize = 100;
+
+/// The reason why an endpoint was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// Events are switched off.
+    #[error("events are switched off")]
+    Off,
+    /// There is no such endpoint.
+    #[error("no such endpoint")]
+    NotFound,
+    /// There are [`ENDPOINTS_MAX`] already.
+    #[error("too many endpoints")]
+    TooMany,
+    /// The address or the name cannot be used; a sentence says why.
+    #[error("{0}")]
+    InvalidTarget(&'static str),
+    /// The range has no position of the log.
+    #[error("no such range")]
+    RangeOutOfLog,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// For `?` inside a transaction.
+impl From<sqlx::Error> for EndpointError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Ledger(failed_change(&error))
+    }
+}
+
+/// A new endpoint, as an operator wants it.
+#[derive(Clone, Debug)]
+pub struct NewEndpoint {
+    /// Whether it is a Redis stream; otherwise a webhook.
+    pub is_stream: bool,
+    /// The address, or the name of the stream.
+    pub target: String,
+    /// Whether it gets the events that the log has already.
+    pub from_start: bool,
+}
+
+/// The endpoints, for operators. Clones share everything.
+#[derive(Clone)]
+pub struct Endpoints {
+    pool: MySqlPool,
+    breaker: Breaker,
+    enabled: bool,
+}
+
+impl Endpoints {
+    /// The endpoints of the ledger behind `pool` and its `breaker`; `enabled` is whether there are
+    /// events at all.
+    #[must_use]
+    pub fn new(pool: MySqlPool, breaker: Breaker, enabled: bool) -> Self {
+        Self { pool, breaker, enabled }
+    }
+
+    /// Creates an endpoint and reads it back, with its secret.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub async fn create(
+        &self,
+        new: &NewEndpoint,
+        actor: &Actor,
+    ) -> Result<Endpoint, EndpointError> {
+        if !self.enabled {
+            return Err(EndpointError::Off);
+        }
+        check_target(new)?;
+        let existing = self.read(endpoints::list(&self.pool)).await?;
+        if existing.len() >= ENDPOINTS_MAX {
+            return Err(EndpointError::TooMany);
+        }
+        let last = self.read(event_log::last_position(&self.pool)).await?;
+        let delivered = if new.from_start { 0 } else { last };
+        let (kind, secret) = match new.is_stream {
+            true => ("redis-stream", String::new()),
+            false => ("webhook", webhook::new_secret()),
+        };
+        let create = async {
+            let mut transaction = self.pool.begin().await?;
+            let what = (kind, new.target.as_str(), secret.as_str());
+            let id = endpoints::insert(&mut transaction, what, delivered).await?;
+            let detail =
+                serde_json::json!({ "endpoint": id.get(), "kind": kind, "target": new.target });
+            actions::record(&mut transaction, actor, "endpoint_created", None, &detail).await?;
+            let created = endpoints::find(&mut transaction, id).await?;
+            transaction.commit().await?;
+            created.ok_or(sqlx::Error::RowNotFound)
+        };
+        let created = mysql::change(&self.breaker, create).await;
+        created.map_err(|error| failed_change(&error).into())
+    }
+
+    /// Switches an endpoint on or off.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub async fn switch(
+        &self,
+        id: EndpointId,
+        enabled: bool,
+        actor: &Actor,
+    ) -> Result<(), EndpointError> {
+        let detail = serde_json::json!({ "endpoint": id.get(), "enabled": enabled });
+        self.change(actor, ("endpoint_switched", detail), async |transaction| {
+            endpoints::switch(transaction, id, enabled).await
+        })
+        .await
+    }
+
+    /// Deletes an endpoint with its dead letters.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub async fn delete(&self, id: EndpointId, actor: &Actor) -> Result<(), EndpointError> {
+        let detail = serde_json::json!({ "endpoint": id.get() });
+        self.change(actor, ("endpoint_deleted", detail), async |transaction| {
+            endpoints::delete(transaction, id).await
+        })
+        .await
+    }
+
+    /// Orders that the events from `first` to `last` are delivered again, as far as the log has
+    /// them.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub async fn replay(
+        &self,
+        id: EndpointId,
+        (first, last): (i64, i64),
+        actor: &Actor,
+    ) -> Result<(), EndpointError> {
+        let newest = self.read(event_log::last_position(&self.pool)).await?;
+        let (first, last) = (first.max(1), last.min(newest));
+        if first > last {
+            return Err(EndpointError::RangeOutOfLog);
+        }
+        let detail = serde_json::json!({ "endpoint": id.get(), "first": first, "last": last });
+        self.change(actor, ("events_replayed", detail), async |transaction| {
+            if endpoints::find(transaction, id).await?.is_none() {
+                return Ok(false);
+            }
+            endpoints::insert_replay(transaction, id, (first, last)).await?;
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Lists the endpoints, each with the number of its dead letters, and the last position of the
+    /// log.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn list(&self) -> Result<(Vec<(Endpoint, i64)>, i64), LedgerError> {
+        self.read(async {
+            let mut listed = Vec::new();
+            for endpoint in endpoints::list(&self.pool).await? {
+                let letters = endpoints::count_dead_letters(&self.pool, endpoint.id).await?;
+                listed.push((endpoint, letters));
+            }
+            Ok((listed, event_log::last_position(&self.pool).await?))
+        })
+        .await
+    }
+
+    /// Lists the dead letters of an endpoint behind the position `after`.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn dead_letters(
+        &self,
+        id: EndpointId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<DeadLetter>, LedgerError> {
+        self.read(endpoints::dead_letters(&self.pool, id, after, limit)).await
+    }
+
+    /// Reads the log behind the position `after`.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn log(&self, after: i64, limit: u32) -> Result<Vec<LoggedEvent>, LedgerError> {
+        let first = after.saturating_add(1);
+        self.read(event_log::read(&self.pool, first, i64::MAX, limit)).await
+    }
+
+    async fn read<T>(
+        &self,
+        question: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        mysql::ask(&self.breaker, question).await.map_err(|error| failed_read(&error))
+    }
+
+    /// Makes a change and writes its line in the operators' log; `false` from `work` means that
+    /// there is no such endpoint.
+    async fn change(
+        &self,
+        actor: &Actor,
+        (action, detail): (&'static str, serde_json::Value),
+        work: impl AsyncFnOnce(&mut MySqlConnection) -> sqlx::Result<bool>,
+    ) -> Result<(), EndpointError> {
+        let change = async {
+            let mut transaction = self.pool.begin().await?;
+            if !work(&mut transaction).await? {
+                transaction.rollback().await?;
+                return Ok(false);
+            }
+            actions::record(&mut transaction, actor, action, None, &detail).await?;
+            transaction.commit().await?;
+            Ok(true)
+        };
+        match mysql::change(&self.breaker, change).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(EndpointError::NotFound),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn check_target(new: &NewEndpoint) -> Result<(), EndpointError> {
+    if !new.is_stream {
+        return Target::parse(&new.target).map(drop).map_err(EndpointError::InvalidTarget);
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let fits = (1..=STREAM_NAME_LENGTH_MAX).contains(&new.target.len());
+    if fits && new.target.bytes().all(is_plain) {
+        return Ok(());
+    }
+    Err(EndpointError::InvalidTarget(
+        "Send the name of a stream as 1 to 100 letters, digits, '-', '_' and '.'.",
+    ))
+}
+
+/// Moves rows from the outbox into the log until `stop` fires.
+pub async fn run_relay(pool: MySqlPool, poll: Duration, stop: CancellationToken) {
+    while stop.run_until_cancelled(tokio::time::sleep(poll)).await.is_some() {
+        loop {
+            match event_log::move_from_outbox(&pool).await {
+                Ok(true) if !stop.is_cancelled() => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "events not moved into the log; the next run tries again");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The encryption of webhooks: trusts the certificates of the system, and those in the file `own`
+/// if it is not empty.
+///
+/// # Errors
+/// A sentence when the file cannot be read.
+pub fn tls(own: &Path) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if !own.as_os_str().is_empty() {
+        let unreadable =
+            |why: &dyn std::fmt::Display| format!("events.ca_file cannot be used: {why}");
+        let certificates =
+            CertificateDer::pem_file_iter(own).map_err(|error| unreadable(&error))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| unreadable(&error))?;
+            roots.add(certificate).map_err(|error| unreadable(&error))?;
+        }
+    }
+    let provider = tokio_rustls::rustls::crypto::ring::default_provider();
+    let versions = ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(versions.with_root_certificates(roots).with_no_client_auth())
+}

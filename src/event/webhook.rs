@@ -1,0 +1,242 @@
+//! Webhooks, signed as [Standard Webhooks](https://www.standardwebhooks.com) says: HMAC-SHA256 over
+//! id, time stamp and body.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use sha2::Sha256;
+use time::OffsetDateTime;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::target::{PrivateNetworks, Target};
+
+/// What a secret begins with.
+const SECRET_PREFIX: &str = "whsec_";
+/// Random bytes of a secret.
+const SECRET_BYTES: usize = 32;
+/// The part of an answer's body that is read, so that its connection can be used again.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// The reason why a delivery failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The receiver did not answer, or answered that it cannot work at the moment.
+    Away(String),
+    /// The receiver refused the message.
+    Refused(String),
+}
+
+/// A message to one receiver.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its id, which a repetition with the same events has too.
+    pub id: String,
+    /// JSON.
+    pub body: Bytes,
+    /// The time of the try.
+    pub sent_at: OffsetDateTime,
+}
+
+/// Sends webhooks. Clones share the trusted certificates.
+#[derive(Clone)]
+pub struct WebhookClient {
+    /// Private networks that may be reached.
+    pub networks: PrivateNetworks,
+    /// Encryption.
+    pub tls: Arc<tokio_rustls::rustls::ClientConfig>,
+    /// How long one delivery may take, from the look-up of the name to the end of the answer.
+    pub timeout: Duration,
+}
+
+/// A connection that is kept for the next message.
+pub struct Kept {
+    sender: SendRequest<Full<Bytes>>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// A stream of bytes, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl WebhookClient {
+    /// Sends a message and waits for the answer, over `kept` if it is usable.
+    ///
+    /// # Errors
+    /// See [`Failure`]. The receiver may have got the message all the same.
+    pub async fn post(
+        &self,
+        target: &Target,
+        secret: &str,
+        message: &Message,
+        kept: &mut Option<Kept>,
+    ) -> Result<(), Failure> {
+        let usable = kept.take().filter(|kept| !kept.sender.is_closed());
+        let exchange = async {
+            let mut connection = match usable {
+                Some(kept) => kept,
+                None => self.connect(target).await.map_err(Failure::Away)?,
+            };
+            let answered = exchange(&mut connection.sender, target, secret, message).await;
+            let (status, is_reusable) = answered.map_err(Failure::Away)?;
+            if is_reusable {
+                *kept = Some(connection);
+            }
+            judge(status)
+        };
+        match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) => {
+                Err(Failure::Away(format!("no answer within {} ms", self.timeout.as_millis())))
+            }
+        }
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Kept, String> {
+        let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
+        let found = found.map_err(|error| format!("host name not resolved: {error}"))?;
+        let found: Vec<SocketAddr> = found.collect();
+        let permitted: Vec<SocketAddr> = found
+            .iter()
+            .copied()
+            .filter(|address| self.networks.permit(address.ip(), target.tls))
+            .collect();
+        if permitted.is_empty() {
+            let first = found.first().map_or_else(|| "none".to_owned(), |one| one.ip().to_string());
+            return Err(format!(
+                "address {first} not permitted: use https and a public address, or name its network in events.private_networks"
+            ));
+        }
+        let stream = TcpStream::connect(&*permitted).await;
+        let stream = stream.map_err(|error| format!("not connected: {error}"))?;
+        let _ = stream.set_nodelay(true);
+        let stream: Box<dyn Stream> = if target.tls {
+            let name = ServerName::try_from(target.host.clone());
+            let name = name.map_err(|_| "host name not fit for a certificate".to_owned())?;
+            let connected = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
+            Box::new(connected.map_err(|error| format!("no encrypted connection: {error}"))?)
+        } else {
+            Box::new(stream)
+        };
+        let (sender, driver) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| format!("no HTTP: {error}"))?;
+        let driver = tokio::spawn(async move {
+            // An error shows in the request that it breaks.
+            let _ = driver.await;
+        });
+        Ok(Kept { sender, _driver: AbortOnDropHandle::new(driver) })
+    }
+}
+
+/// Sends a message; answers the status, and whether the connection can be used again.
+async fn exchange(
+    sender: &mut SendRequest<Full<Bytes>>,
+    target: &Target,
+    secret: &str,
+    message: &Message,
+) -> Result<(StatusCode, bool), String> {
+    let timestamp = message.sent_at.unix_timestamp();
+    let request = Request::post(&target.path)
+        .header(HOST, &target.authority)
+        .header(CONTENT_TYPE, "application/json")
+        .header(USER_AGENT, concat!("seckill/", env!("CARGO_PKG_VERSION")))
+        .header("webhook-id", &message.id)
+        .header("webhook-timestamp", timestamp)
+        .header("webhook-signature", sign(secret, &message.id, timestamp, &message.body))
+        .body(Full::new(message.body.clone()))
+        .map_err(|error| format!("no request: {error}"))?;
+    let answer = sender.send_request(request).await;
+    let answer = answer.map_err(|error| format!("connection broken off: {error}"))?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+    Ok((status, body.is_ok()))
+}
+
+/// Whether an answer accepts the message. A proxy whose receiver is away, and a receiver that is
+/// overloaded, say nothing about the message.
+fn judge(status: StatusCode) -> Result<(), Failure> {
+    match status.as_u16() {
+        200..=299 => Ok(()),
+        408 | 425 | 429 | 502..=504 => Err(Failure::Away(format!("answered {status}"))),
+        300..=399 => {
+            Err(Failure::Refused(format!("answered {status}; redirects are not followed")))
+        }
+        _ => Err(Failure::Refused(format!("answered {status}"))),
+    }
+}
+
+/// Makes a new secret.
+#[must_use]
+pub fn new_secret() -> String {
+    format!("{SECRET_PREFIX}{}", BASE64.encode(rand::random::<[u8; SECRET_BYTES]>()))
+}
+
+/// The value of `webhook-signature`.
+#[must_use]
+pub fn sign(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> String {
+    format!("v1,{}", BASE64.encode(mac(secret, id, timestamp, body).finalize().into_bytes()))
+}
+
+/// Whether `signature`, such as `v1,g0hM9...`, is that of the message. Compares in constant time.
+#[must_use]
+pub fn is_genuine(secret: &str, id: &str, timestamp: i64, body: &[u8], signature: &str) -> bool {
+    let Some(signature) = signature.strip_prefix("v1,") else { return false };
+    let Ok(signature) = BASE64.decode(signature) else { return false };
+    mac(secret, id, timestamp, body).verify_slice(&signature).is_ok()
+}
+
+/// The bytes of a secret; `None` if it is not one.
+#[must_use]
+pub fn secret_bytes(secret: &str) -> Option<Vec<u8>> {
+    BASE64.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()
+}
+
+fn mac(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> Hmac<Sha256> {
+    let key = secret_bytes(secret).unwrap_or_default();
+    let mac = Hmac::<Sha256>::new_from_slice(&key).expect("any key has a length that HMAC takes");
+    mac.chain_update(format!("{id}.{timestamp}.")).chain_update(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_is_that_of_the_standard() {
+        // The example of the Standard Webhooks libraries.
+        let signature = sign(
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            br#"{"test": 2432232314}"#,
+        );
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn a_refusal_differs_from_an_absence() {
+        let judge = |status| judge(StatusCode::from_u16(status).expect("a status"));
+        for fine in [200, 202, 204] {
+            assert_eq!(judge(fine), Ok(()));
+        }
+        for away in [408, 429, 502, 503, 504] {
+            assert!(matches!(judge(away), Err(Failure::Away(_))), "{away}");
+        }
+        for refused in [301, 400, 401, 404, 410, 422, 500] {
+            assert!(matches!(judge(refused), Err(Failure::Refused(_))), "{refused}");
+        }
+    }
+}

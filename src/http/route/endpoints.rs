@@ -1,0 +1,399 @@
+//! `/api/admin/endpoints` and `/api/admin/events`: where events go, and which there were.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use crate::account::Actor;
+use crate::domain::Clock;
+use crate::event::{Endpoints, NewEndpoint};
+use crate::http::address::ClientAddress;
+use crate::http::body::{Integer, JsonBody};
+use crate::http::extract::{Admin, EndpointPath, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+
+/// Lines of one page, unless asked otherwise.
+const PAGE_DEFAULT: u32 = 50;
+/// The most lines of one page.
+const PAGE_MAX: u32 = 200;
+
+/// An endpoint.
+#[derive(Serialize, ToSchema)]
+pub struct EndpointBody {
+    id: i64,
+    /// `webhook` or `redis-stream`.
+    kind: String,
+    /// The address of a webhook; the name of a stream, whose key is the prefix of the service,
+    /// `events:` and this.
+    target: String,
+    enabled: bool,
+    /// The last position of the log that was delivered or set aside.
+    delivered: i64,
+    /// The last position of the log.
+    last: i64,
+    /// Failed tries since the last success.
+    failures: u32,
+    /// The last failure since the last success.
+    last_error: Option<String>,
+    /// The time before which no try is made.
+    #[serde(with = "time::serde::rfc3339")]
+    next_try_at: OffsetDateTime,
+    /// The time of the last success.
+    #[serde(with = "time::serde::rfc3339::option")]
+    delivered_at: Option<OffsetDateTime>,
+    /// Events that were set aside.
+    dead_letters: i64,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+/// The endpoints.
+#[derive(Serialize, ToSchema)]
+pub struct EndpointsBody {
+    /// Oldest first.
+    endpoints: Vec<EndpointBody>,
+    /// The last position of the log.
+    last: i64,
+}
+
+/// A new endpoint.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateEndpointBody {
+    /// `webhook` (if it is left out) or `redis-stream`.
+    #[serde(default)]
+    kind: Option<String>,
+    /// The https address of a webhook, or the name of a stream.
+    target: String,
+    /// Whether it gets all events that the log still has; if it is left out, only new ones.
+    #[serde(default)]
+    from_start: Option<bool>,
+}
+
+/// An endpoint that was created.
+#[derive(Serialize, ToSchema)]
+pub struct CreatedEndpointBody {
+    id: i64,
+    /// The secret that signs the webhooks; it is shown only here. `null` for a stream.
+    secret: Option<String>,
+}
+
+/// A switch of an endpoint.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchEndpointBody {
+    /// Whether events are delivered. `true` also ends the pause after a failure.
+    enabled: bool,
+}
+
+/// A range of the log.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayBody {
+    /// The first position.
+    #[serde(default)]
+    #[schema(value_type = i64, minimum = 1)]
+    first: Integer,
+    /// The last position; the newest event if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 1)]
+    last: Integer,
+}
+
+/// An event that its receiver refused.
+#[derive(Serialize, ToSchema)]
+pub struct DeadLetterBody {
+    /// Its position in the log.
+    position: i64,
+    /// The receiver's last answer.
+    reason: String,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+/// A page of dead letters.
+#[derive(Serialize, ToSchema)]
+pub struct DeadLettersBody {
+    /// In the order of the log.
+    dead_letters: Vec<DeadLetterBody>,
+    /// Pass it as `after` to get the next page; `null` on the last one.
+    next: Option<i64>,
+}
+
+/// An event, as endpoints get it.
+#[derive(Serialize, ToSchema)]
+pub struct EventBody {
+    /// Its id: an event that is delivered twice has it twice.
+    id: String,
+    /// Its place in the log.
+    position: i64,
+    /// `orders.changed`.
+    r#type: String,
+    /// The time of the change.
+    #[serde(with = "time::serde::rfc3339")]
+    timestamp: OffsetDateTime,
+    /// `orders`: the orders as they are after the change.
+    #[schema(value_type = Object)]
+    data: Option<Box<RawValue>>,
+}
+
+/// A page of the log.
+#[derive(Serialize, ToSchema)]
+pub struct EventsBody {
+    /// In the order of the log.
+    events: Vec<EventBody>,
+    /// Pass it as `after` to get the next page; `null` on the last one.
+    next: Option<i64>,
+}
+
+/// List the endpoints of events.
+#[utoipa::path(
+    get,
+    path = "/api/admin/endpoints",
+    tag = "operator",
+    responses(
+        (status = 200, description = "The endpoints", body = EndpointsBody),
+        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn list(
+    State(endpoints): State<Endpoints>,
+    _: Admin,
+) -> Result<Json<EndpointsBody>, Problem> {
+    let (listed, last) = endpoints.list().await?;
+    let endpoints = listed.into_iter().map(|(endpoint, dead_letters)| EndpointBody {
+        id: endpoint.id.get(),
+        kind: endpoint.kind,
+        target: endpoint.target,
+        enabled: endpoint.enabled,
+        delivered: endpoint.delivered,
+        last,
+        failures: endpoint.failures,
+        last_error: endpoint.last_error,
+        next_try_at: endpoint.next_try_at,
+        delivered_at: endpoint.delivered_at,
+        dead_letters,
+        created_at: endpoint.created_at,
+    });
+    Ok(Json(EndpointsBody { endpoints: endpoints.collect(), last }))
+}
+
+/// Create an endpoint of events.
+#[utoipa::path(
+    post,
+    path = "/api/admin/endpoints",
+    tag = "operator",
+    request_body = CreateEndpointBody,
+    responses(
+        (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
+        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "List the endpoints before you try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn create(
+    State(endpoints): State<Endpoints>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    JsonBody(body): JsonBody<CreateEndpointBody>,
+) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
+    let is_stream = match body.kind.as_deref() {
+        None | Some("webhook") => false,
+        Some("redis-stream") => true,
+        Some(_) => {
+            let detail = "Send kind as webhook or redis-stream.";
+            return Err(ProblemType::InvalidType.detail(detail));
+        }
+    };
+    let from_start = body.from_start.unwrap_or(false);
+    let new = NewEndpoint { is_stream, target: body.target, from_start };
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    let created = endpoints.create(&new, &actor).await?;
+    tracing::info!(endpoint = %created.id, operator = %claims.user, "event endpoint created");
+    let secret = Some(created.secret).filter(|secret| !secret.is_empty());
+    Ok((StatusCode::CREATED, Json(CreatedEndpointBody { id: created.id.get(), secret })))
+}
+
+/// Switch an endpoint on or off.
+#[utoipa::path(
+    patch,
+    path = "/api/admin/endpoints/{id}",
+    tag = "operator",
+    params(("id" = i64, Path, minimum = 1)),
+    request_body = SwitchEndpointBody,
+    responses(
+        (status = 204, description = "Switched"),
+        (status = "4XX", description = "Not an operator, or no such endpoint", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn switch(
+    State(endpoints): State<Endpoints>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    EndpointPath(id): EndpointPath,
+    JsonBody(body): JsonBody<SwitchEndpointBody>,
+) -> Result<StatusCode, Problem> {
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    endpoints.switch(id, body.enabled, &actor).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Delete an endpoint with its dead letters.
+#[utoipa::path(
+    delete,
+    path = "/api/admin/endpoints/{id}",
+    tag = "operator",
+    params(("id" = i64, Path, minimum = 1)),
+    responses(
+        (status = 204, description = "Deleted"),
+        (status = "4XX", description = "Not an operator, or no such endpoint", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn delete(
+    State(endpoints): State<Endpoints>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    EndpointPath(id): EndpointPath,
+) -> Result<StatusCode, Problem> {
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    endpoints.delete(id, &actor).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deliver a range of the log again.
+#[utoipa::path(
+    post,
+    path = "/api/admin/endpoints/{id}/replays",
+    tag = "operator",
+    params(("id" = i64, Path, minimum = 1)),
+    request_body = ReplayBody,
+    responses(
+        (status = 202, description = "The events will be delivered again"),
+        (status = "4XX", description = "Not an operator, no such endpoint, or no such range", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn replay(
+    State(endpoints): State<Endpoints>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    EndpointPath(id): EndpointPath,
+    JsonBody(body): JsonBody<ReplayBody>,
+) -> Result<StatusCode, Problem> {
+    let position = |number: i128| i64::try_from(number).ok().filter(|position| *position >= 1);
+    let out_of_range = || ProblemType::OutOfRange.detail("Send a position from 1.");
+    let first = body.first.or(None, position, out_of_range)?;
+    let last = body.last.or(Some(i64::MAX), position, out_of_range)?;
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    endpoints.replay(id, (first, last), &actor).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// List the dead letters of an endpoint.
+#[utoipa::path(
+    get,
+    path = "/api/admin/endpoints/{id}/dead-letters",
+    tag = "operator",
+    params(
+        ("id" = i64, Path, minimum = 1),
+        ("limit" = Option<u32>, Query, description = "Lines of a page", minimum = 1, maximum = 200),
+        ("after" = Option<i64>, Query, description = "The `next` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page, in the order of the log", body = DeadLettersBody),
+        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn dead_letters(
+    State(endpoints): State<Endpoints>,
+    _: Admin,
+    EndpointPath(id): EndpointPath,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<DeadLettersBody>, Problem> {
+    let (limit, after) = page(&pairs)?;
+    let listed = endpoints.dead_letters(id, after, limit + 1).await?;
+    let letter = |letter: crate::event::DeadLetter| DeadLetterBody {
+        position: letter.position,
+        reason: letter.reason,
+        created_at: letter.created_at,
+    };
+    let more = listed.len() > limit as usize;
+    let dead_letters: Vec<_> = listed.into_iter().take(limit as usize).map(letter).collect();
+    let next = dead_letters.last().filter(|_| more).map(|letter| letter.position);
+    Ok(Json(DeadLettersBody { dead_letters, next }))
+}
+
+/// Read the log of events.
+#[utoipa::path(
+    get,
+    path = "/api/admin/events",
+    tag = "operator",
+    params(
+        ("limit" = Option<u32>, Query, description = "Events of a page", minimum = 1, maximum = 200),
+        ("after" = Option<i64>, Query, description = "The `next` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page, in the order of the log", body = EventsBody),
+        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn log(
+    State(endpoints): State<Endpoints>,
+    _: Admin,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<EventsBody>, Problem> {
+    let (limit, after) = page(&pairs)?;
+    let listed = endpoints.log(after, limit + 1).await?;
+    let more = listed.len() > limit as usize;
+    let event = |event: crate::event::LoggedEvent| EventBody {
+        id: event.id,
+        position: event.position,
+        r#type: event.kind,
+        timestamp: event.created_at,
+        data: RawValue::from_string(event.payload).ok(),
+    };
+    let events: Vec<_> = listed.into_iter().take(limit as usize).map(event).collect();
+    let next = events.last().filter(|_| more).map(|event| event.position);
+    Ok(Json(EventsBody { events, next }))
+}
+
+/// Limit and cursor of a page.
+fn page(pairs: &[(String, String)]) -> Result<(u32, i64), Problem> {
+    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
+    let (mut limit, mut after) = (None, None);
+    for (name, value) in pairs {
+        match name.as_str() {
+            "limit" if limit.is_none() => {
+                let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
+                limit = Some(number.ok_or_else(detail)?);
+            }
+            "after" if after.is_none() => {
+                let position = value.parse().ok().filter(|position: &i64| *position >= 0);
+                let detail = || invalid("Send as after a position of the log.".to_owned());
+                after = Some(position.ok_or_else(detail)?);
+            }
+            _ => return Err(invalid("Send limit and after, each at most once.".to_owned())),
+        }
+    }
+    Ok((limit.unwrap_or(PAGE_DEFAULT), after.unwrap_or(0)))
+}

@@ -1,0 +1,225 @@
+//! Payments: the provider's messages, and what operators see.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use serde::Serialize;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::orders::StepBody;
+use crate::account::Actor;
+use crate::domain::Clock;
+use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
+use crate::http::address::ClientAddress;
+use crate::http::body::{OptionalJsonBody, RawJson};
+use crate::http::extract::{Admin, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::lifecycle::Lifecycle;
+use crate::payment::{Headers, Payment, Payments, Taken};
+
+/// Payments of one page, unless asked otherwise.
+const PAGE_DEFAULT: u32 = 50;
+/// The most payments of one page.
+const PAGE_MAX: u32 = 200;
+
+/// A message of the payment provider; further fields are left alone.
+#[derive(Serialize, ToSchema)]
+pub struct ProviderMessageBody {
+    /// `payment.succeeded` or `refund.succeeded`; any other message is taken and changes nothing.
+    r#type: String,
+    /// The provider's id of the payment: 1 to 64 printable ASCII characters.
+    payment: String,
+    /// The order that the payment is for.
+    order: String,
+    /// The money that came.
+    amount_cents: i64,
+}
+
+/// What became of a message of the provider.
+#[derive(Serialize, ToSchema)]
+pub struct TakenBody {
+    /// `paid`, `refund_wanted`, `refunded` or `unchanged`.
+    result: &'static str,
+    /// Why the money has to go back.
+    reason: Option<&'static str>,
+}
+
+/// A payment.
+#[derive(Serialize, ToSchema)]
+pub struct PaymentBody {
+    /// The provider's id.
+    id: String,
+    /// What the provider calls the order; there may be no such order.
+    order_id: String,
+    amount_cents: i64,
+    /// `accepted`, `refund_wanted`, `refund_requested` or `refunded`.
+    status: &'static str,
+    /// Why it has to go back: `unknown_order`, `wrong_amount`, `paid_twice`, `cancelled`, `rejected`,
+    /// `sold_out` or `limit_reached`.
+    reason: Option<&'static str>,
+    /// Failed tries to tell the provider of the refund.
+    failures: u32,
+    last_error: Option<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    changed_at: OffsetDateTime,
+}
+
+/// A page of payments.
+#[derive(Serialize, ToSchema)]
+pub struct PaymentsBody {
+    /// In the order of their ids.
+    payments: Vec<PaymentBody>,
+    /// Pass it as `after` to get the next page; `null` on the last one.
+    next: Option<String>,
+}
+
+impl From<Payment> for PaymentBody {
+    fn from(payment: Payment) -> Self {
+        Self {
+            id: payment.id.to_string(),
+            order_id: payment.order.to_string(),
+            amount_cents: payment.amount.cents(),
+            status: payment.status.as_str(),
+            reason: payment.reason.map(RefundReason::as_str),
+            failures: payment.failures,
+            last_error: payment.last_error,
+            created_at: payment.created_at,
+            changed_at: payment.changed_at,
+        }
+    }
+}
+
+/// Take a message of the payment provider, signed as Standard Webhooks says.
+#[utoipa::path(
+    post,
+    path = "/api/payments/messages",
+    tag = "payment provider",
+    params(
+        ("webhook-id" = String, Header, description = "The id of the message; a repetition has the same"),
+        ("webhook-timestamp" = String, Header, description = "Seconds since 1970, at most 300 away from now"),
+        ("webhook-signature" = String, Header, description = "`v1,` and the HMAC-SHA256 of id, time stamp and body in base64"),
+    ),
+    request_body = ProviderMessageBody,
+    responses(
+        (status = 200, description = "Taken; a repetition has no further effect", body = TakenBody),
+        (status = "4XX", description = "Not taken", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Send it again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn take(
+    State(payments): State<Payments>,
+    State(lifecycle): State<Lifecycle>,
+    headers: HeaderMap,
+    RawJson(body): RawJson,
+) -> Result<Json<TakenBody>, Problem> {
+    // On a task of its own, so that it finishes even when the provider hangs up.
+    let task = lifecycle.purchases().spawn(async move {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let headers = Headers {
+            id: text("webhook-id").unwrap_or_default(),
+            timestamp: text("webhook-timestamp").unwrap_or_default(),
+            signature: text("webhook-signature").unwrap_or_default(),
+        };
+        payments.take(&headers, &body).await
+    });
+    let taken = task.await.map_err(|_| ProblemType::Internal.problem().outcome_unknown())??;
+    let (result, reason) = match taken {
+        Taken::Paid => ("paid", None),
+        Taken::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
+        Taken::Refunded => ("refunded", None),
+        Taken::Unchanged => ("unchanged", None),
+    };
+    Ok(Json(TakenBody { result, reason }))
+}
+
+/// List payments.
+#[utoipa::path(
+    get,
+    path = "/api/admin/payments",
+    tag = "operator",
+    params(
+        ("status" = Option<String>, Query, description = "Only payments with this status"),
+        ("limit" = Option<u32>, Query, description = "Payments of a page", minimum = 1, maximum = 200),
+        ("after" = Option<String>, Query, description = "The `next` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page", body = PaymentsBody),
+        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn list(
+    State(payments): State<Payments>,
+    _: Admin,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<PaymentsBody>, Problem> {
+    let (status, limit, after) = page(&pairs)?;
+    let listed = payments.list(status, &after, limit + 1).await?;
+    let more = listed.len() > limit as usize;
+    let payments: Vec<PaymentBody> =
+        listed.into_iter().take(limit as usize).map(PaymentBody::from).collect();
+    let next = payments.last().filter(|_| more).map(|payment| payment.id.clone());
+    Ok(Json(PaymentsBody { payments, next }))
+}
+
+/// Note that the money of a payment went back by hand.
+#[utoipa::path(
+    post,
+    path = "/api/admin/payments/{id}/refund",
+    tag = "operator",
+    params(("id" = String, Path, description = "The provider's id of the payment")),
+    request_body(content = Option<StepBody>, description = "May be left out"),
+    responses(
+        (status = 204, description = "Noted"),
+        (status = "4XX", description = "Not an operator, or no such payment that is not refunded", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn refund(
+    State(payments): State<Payments>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    Path(id): Path<String>,
+    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
+) -> Result<StatusCode, Problem> {
+    let id = PaymentId::parse(&id).ok_or(ProblemType::PaymentNotFound)?;
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    match payments.refunded_by_hand(&id, &actor).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(ProblemType::PaymentNotFound.into()),
+    }
+}
+
+/// Status, limit and cursor of a page.
+fn page(pairs: &[(String, String)]) -> Result<(Option<PaymentStatus>, u32, String), Problem> {
+    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
+    let (mut status, mut limit, mut after) = (None, None, None);
+    for (name, value) in pairs {
+        match name.as_str() {
+            "status" if status.is_none() => {
+                let detail = || invalid("Send as status one that /docs names.".to_owned());
+                status = Some(PaymentStatus::parse(value).ok_or_else(detail)?);
+            }
+            "limit" if limit.is_none() => {
+                let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
+                limit = Some(number.ok_or_else(detail)?);
+            }
+            "after" if after.is_none() => {
+                let detail = || invalid("Send as after the next of the last page.".to_owned());
+                after = Some(PaymentId::parse(value).ok_or_else(detail)?.to_string());
+            }
+            _ => {
+                let detail = "Send status, limit and after, each at most once.";
+                return Err(invalid(detail.to_owned()));
+            }
+        }
+    }
+    Ok((status, limit.unwrap_or(PAGE_DEFAULT), after.unwrap_or_default()))
+}

@@ -1,0 +1,37 @@
+//! The job that tells the payment provider of refunds.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::Job;
+use crate::payment::Payments;
+
+/// The pause between two runs.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The job that asks for refunds.
+pub struct RequestRefunds {
+    /// The payments.
+    pub payments: Payments,
+}
+
+#[async_trait]
+impl Job for RequestRefunds {
+    fn name(&self) -> &'static str {
+        "refunds"
+    }
+
+    fn period(&self) -> Duration {
+        PERIOD
+    }
+
+    async fn run(&self) -> Result<String, String> {
+        let (accepted, failed) =
+            self.payments.request_refunds().await.map_err(|error| error.to_string())?;
+        match failed {
+            0 => Ok(format!("{accepted} refunds asked for")),
+            _ => Err(format!("the provider did not take {failed} refunds; {accepted} asked for")),
+        }
+    }
+}

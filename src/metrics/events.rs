@@ -1,0 +1,80 @@
+//! Metrics of the events for other systems.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// One label: the endpoint. Operators make them, and their number is limited.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabel {
+    endpoint: i64,
+}
+
+/// One label: whether the receiver was `away` or `refused`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabel {
+    failure: &'static str,
+}
+
+/// The metrics. Clones share the counts.
+#[derive(Clone, Debug, Default)]
+pub struct EventMetrics {
+    delivered: Counter,
+    failures: Family<FailureLabel, Counter>,
+    dead_letters: Counter,
+    waiting: Gauge,
+    behind: Family<EndpointLabel, Gauge>,
+    lag: Family<EndpointLabel, Gauge>,
+}
+
+impl EventMetrics {
+    pub(super) fn register(&self, r: &mut Registry) {
+        let delivered = "Events that endpoints have accepted from this instance";
+        r.register("events_delivered", delivered, self.delivered.clone());
+        let failures = "Failed deliveries of events";
+        r.register("events_delivery_failures", failures, self.failures.clone());
+        let letters = "Events set aside because their receiver refused them";
+        r.register("events_dead_letters", letters, self.dead_letters.clone());
+        let waiting = "Rows of the outbox that are not in the event log yet";
+        r.register("events_outbox_rows", waiting, self.waiting.clone());
+        let behind = "Events that an endpoint has not got";
+        r.register("events_behind", behind, self.behind.clone());
+        let lag = "Age of the oldest event that an endpoint has not got";
+        r.register_with_unit("events_lag", lag, Unit::Seconds, self.lag.clone());
+    }
+
+    /// Counts events that an endpoint has accepted.
+    pub fn delivered(&self, events: usize) {
+        self.delivered.inc_by(events as u64);
+    }
+
+    /// Counts a failed delivery.
+    pub fn failed(&self, is_refusal: bool) {
+        let failure = if is_refusal { "refused" } else { "away" };
+        self.failures.get_or_create(&FailureLabel { failure }).inc();
+    }
+
+    /// Counts a dead letter.
+    pub fn set_aside(&self) {
+        self.dead_letters.inc();
+    }
+
+    /// Sets the number of rows in the outbox.
+    pub fn set_waiting(&self, rows: i64) {
+        self.waiting.set(rows);
+    }
+
+    /// Sets how far an endpoint is behind, in events and seconds.
+    pub fn set_lag(&self, endpoint: i64, events: i64, seconds: i64) {
+        self.behind.get_or_create(&EndpointLabel { endpoint }).set(events);
+        self.lag.get_or_create(&EndpointLabel { endpoint }).set(seconds);
+    }
+
+    /// Removes an endpoint that is deleted or switched off.
+    pub fn forget(&self, endpoint: i64) {
+        self.behind.remove(&EndpointLabel { endpoint });
+        self.lag.remove(&EndpointLabel { endpoint });
+    }
+}

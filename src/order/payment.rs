@@ -1,0 +1,139 @@
+//! Payments that a provider confirms: the money pays the order, or has to go back.
+//!
+//! One transaction notes the provider's message, writes the payment, and makes the step of the
+//! order. When the step is refused, everything is rolled back, and a second transaction writes the
+//! payment as one that has to go back. So there is no money without a row.
+
+use sqlx::{MySqlConnection, MySqlPool};
+
+use super::transaction::{Stepped, apply};
+use super::{ATTEMPTS_MAX, Orders, StepError};
+use crate::domain::order::Step;
+use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
+use crate::domain::{LedgerError, Order, OrderId, UserId};
+use crate::store::mysql::outbox::Outbox;
+use crate::store::mysql::{self, Fault, answered, failed_change, orders, payments};
+
+/// What became of a payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Confirmed {
+    /// The payment was known already; nothing changed.
+    Known,
+    /// The money has paid this order.
+    Paid(Box<Order>),
+    /// The money has to go back.
+    RefundWanted(RefundReason),
+}
+
+/// One try of the transaction.
+enum Tried {
+    Known,
+    Paid(Box<Stepped>),
+    RefundWanted(RefundReason),
+    /// The step was refused, and everything is rolled back.
+    Refused(RefundReason),
+}
+
+impl Orders {
+    /// Takes money that came for an order. A repetition answers [`Confirmed::Known`].
+    ///
+    /// # Errors
+    /// When the ledger does not answer; then the provider has to say it again.
+    pub async fn confirm(&self, received: &ReceivedPayment) -> Result<Confirmed, LedgerError> {
+        let mut refusal = None;
+        let mut attempt = 0;
+        loop {
+            let work = try_confirm(&self.pool, received, refusal, self.outbox);
+            match mysql::change(&self.breaker, work).await {
+                Ok(Tried::Known) => return Ok(Confirmed::Known),
+                Ok(Tried::RefundWanted(reason)) => {
+                    tracing::warn!(payment = %received.id, order = %received.order, reason = reason.as_str(), "payment has to go back");
+                    return Ok(Confirmed::RefundWanted(reason));
+                }
+                Ok(Tried::Paid(stepped)) => {
+                    self.publish(&stepped).await;
+                    return Ok(Confirmed::Paid(Box::new(stepped.order)));
+                }
+                Ok(Tried::Refused(reason)) => refusal = Some(reason),
+                Err(error) => {
+                    attempt += 1;
+                    // A duplicate is another delivery of this message, which was quicker.
+                    let passes = matches!(Fault::of(&error), Fault::Transient | Fault::Duplicate);
+                    if !passes || attempt >= ATTEMPTS_MAX {
+                        return Err(failed_change(&error));
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn try_confirm(
+    pool: &MySqlPool,
+    received: &ReceivedPayment,
+    refusal: Option<RefundReason>,
+    outbox: Outbox,
+) -> sqlx::Result<Tried> {
+    let mut transaction = pool.begin().await?;
+    let tried = match write(&mut transaction, received, refusal, outbox).await {
+        Ok(tried @ Tried::Refused(_)) => {
+            answered(transaction.rollback()).await?;
+            return Ok(tried);
+        }
+        Ok(tried) => tried,
+        Err(error) => {
+            // If the rollback fails, the connection is dead, and the server rolls back by itself.
+            let _ = transaction.rollback().await;
+            return Err(error);
+        }
+    };
+    answered(transaction.commit()).await?;
+    Ok(tried)
+}
+
+/// `refusal` is the reason why the step was refused in an earlier try.
+async fn write(
+    connection: &mut MySqlConnection,
+    received: &ReceivedPayment,
+    refusal: Option<RefundReason>,
+    outbox: Outbox,
+) -> sqlx::Result<Tried> {
+    if !payments::note_message(connection, &received.message).await?
+        || payments::find_for_update(connection, &received.id).await?.is_some()
+    {
+        return Ok(Tried::Known);
+    }
+    let payment = (&received.id, received.order, received.amount);
+    let found = find_for_update(connection, received.order).await?;
+    let reason = match &found {
+        None => Some(RefundReason::UnknownOrder),
+        Some(order) => RefundReason::judge(order.status, order.amount, received.amount).or(refusal),
+    };
+    if let Some(reason) = reason {
+        payments::insert(connection, payment, (PaymentStatus::RefundWanted, Some(reason))).await?;
+        return Ok(Tried::RefundWanted(reason));
+    }
+    let owner: Option<UserId> = found.map(|order| order.user_id);
+    let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
+    payments::insert(connection, payment, (PaymentStatus::Accepted, None)).await?;
+    match apply(connection, received.order, owner, Step::Pay).await {
+        Ok(stepped) => {
+            outbox.changed(connection, std::slice::from_ref(&stepped.order)).await?;
+            Ok(Tried::Paid(Box::new(stepped)))
+        }
+        Err(StepError::SoldOut) => Ok(Tried::Refused(RefundReason::SoldOut)),
+        Err(StepError::LimitReached) => Ok(Tried::Refused(RefundReason::LimitReached)),
+        Err(StepError::Unavailable(error)) => Err(error),
+        // The row is locked, and its status allows the step.
+        Err(_) => Err(sqlx::Error::RowNotFound),
+    }
+}
+
+async fn find_for_update(
+    connection: &mut MySqlConnection,
+    id: OrderId,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!("SELECT {} FROM orders WHERE id = ? FOR UPDATE", orders::COLUMNS);
+    let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(connection);
+    answered(row).await?.as_ref().map(orders::read).transpose()
+}

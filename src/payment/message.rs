@@ -1,0 +1,165 @@
+//! Messages of a payment provider: signed as Standard Webhooks says, and fresh.
+
+use serde::Deserialize;
+use time::OffsetDateTime;
+
+use crate::domain::payment::{PaymentId, ReceivedPayment};
+use crate::domain::{Cents, OrderId};
+use crate::event::webhook;
+
+/// How far the provider's clock may be off, and how long a message may be on its way, in seconds.
+const TOLERANCE_SECONDS: i64 = 300;
+/// The longest id of a message.
+const MESSAGE_ID_LENGTH_MAX: usize = 64;
+
+/// The headers of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Headers<'a> {
+    /// `webhook-id`.
+    pub id: &'a str,
+    /// `webhook-timestamp`.
+    pub timestamp: &'a str,
+    /// `webhook-signature`.
+    pub signature: &'a str,
+}
+
+/// The reason why a message is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// The signature is not the provider's, or the time stamp is too far away.
+    #[error("the message is forged or too old")]
+    Forged,
+    /// A genuine message that lacks what it has to say.
+    #[error("the message cannot be read")]
+    Unreadable,
+}
+
+/// A genuine message.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Money came.
+    Succeeded(ReceivedPayment),
+    /// Money went back.
+    Refunded(ReceivedPayment),
+    /// Anything else.
+    Other,
+}
+
+/// The body. Unknown fields are left alone: a provider may add some.
+#[derive(Deserialize)]
+struct Body {
+    r#type: String,
+    payment: Option<String>,
+    order: Option<String>,
+    amount_cents: Option<i64>,
+}
+
+impl Message {
+    /// Checks and reads a message.
+    ///
+    /// # Errors
+    /// See [`MessageError`].
+    pub fn read(
+        secret: &str,
+        headers: &Headers<'_>,
+        body: &[u8],
+        now: OffsetDateTime,
+    ) -> Result<Self, MessageError> {
+        let is_plain = headers.id.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain || !(1..=MESSAGE_ID_LENGTH_MAX).contains(&headers.id.len()) {
+            return Err(MessageError::Forged);
+        }
+        let sent_at: i64 = headers.timestamp.parse().map_err(|_| MessageError::Forged)?;
+        if now.unix_timestamp().abs_diff(sent_at) > TOLERANCE_SECONDS.unsigned_abs() {
+            return Err(MessageError::Forged);
+        }
+        let is_genuine =
+            |signature| webhook::is_genuine(secret, headers.id, sent_at, body, signature);
+        if !headers.signature.split(' ').any(is_genuine) {
+            return Err(MessageError::Forged);
+        }
+        let body: Body = serde_json::from_slice(body).map_err(|_| MessageError::Unreadable)?;
+        let received = || {
+            Some(ReceivedPayment {
+                message: headers.id.to_owned(),
+                id: PaymentId::parse(body.payment.as_deref()?)?,
+                order: OrderId::parse(body.order.as_deref()?)?,
+                amount: Cents::new(body.amount_cents?)?,
+            })
+        };
+        match body.r#type.as_str() {
+            "payment.succeeded" => received().map(Self::Succeeded),
+            "refund.succeeded" => received().map(Self::Refunded),
+            _ => Some(Self::Other),
+        }
+        .ok_or(MessageError::Unreadable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const BODY: &str = r#"{"type":"payment.succeeded","payment":"p1","order":"01a1fdc7-1152-70d7-b61e-ca6dd3cb93b4","amount_cents":250,"method":"card"}"#;
+
+    fn read(
+        signed: &str,
+        headers: (&str, i64),
+        body: &str,
+        now: i64,
+    ) -> Result<Message, MessageError> {
+        let now = OffsetDateTime::from_unix_timestamp(now).expect("a time");
+        let (id, timestamp) = (headers.0, headers.1.to_string());
+        let headers = Headers { id, timestamp: &timestamp, signature: signed };
+        Message::read(SECRET, &headers, body.as_bytes(), now)
+    }
+
+    #[test]
+    fn a_genuine_fresh_message_is_read_and_nothing_else() {
+        let now = 1_700_000_000;
+        let good = webhook::sign(SECRET, "m1", now, BODY.as_bytes());
+        let read_good = read(&good, ("m1", now), BODY, now);
+        assert!(
+            matches!(read_good, Ok(Message::Succeeded(received)) if received.amount.cents() == 250)
+        );
+        let two = format!("v1,AAAA {good}");
+        assert!(read(&two, ("m1", now), BODY, now + 299).is_ok(), "one of several signatures");
+        let other_key = webhook::sign("whsec_AAAA", "m1", now, BODY.as_bytes());
+        let cheaper = BODY.replace("250", "1");
+        for (what, result) in [
+            ("another key", read(&other_key, ("m1", now), BODY, now)),
+            ("another body", read(&good, ("m1", now), &cheaper, now)),
+            ("another id", read(&good, ("m2", now), BODY, now)),
+            ("another time", read(&good, ("m1", now + 1), BODY, now)),
+            ("too old", read(&good, ("m1", now), BODY, now + 301)),
+            ("from the future", read(&good, ("m1", now), BODY, now - 301)),
+            ("no signature", read("", ("m1", now), BODY, now)),
+            ("another scheme", read(&good.replace("v1,", "v0,"), ("m1", now), BODY, now)),
+            ("no id", read(&good, ("", now), BODY, now)),
+        ] {
+            assert_eq!(result.err(), Some(MessageError::Forged), "{what}");
+        }
+    }
+
+    #[test]
+    fn an_amount_below_zero_or_a_missing_order_is_not_read() {
+        let now = 1_700_000_000;
+        for bad in [
+            BODY.replace("250", "-250"),
+            BODY.replace("\"order\"", "\"cart\""),
+            BODY.replace("p1", ""),
+            BODY.replace('}', ""),
+        ] {
+            let signed = webhook::sign(SECRET, "m1", now, bad.as_bytes());
+            assert_eq!(
+                read(&signed, ("m1", now), &bad, now).err(),
+                Some(MessageError::Unreadable),
+                "{bad}"
+            );
+        }
+        let other = BODY.replace("succeeded", "created");
+        let signed = webhook::sign(SECRET, "m1", now, other.as_bytes());
+        assert!(matches!(read(&signed, ("m1", now), &other, now), Ok(Message::Other)));
+    }
+}

@@ -1,0 +1,167 @@
+//! A receiver of webhooks that checks signatures, remembers what it got, and misbehaves when told.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+
+/// How the receiver answers.
+#[derive(Clone, Copy, Debug)]
+pub enum Answering {
+    /// With this status, and it keeps the events if that is a success.
+    Status(u16),
+    /// Keeps the events and never answers.
+    HangUp,
+    /// Refuses every message that has the event with this position.
+    RefusePosition(i64),
+}
+
+#[derive(Default)]
+struct Seen {
+    secret: String,
+    events: Vec<Value>,
+    message_ids: Vec<String>,
+}
+
+struct Shared {
+    answering: Mutex<Answering>,
+    seen: Mutex<Seen>,
+    requests: AtomicU64,
+    hung_up: AtomicU64,
+}
+
+/// The receiver.
+pub struct TestReceiver {
+    shared: Arc<Shared>,
+    connections: Arc<AtomicU64>,
+    url: String,
+    _task: tokio_util::task::AbortOnDropHandle<()>,
+}
+
+impl TestReceiver {
+    /// Listens on a free port of this machine.
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/in", listener.local_addr().expect("an address"));
+        let shared = Arc::new(Shared {
+            answering: Mutex::new(Answering::Status(200)),
+            seen: Mutex::default(),
+            requests: AtomicU64::new(0),
+            hung_up: AtomicU64::new(0),
+        });
+        let connections = Arc::new(AtomicU64::new(0));
+        let router = Router::new().route("/in", post(receive)).with_state(Arc::clone(&shared));
+        let counted = Arc::clone(&connections);
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                counted.fetch_add(1, Ordering::SeqCst);
+                let service = hyper_util::service::TowerToHyperService::new(router.clone());
+                tokio::spawn(async move {
+                    let io = hyper_util::rt::TokioIo::new(stream);
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(io, service)
+                        .await;
+                });
+            }
+        });
+        let _task = tokio_util::task::AbortOnDropHandle::new(task);
+        Self { shared, connections, url, _task }
+    }
+
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// From now on every message must be signed with this secret.
+    pub fn expect_secret(&self, secret: &str) {
+        self.shared.seen.lock().expect("no panic").secret = secret.to_owned();
+    }
+
+    pub fn answer(&self, answering: Answering) {
+        *self.shared.answering.lock().expect("no panic") = answering;
+    }
+
+    /// The events in the order of their first arrival.
+    pub fn distinct_events(&self) -> Vec<Value> {
+        let seen = self.shared.seen.lock().expect("no panic");
+        let mut ids = HashSet::new();
+        seen.events.iter().filter(|event| ids.insert(event["id"].to_string())).cloned().collect()
+    }
+
+    pub fn times_of_position(&self, position: i64) -> usize {
+        let seen = self.shared.seen.lock().expect("no panic");
+        seen.events.iter().filter(|event| event["position"] == position).count()
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+
+    pub fn hung_up(&self) -> u64 {
+        self.shared.hung_up.load(Ordering::SeqCst)
+    }
+
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    shared.requests.fetch_add(1, Ordering::SeqCst);
+    let answering = *shared.answering.lock().expect("no panic");
+    let hang_up = {
+        let mut seen = shared.seen.lock().expect("no panic");
+        if !is_genuine(&headers, &body, &seen.secret) {
+            return StatusCode::UNAUTHORIZED;
+        }
+        let message: Value = serde_json::from_slice(&body).expect("JSON");
+        let events = message["events"].as_array().expect("events").clone();
+        match answering {
+            Answering::Status(status) if !(200..300).contains(&status) => {
+                return StatusCode::from_u16(status).expect("a status");
+            }
+            Answering::RefusePosition(position)
+                if events.iter().any(|event| event["position"] == position) =>
+            {
+                return StatusCode::UNPROCESSABLE_ENTITY;
+            }
+            _ => {}
+        }
+        seen.message_ids.push(headers["webhook-id"].to_str().expect("text").to_owned());
+        seen.events.extend(events);
+        matches!(answering, Answering::HangUp)
+    };
+    if hang_up {
+        shared.hung_up.fetch_add(1, Ordering::SeqCst);
+        // Longer than the sender waits, unless it is told to answer again.
+        while matches!(*shared.answering.lock().expect("no panic"), Answering::HangUp) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        return StatusCode::BAD_GATEWAY;
+    }
+    StatusCode::OK
+}
+
+/// Checks a signature from what Standard Webhooks says alone.
+fn is_genuine(headers: &HeaderMap, body: &[u8], secret: &str) -> bool {
+    let text =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let key = BASE64.decode(secret.strip_prefix("whsec_").unwrap_or_default()).expect("base64");
+    let mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key");
+    let signed = format!("{}.{}.", text("webhook-id"), text("webhook-timestamp"));
+    let Some(signature) = text("webhook-signature").strip_prefix("v1,") else { return false };
+    let signature = BASE64.decode(signature).unwrap_or_default();
+    mac.chain_update(signed).chain_update(body).verify_slice(&signature).is_ok()
+}
