@@ -92,7 +92,10 @@ async fn on_a_pair(testbed: &Testbed) -> Run<(MysqlPair, Setup)> {
     let pair = MysqlPair::start_temporary().await.map_err(|error| error.to_string())?;
     let url = pair.url_of(Testbed::DATABASE);
     Testbed::migrate(&url).await?;
-    Ok((pair, testbed.setup().with("DATABASE_URL", url)))
+    // The items of a new ledger have the numbers of earlier ones, whose counters are in Redis.
+    let prefix = format!("faults-{:016x}:", rand::random::<u64>());
+    let setup = testbed.setup().with("DATABASE_URL", url).with("SECKILL_REDIS_PREFIX", prefix);
+    Ok((pair, setup))
 }
 
 /// Promotes the replica; the audit reads it from now on. Answers how long that took.
