@@ -116,7 +116,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;
         // The order's row is locked by the transaction whose COMMIT is kept.
         eventually("the ledger to be asked", || async {
-            let waiting = statements_running(&shop.pool, "%FROM orders WHERE % FOR UPDATE").await;
+            let waiting = statements_running(&shop.pool, "%FROM orders %WHERE % FOR UPDATE").await;
             (waiting > 0 || told.is_cancelled()).then_some(())
         })
         .await;

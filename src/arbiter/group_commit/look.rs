@@ -133,10 +133,13 @@ async fn select_stock(
     locking: &str,
 ) -> sqlx::Result<Vec<sqlx::mysql::MySqlRow>> {
     let Some(last) = items.last() else { return Ok(Vec::new()) };
-    // A few fixed lengths, so that each statement is prepared once.
+    // A few fixed lengths, so that each statement is prepared once. A scan of a small table would
+    // lock rows of others.
     let length = items.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
-    let statement = format!("SELECT {columns} FROM stock WHERE item_id IN ({places}) {locking}");
+    let statement = format!(
+        "SELECT {columns} FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) {locking}"
+    );
     let mut query = sqlx::query(&statement);
     for item in items.iter().chain(std::iter::repeat(last)).take(length) {
         query = query.bind(item.get());
@@ -153,8 +156,10 @@ pub(super) async fn find_written(
     let Some(last) = purchases.last() else { return Ok(HashMap::new()) };
     let length = purchases.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
-    let statement =
-        format!("SELECT {} FROM orders WHERE id IN ({places}) FOR UPDATE", orders::COLUMNS);
+    let columns = orders::COLUMNS;
+    let statement = format!(
+        "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) FOR UPDATE"
+    );
     let mut query = sqlx::query(&statement);
     for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
         query = query.bind(purchase.order_id.to_string());

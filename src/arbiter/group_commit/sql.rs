@@ -216,7 +216,8 @@ async fn take(connection: &mut MySqlConnection, units: &[(ItemId, i64)]) -> sqlx
     Ok(query.execute(connection).await?.rows_affected())
 }
 
-/// The statement that takes the stock of a number of items: one range over the primary key.
+/// The statement that takes the stock of a number of items: one range over the primary key, also
+/// where the batch has so large a part of all items that the optimizer would choose a scan.
 fn take_statement(items: usize) -> String {
     if items == 1 {
         return "UPDATE stock SET available = available - ?, version = version + 1 \
@@ -227,7 +228,7 @@ fn take_statement(items: usize) -> String {
     let units = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
     let places = vec!["?"; length].join(", ");
     format!(
-        "UPDATE stock SET available = available - {units}, version = version + 1 \
+        "UPDATE stock FORCE INDEX (PRIMARY) SET available = available - {units}, version = version + 1 \
          WHERE item_id IN ({places}) AND available >= {units}"
     )
 }
