@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, IntoConnectionInfo};
+use redis_connection::Address;
 use seckill::arbiter::checks;
 use seckill::config::{Config, Risk};
 use seckill::lifecycle::Lifecycle;
@@ -153,12 +153,8 @@ fn database_is_open(url: &str) -> bool {
 }
 
 fn redis_is_open(url: &str) -> bool {
-    let Ok(info) = url.into_connection_info() else { return false };
-    let here = match info.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => is_here(host),
-        _ => true,
-    };
-    !here && info.redis_settings().password().is_none_or(str::is_empty)
+    let Ok(address) = Address::parse(url) else { return false };
+    !address.has_password() && !address.hosts().into_iter().all(is_here)
 }
 
 fn host_of(authority: &str) -> &str {
@@ -196,6 +192,9 @@ mod tests {
             ("redis://cache.example:6379", true),
             ("redis://:secret@cache.example:6379", false),
             ("redis://127.0.0.1:6379", false),
+            ("redis+cluster://127.0.0.1:6379,10.0.0.2", true),
+            ("redis+cluster://:secret@10.0.0.1,10.0.0.2", false),
+            ("redis+sentinel://10.0.0.1/name", true),
             ("redis+unix:///run/redis.sock", false),
         ] {
             assert_eq!(redis_is_open(url), open, "{url}");

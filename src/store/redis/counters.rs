@@ -8,7 +8,8 @@
 use std::sync::{Arc, LazyLock};
 
 use moka::future::Cache;
-use redis::{RedisError, Script};
+use redis::RedisError;
+use redis_connection::Script;
 use sqlx::MySqlPool;
 
 use super::RedisClient;

@@ -16,7 +16,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use moka::future::Cache;
-use redis::{ErrorKind, RedisError, Script};
+use redis::{ErrorKind, RedisError};
+use redis_connection::Script;
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
