@@ -27,7 +27,7 @@ enum Command {
     /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
     Serve,
     /// Start private servers, make a demo sale, and serve: what `make run` does.
-    Dev,
+    Dev(command::dev::Arguments),
     /// Bring the schema up to date.
     Migrate,
     /// Make a demo sale that is open now, if there is none.
@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
     let file = arguments.config.as_deref();
     let ended = match arguments.command {
         Command::Serve => Box::pin(command::serve::run(file)).await,
-        Command::Dev => Box::pin(command::dev::run(file)).await,
+        Command::Dev(arguments) => Box::pin(command::dev::run(file, arguments)).await,
         Command::Migrate => command::migrate::run(file).await,
         Command::Seed => command::seed::run(file).await,
         Command::Token(arguments) => command::token::run(file, &arguments),

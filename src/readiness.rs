@@ -8,7 +8,7 @@ use sqlx::MySqlPool;
 
 use crate::domain::outcome::Dependency;
 use crate::store::mysql::{self, Condition};
-use crate::store::redis::{Durability, RedisClient};
+use crate::store::redis::{Durability, RedisClient, Topology};
 
 /// How long a dependency may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,6 +32,8 @@ pub struct Probed {
     pub schema_is_current: Option<bool>,
     /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<&'static str, String>,
+    /// What stands behind the address of Redis; `None` when it does not answer.
+    pub redis: Option<Topology>,
 }
 
 impl Readiness {
@@ -51,9 +53,10 @@ impl Readiness {
             .lock_servers
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
-        let ((mysql, condition), (redis, _), lock_servers) = tokio::join!(
+        let ((mysql, condition), (redis, _), (_, topology), lock_servers) = tokio::join!(
             probed(mysql::condition(&self.pool)),
             probed(self.redis.ping()),
+            probed(self.redis.topology()),
             join_all(lock_servers),
         );
         let mysql = match condition {
@@ -64,6 +67,7 @@ impl Readiness {
         Probed {
             schema_is_current: condition.map(|condition| condition.schema_is_current),
             dependencies: named.into_iter().chain(lock_servers).collect(),
+            redis: topology,
         }
     }
 

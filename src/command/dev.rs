@@ -6,7 +6,6 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use dev_servers::Servers;
 use seckill::account::{Role, password};
 use seckill::app::App;
 use seckill::config::{Config, SECRET_LENGTH_MIN, Secret};
@@ -15,14 +14,23 @@ use seckill::store::mysql::{self, users};
 use seckill::store::redis::RedisClient;
 use time::OffsetDateTime;
 
+use super::dev_redis::{RedisShape, Servers};
 use super::{Ended, extra_servers, seed, serve};
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
     [("demo", "demo-password", Role::Buyer), ("operator", "operator-password", Role::Admin)];
 
+/// What `seckill dev` takes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The shape of the private Redis; SECKILL_WITH=redis-cluster says the same.
+    #[arg(long, value_enum)]
+    redis: Option<RedisShape>,
+}
+
 /// Starts the servers and the service, and serves until a signal.
-pub async fn run(file: Option<&Path>) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: Arguments) -> Ended {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
@@ -35,8 +43,10 @@ pub async fn run(file: Option<&Path>) -> Ended {
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
     }
-    let wanted = extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
-    let servers = start_servers(&mut config, &dir).await?;
+    let (wanted, shape) =
+        extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
+    let shape = arguments.redis.or(shape).unwrap_or_default();
+    let servers = start_servers(shape, &mut config, &dir).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
     let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
     // The servers of these addresses have ended.
@@ -52,7 +62,11 @@ pub async fn run(file: Option<&Path>) -> Ended {
 }
 
 /// Starts a private server for each address that is not configured; `None` when both are.
-async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers>, String> {
+async fn start_servers(
+    shape: RedisShape,
+    config: &mut Config,
+    dir: &Path,
+) -> Result<Option<Servers>, String> {
     match (config.database_url.is_empty(), config.redis_url.is_empty()) {
         (false, false) => {
             say("using DATABASE_URL and REDIS_URL; no server is started");
@@ -60,11 +74,9 @@ async fn start_servers(config: &mut Config, dir: &Path) -> Result<Option<Servers
         }
         (true, true) => {
             say("starting a private database and a private Redis");
-            let servers = Servers::start(dir).await.map_err(|error| error.to_string())?;
-            let versions = [servers.mysql.version(), servers.redis.version()].map(short);
-            say(&versions.join(", "));
-            config.database_url = Secret::new(servers.mysql.url());
-            config.redis_url = Secret::new(servers.redis.url());
+            let started = Servers::start(shape, config, dir).await;
+            let servers = started.map_err(|error| error.to_string())?;
+            say(&servers.versions().map(short).join(", "));
             Ok(Some(servers))
         }
         _ => Err("set both DATABASE_URL and REDIS_URL, or neither".to_owned()),
@@ -182,6 +194,15 @@ fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
         config.redis_url.reveal(),
         config.secret.reveal()
     );
+    for (key, file) in [
+        ("SECKILL_REDIS_ROOT_FILE", &config.redis.root_file),
+        ("SECKILL_REDIS_CLIENT_FILE", &config.redis.client_file),
+        ("SECKILL_REDIS_CLIENT_KEY_FILE", &config.redis.client_key_file),
+    ] {
+        if !file.as_os_str().is_empty() {
+            text.push_str(&format!("{key}={}\n", file.display()));
+        }
+    }
     for (key, value) in extra_servers::addresses(config) {
         if !value.is_empty() {
             text.push_str(&format!("{key}={value}\n"));

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod dead_letter;
 pub mod dev;
+mod dev_redis;
 mod extra_servers;
 pub mod migrate;
 pub mod preflight;

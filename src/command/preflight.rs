@@ -101,11 +101,28 @@ async fn check_servers(
         Err(error) if is_denial(&error) => return Some(Err(DENIED.to_owned())),
         Err(_) => return None,
     };
+    tell_redis(redis).await;
     if let Err(sentence) = check_durability(config, durability, evicts) {
         return Some(Err(sentence));
     }
     let enforced = checks::are_enforced(pool).await.ok()?;
     Some(if enforced { Ok(()) } else { Err(CHECKS_IGNORED.to_owned()) })
+}
+
+/// Logs what stands behind the address of Redis, and what a failover may cost.
+async fn tell_redis(redis: &RedisClient) {
+    let (Ok(topology), Ok(to_write)) = tokio::join!(redis.topology(), redis.replicas_to_write())
+    else {
+        return;
+    };
+    let encrypted = if redis.is_encrypted() { "TLS" } else { "no TLS" };
+    let to_write = to_write.map_or("not told".to_owned(), |replicas| replicas.to_string());
+    tracing::info!("Redis: {topology}, {encrypted}, min-replicas-to-write: {to_write}");
+    if topology.replicas > 0 && to_write == "0" {
+        tracing::warn!(
+            "Redis takes writes without a replica (min-replicas-to-write 0): a primary that is cut off goes on, and what it took is lost when a replica takes over"
+        );
+    }
 }
 
 fn check_durability(

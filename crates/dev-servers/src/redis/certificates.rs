@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 
 use crate::error::StartError;
@@ -40,11 +41,15 @@ impl Certificates {
     fn try_make(clients_prove_themselves: bool) -> Result<Self, rcgen::Error> {
         let mut root = CertificateParams::new(Vec::new())?;
         root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        root.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // A name of its own: a certificate with the name of its issuer looks self-signed.
+        root.distinguished_name.push(DnType::CommonName, "private root");
         let root_key = KeyPair::generate()?;
         let root_certificate = root.self_signed(&root_key)?;
         let issuer = Issuer::new(root, root_key);
         let signed = |names: Vec<String>, usage| -> Result<(String, String), rcgen::Error> {
-            let mut params = CertificateParams::new(names)?;
+            let mut params = CertificateParams::new(names.clone())?;
+            params.distinguished_name.push(DnType::CommonName, &*names[0]);
             params.extended_key_usages = vec![usage, ExtendedKeyUsagePurpose::ClientAuth];
             params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
             let key = KeyPair::generate()?;

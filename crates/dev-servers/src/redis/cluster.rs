@@ -12,6 +12,9 @@ use crate::ports;
 use crate::server::PORT_ATTEMPTS_MAX;
 
 const GROUP: &str = "Redis Cluster";
+/// How often a node is asked for what it hears by gossip, and the pause between two questions.
+const GOSSIP_LOOKS_MAX: usize = 200;
+const GOSSIP_POLL: Duration = Duration::from_millis(50);
 /// Number of slots of every cluster.
 const SLOTS: u16 = 16_384;
 
@@ -142,6 +145,11 @@ impl RedisCluster {
         let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
         let () = self.nodes[0].run(&meet).await.map_err(failed)?;
         self.until_all_know(self.nodes.len()).await?;
+        until_ready(GROUP, || async {
+            let info: String = self.nodes[index].run(&["CLUSTER", "INFO"]).await.ok()?;
+            (field(&info, "cluster_state") != Some("ok")).then_some(info)
+        })
+        .await?;
         Ok(index)
     }
 
@@ -197,17 +205,26 @@ impl RedisCluster {
     /// When it has none.
     pub async fn replica_of(&self, primary: usize) -> Result<usize, StartError> {
         let id = self.id(primary).await?;
-        let nodes: String = self.nodes[primary].run(&["CLUSTER", "NODES"]).await.map_err(failed)?;
-        let replica = self.nodes.iter().position(|node| {
-            let port = format!(":{}@", node.port());
-            nodes.lines().any(|line| {
-                let words: Vec<&str> = line.split(' ').collect();
-                words.get(1).is_some_and(|address| address.contains(&port))
-                    && words.get(3) == Some(&&*id)
-                    && !line.contains("fail")
-            })
-        });
-        replica.ok_or_else(|| failed(redis::RedisError::from(std::io::Error::other("no replica"))))
+        let mut found = None;
+        // The primary hears of its replicas by gossip, so a moment late.
+        for _ in 0..GOSSIP_LOOKS_MAX {
+            let nodes: String =
+                self.nodes[primary].run(&["CLUSTER", "NODES"]).await.map_err(failed)?;
+            found = self.nodes.iter().position(|node| {
+                let port = format!(":{}@", node.port());
+                nodes.lines().any(|line| {
+                    let words: Vec<&str> = line.split(' ').collect();
+                    words.get(1).is_some_and(|address| address.contains(&port))
+                        && words.get(3) == Some(&&*id)
+                        && !line.contains("fail")
+                })
+            });
+            if found.is_some() {
+                break;
+            }
+            tokio::time::sleep(GOSSIP_POLL).await;
+        }
+        found.ok_or_else(|| failed(redis::RedisError::from(std::io::Error::other("no replica"))))
     }
 
     /// Waits until a node takes writes.

@@ -133,6 +133,13 @@ impl RedisServer {
         format!("{scheme}://:{password}@127.0.0.1:{port}")
     }
 
+    /// The files with its root, a client's certificate and the key of that, if it listens with TLS.
+    #[must_use]
+    pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
+        self.recipe.certificates.as_ref()?;
+        Some(["root.crt", "client.crt", "client.key"].map(|name| self.home().path(name)))
+    }
+
     /// Starts a member of a group on a port that its peers know.
     async fn start_member(options: RedisOptions, port: u16) -> Result<Self, StartError> {
         Self::boot_member(prepare(options).await?, port).await

@@ -196,3 +196,18 @@ async fn everybody_gets_the_lock_again_after_sentinels_replaced_the_primary() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn redlock_refuses_servers_of_one_cluster_and_servers_that_replicate_each_other() {
+    let (cluster, group) = (cluster().await, own_sentinels().await);
+    let nodes: Vec<String> = cluster.nodes.iter().take(3).map(|node| node.tcp_url()).collect();
+    let group: Vec<String> = group.servers.iter().map(|server| server.tcp_url()).collect();
+    for (urls, why) in [(nodes, "cluster"), (group, "replicate")] {
+        let servers = urls.iter().map(|url| shared(url, Options::default())).collect();
+        let prefix = format!("{}:", unique("dependent"));
+        let lock = redis_locks::redlock::mutex(servers, &prefix, &TaskTracker::new());
+        let refused = lock.expect("three servers").acquire(&name(), at_once(LONG_LEASE)).await;
+        let refused = refused.expect_err("they are not independent");
+        assert!(format!("{refused:?}").contains(why), "{refused:?}");
+    }
+}
