@@ -117,7 +117,7 @@ pub async fn redis_url() -> String {
     redis().await.tcp_url()
 }
 
-/// The run's Redis with TLS, started when the first test asks.
+/// The run's Redis with TLS, for `SECKILL_TEST_REDIS=tls`, started when the first test asks.
 pub async fn tls_redis() -> &'static RedisServer {
     static TLS: OnceCell<RedisServer> = OnceCell::const_new();
     let start = async || {

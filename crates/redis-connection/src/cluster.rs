@@ -195,7 +195,7 @@ impl Cluster {
         Ok(map)
     }
 
-    /// Drops connections to nodes that nobody names any more.
+    /// Drops connections to nodes that no view names any more.
     fn forget_others(&self, map: &SlotMap, views: &[View]) {
         let replica = |name: &str| {
             let replicas = views.iter().flat_map(|view| &view.replicas);

@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
 pub(crate) enum Failure {
     /// No connection could be made.
     NotConnected(RedisError),
-    /// It was sent; it may or may not have run.
+    /// The command was sent; it may or may not have run.
     Unknown(RedisError),
 }
 

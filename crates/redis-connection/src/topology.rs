@@ -1,4 +1,4 @@
-//! What stands behind the connection, for those who need more than commands: subscribers, checks of
+//! What stands behind the connection, for callers that need more than commands: subscribers, checks of
 //! each server's settings, readiness.
 
 use std::fmt;

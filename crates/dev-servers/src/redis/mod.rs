@@ -67,12 +67,12 @@ pub struct RedisOptions {
 /// The part of a server in a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// It is alone.
+    /// A server alone.
     #[default]
     Alone,
-    /// It keeps data, and the others may tell it to change its configuration.
+    /// A server with data. The others may tell it to change its configuration.
     Member,
-    /// It watches over the others.
+    /// A Sentinel, which watches over the others.
     Sentinel,
 }
 
