@@ -10,7 +10,7 @@ use crate::domain::outcome::Dependency;
 use crate::store::mysql::replication::{self, Replication};
 use crate::store::mysql::schema::SchemaState;
 use crate::store::mysql::{self, Condition};
-use crate::store::redis::{Durability, RedisClient};
+use crate::store::redis::{Durability, RedisClient, Topology};
 
 /// How long a dependency may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ pub struct Probed {
     pub schema: Option<SchemaState>,
     /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<&'static str, String>,
+    /// What stands behind the address of Redis; `None` when it does not answer.
+    pub redis: Option<Topology>,
 }
 
 impl Readiness {
@@ -56,7 +58,7 @@ impl Readiness {
             .lock_servers
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
-        let (ledger, (redis, redis_condition), lock_servers) = tokio::join!(
+        let (ledger, (redis, redis_condition), (_, topology), lock_servers) = tokio::join!(
             async {
                 tokio::join!(
                     probed(mysql::condition(&self.pool)),
@@ -64,6 +66,7 @@ impl Readiness {
                 )
             },
             probed(self.redis.condition()),
+            probed(self.redis.topology()),
             join_all(lock_servers),
         );
         let ((mysql, condition), (unread, replication)) = ledger;
@@ -83,6 +86,7 @@ impl Readiness {
         Probed {
             schema: condition.map(|condition| condition.schema),
             dependencies,
+            redis: topology,
         }
     }
 

@@ -29,7 +29,7 @@ fn impatient(config: &mut Config) {
 async fn hold_lock(shop: &Shop, item: i64) -> Guard {
     let redis = RedisClient::new(&shop.config).expect("the URL is fine");
     let (prefix, tasks) = (&shop.config.redis.prefix, TaskTracker::new());
-    let subscriber = Subscriber::start(redis.client().clone(), prefix, &tasks).expect("a prefix");
+    let subscriber = Subscriber::start(redis.shared(), prefix, &tasks).expect("a prefix");
     let mutex = redis_locks::token::notified(redis.shared(), &subscriber, prefix, &tasks);
     let mutex: Arc<dyn Mutex> = Arc::new(mutex.expect("a prefix"));
     let name = LockName::new(&format!("{{item:{item}}}")).expect("a name");

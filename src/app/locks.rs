@@ -21,7 +21,7 @@ const LOCK_CONNECTIONS_MAX: u32 = 4;
 
 /// The subscription on which all Redis locks are notified of a release.
 fn lock_subscriber(config: &Config, redis: &RedisClient) -> Result<Subscriber, String> {
-    Subscriber::start(redis.client().clone(), &config.redis.prefix, &TaskTracker::new())
+    Subscriber::start(redis.shared(), &config.redis.prefix, &TaskTracker::new())
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }
 

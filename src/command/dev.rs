@@ -14,19 +14,23 @@ use crate::store::mysql::{self, users};
 use crate::store::redis::RedisClient;
 use time::OffsetDateTime;
 
-use super::private_servers::{PrivateServers, Replicated};
+use super::dev_redis::RedisShape;
+use super::private_servers::{PrivateServers, Replicated, Shape};
 use super::{Ended, extra_servers, seed, serve};
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
     [("demo", "demo-password", Role::Buyer), ("operator", "operator-password", Role::Admin)];
 
-/// The arguments: how the ledger is replicated.
+/// The arguments: the shapes of the private servers.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Start a replicated set of database servers instead of one.
     #[arg(long)]
     mysql: Option<Replicated>,
+    /// The shape of the private Redis; SECKILL_WITH=redis-cluster says the same.
+    #[arg(long, value_enum)]
+    redis: Option<RedisShape>,
 }
 
 /// Starts the servers and the service, and serves until a signal.
@@ -47,8 +51,11 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
     }
-    let wanted = extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
-    let servers = start_servers(&mut config, arguments.mysql, &dir).await?;
+    let (wanted, redis) =
+        extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
+    let redis = arguments.redis.or(redis).unwrap_or_default();
+    let shape = Shape { mysql: arguments.mysql, redis };
+    let servers = start_servers(shape, &mut config, &dir).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
     let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
     // The servers of these addresses have ended.
@@ -65,12 +72,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
 
 /// Starts a private server for each address that is not configured; `None` when both are.
 async fn start_servers(
+    shape: Shape,
     config: &mut Config,
-    replicated: Option<Replicated>,
     dir: &Path,
 ) -> Result<Option<PrivateServers>, String> {
     match (config.database_url.is_empty(), config.redis_url.is_empty()) {
-        (false, _) if replicated.is_some() => {
+        (false, _) if shape.mysql.is_some() => {
             Err("--mysql starts database servers, and DATABASE_URL names others: leave one out"
                 .to_owned())
         }
@@ -82,12 +89,10 @@ async fn start_servers(
             say("starting a private database and a private Redis");
             let started = super::progress::while_waiting(
                 "starting the servers",
-                PrivateServers::start(replicated, dir),
+                PrivateServers::start(shape, config, dir),
             );
             let servers = started.await.map_err(|error| error.to_string())?;
             say(&servers.versions().map(short).join(", "));
-            config.database_url = Secret::new(servers.database_url());
-            config.redis_url = Secret::new(servers.redis_url());
             Ok(Some(servers))
         }
         _ => Err("set both DATABASE_URL and REDIS_URL, or neither".to_owned()),
@@ -206,6 +211,15 @@ fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
         config.redis_url.reveal(),
         config.secret.reveal()
     );
+    for (key, file) in [
+        ("SECKILL_REDIS_ROOT_FILE", &config.redis.root_file),
+        ("SECKILL_REDIS_CLIENT_FILE", &config.redis.client_file),
+        ("SECKILL_REDIS_CLIENT_KEY_FILE", &config.redis.client_key_file),
+    ] {
+        if !file.as_os_str().is_empty() {
+            text.push_str(&format!("{key}={}\n", file.display()));
+        }
+    }
     for (key, value) in extra_servers::addresses(config) {
         if !value.is_empty() {
             text.push_str(&format!("{key}={value}\n"));

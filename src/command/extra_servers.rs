@@ -10,6 +10,7 @@ use dev_servers::{
 use futures::future;
 
 use super::dev::say;
+use super::dev_redis::RedisShape;
 
 /// A server, or a group of servers, that `SECKILL_WITH` may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,22 +23,27 @@ pub enum ExtraServer {
     Etcd,
 }
 
-/// Reads the value of `SECKILL_WITH`: names, separated by commas.
+/// Reads the value of `SECKILL_WITH`: names, separated by commas. Answers the extra servers, and the
+/// shape of Redis if a name says it.
 ///
 /// # Errors
 /// A sentence that names the unknown word.
-pub fn wanted(text: &str) -> Result<Vec<ExtraServer>, String> {
+pub fn wanted(text: &str) -> Result<(Vec<ExtraServer>, Option<RedisShape>), String> {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-    words
+    let (shapes, words): (Vec<&str>, Vec<&str>) =
+        words.partition(|word| RedisShape::of_word(word).is_some());
+    let servers = words
+        .into_iter()
         .map(|word| match word {
             "zookeeper" => Ok(ExtraServer::Zookeeper),
             "redlock" => Ok(ExtraServer::Redlock),
             "etcd" => Ok(ExtraServer::Etcd),
             other => Err(format!(
-                "SECKILL_WITH has an unknown server {other:?}; the servers are zookeeper, etcd and redlock"
+                "SECKILL_WITH has an unknown server {other:?}; the servers are zookeeper, etcd, redlock, and one of redis-tls, redis-sentinel and redis-cluster"
             )),
         })
-        .collect()
+        .collect::<Result<_, _>>()?;
+    Ok((servers, shapes.last().and_then(|word| RedisShape::of_word(word))))
 }
 
 /// The settings with the addresses of these servers, for a second terminal: variable and value.
@@ -165,7 +171,11 @@ async fn start_redlock(dir: &Path) -> Result<Vec<RedisServer>, StartError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ExtraServer, wanted};
+    use super::{ExtraServer, RedisShape};
+
+    fn wanted(text: &str) -> Result<Vec<ExtraServer>, String> {
+        super::wanted(text).map(|(servers, _)| servers)
+    }
 
     #[test]
     fn words_are_read_and_others_are_named() {
@@ -176,6 +186,10 @@ mod tests {
             Ok(vec![ExtraServer::Redlock, ExtraServer::Zookeeper])
         );
         assert_eq!(wanted("etcd,zookeeper"), Ok(vec![ExtraServer::Etcd, ExtraServer::Zookeeper]));
+        assert_eq!(
+            super::wanted("redis-cluster,etcd"),
+            Ok((vec![ExtraServer::Etcd], Some(RedisShape::Cluster)))
+        );
         let refused = wanted("zookeeper,consul").expect_err("no such word");
         assert!(refused.contains("consul") && refused.contains("zookeeper"), "{refused}");
     }

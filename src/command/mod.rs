@@ -5,6 +5,7 @@ mod audit;
 mod check;
 mod dead_letter;
 mod dev;
+mod dev_redis;
 mod doctor;
 mod extra_servers;
 mod migrate;

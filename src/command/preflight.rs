@@ -154,12 +154,15 @@ fn blocker(findings: &[Finding]) -> Result<Option<String>, String> {
     }
 }
 
-/// Logs the settings of the ledger's engine, and the warnings.
+/// Logs the settings of the ledger's engine, the shape of Redis, and the warnings.
 fn log(findings: &[Finding]) {
     for finding in findings {
         match finding.state {
             State::Ok if finding.check == check::engine::CHECK => {
                 tracing::info!("ledger: {}", finding.found);
+            }
+            State::Ok if finding.check == check::redis::SHAPE => {
+                tracing::info!("Redis: {}", finding.found);
             }
             State::Warning => tracing::warn!("{}", finding.sentence()),
             _ => {}

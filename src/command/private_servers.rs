@@ -1,9 +1,11 @@
-//! The private servers of `seckill dev`: Redis, and one database or the replicated set that
-//! `--mysql` names.
+//! The private servers of `seckill dev`, in the shapes that `--mysql` and `--redis` name.
 
 use std::path::Path;
 
-use dev_servers::{MysqlOptions, MysqlPair, MysqlServer, RedisOptions, RedisServer, StartError};
+use dev_servers::{MysqlOptions, MysqlPair, MysqlServer, StartError};
+
+use super::dev_redis::{PrivateRedis, RedisShape};
+use crate::config::{Config, Secret};
 
 /// A way to replicate the ledger, for `--mysql`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -12,10 +14,19 @@ pub enum Replicated {
     Semisync,
 }
 
+/// The shapes of the servers.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The replication of the ledger; `None` is one server.
+    pub mysql: Option<Replicated>,
+    /// The shape of Redis.
+    pub redis: RedisShape,
+}
+
 /// The servers that were started.
 pub struct PrivateServers {
     ledger: Ledger,
-    redis: RedisServer,
+    redis: PrivateRedis,
 }
 
 enum Ledger {
@@ -24,14 +35,15 @@ enum Ledger {
 }
 
 impl PrivateServers {
-    /// Starts the servers, with their data in folders below `dir`.
+    /// Starts the servers, with their data in folders below `dir`, and writes their addresses into
+    /// `config`.
     ///
     /// # Errors
     /// The error of the server that did not start.
-    pub async fn start(replicated: Option<Replicated>, dir: &Path) -> Result<Self, StartError> {
-        let redis = RedisServer::start(RedisOptions::new(dir.join("redis")));
+    pub async fn start(shape: Shape, config: &mut Config, dir: &Path) -> Result<Self, StartError> {
+        let redis = PrivateRedis::start(shape.redis, dir);
         let ledger = async {
-            Ok(match replicated {
+            Ok(match shape.mysql {
                 None => {
                     let options = MysqlOptions::new(dir.join("mysql"));
                     Ledger::One(Box::new(MysqlServer::start(options).await?))
@@ -42,20 +54,17 @@ impl PrivateServers {
             })
         };
         let (redis, ledger) = tokio::try_join!(redis, ledger)?;
-        Ok(Self { ledger, redis })
+        let servers = Self { ledger, redis };
+        config.database_url = Secret::new(servers.database_url());
+        servers.redis.configure(config);
+        Ok(servers)
     }
 
-    /// The value for `DATABASE_URL`.
-    pub fn database_url(&self) -> String {
+    fn database_url(&self) -> String {
         match &self.ledger {
             Ledger::One(server) => server.url(),
             Ledger::Pair(pair) => pair.url(),
         }
-    }
-
-    /// The value for `REDIS_URL`.
-    pub fn redis_url(&self) -> String {
-        self.redis.url()
     }
 
     /// What the servers say about their versions.

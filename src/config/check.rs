@@ -28,6 +28,15 @@ impl Config {
                 "redis.command_timeout_ms must be shorter than purchase.deadline_ms, or a slow Redis looks like an unknown outcome",
             ),
             (
+                self.redis.retry_ms_max + self.redis.command_timeout_ms < self.purchase.deadline_ms,
+                "redis.retry_ms_max and redis.command_timeout_ms together must be shorter than purchase.deadline_ms, or a failover of Redis looks like an unknown outcome",
+            ),
+            (
+                self.redis.client_file.as_os_str().is_empty()
+                    == self.redis.client_key_file.as_os_str().is_empty(),
+                "redis.client_file and redis.client_key_file must be set together",
+            ),
+            (
                 self.lock.lease_ms >= 3 * self.redis.command_timeout_ms,
                 "lock.lease_ms must be at least three times redis.command_timeout_ms, or one slow renewal loses the lock",
             ),

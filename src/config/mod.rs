@@ -165,6 +165,10 @@ sections! {
     Redis {
         prefix: String,
         command_timeout_ms: u64,
+        retry_ms_max: u64,
+        root_file: PathBuf,
+        client_file: PathBuf,
+        client_key_file: PathBuf,
     }
     Session {
         token_hours: u32,

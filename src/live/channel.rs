@@ -80,7 +80,8 @@ pub async fn receive(redis: RedisClient, hub: Hub, stop: CancellationToken) {
 /// Reads one connection until it ends. On a silent connection pings find out whether it is alive.
 async fn listen(redis: &RedisClient, hub: &Hub) -> RedisResult<()> {
     let connect = async {
-        let mut subscription = redis.client().get_async_pubsub().await?;
+        // Any primary: a cluster passes messages on to all of its nodes.
+        let mut subscription = redis.shared().any_primary().await?.subscribe().await?;
         subscription.subscribe(channel(redis)).await?;
         RedisResult::Ok(subscription.split())
     };

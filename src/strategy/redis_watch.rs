@@ -89,8 +89,7 @@ impl Strategy for RedisWatch {
 impl RedisWatch {
     async fn take(&self, item: ItemId, units: i64) -> Result<Try, CounterError> {
         let key = self.context.counters.key(item);
-        let mut own = self.context.redis.own_connection().await?;
-        redis::cmd("WATCH").arg(&key).exec_async(&mut own.connection).await?;
+        let mut own = self.context.redis.watch(&key).await?;
         let seen = self.context.counters.read_on(&mut own.connection, item).await?;
         if seen.available < units {
             redis::cmd("UNWATCH").exec_async(&mut own.connection).await?;

@@ -66,6 +66,7 @@ impl Shop {
         config.secret = Secret::new("a secret for tests, of thirty-two characters and more");
         config.database_url = Secret::new(servers.mysql.url_of(&name));
         config.redis_url = Secret::new(servers.redis.url());
+        of_wanted_shape(&mut config).await;
         config.redis.prefix = format!("{name}:");
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
@@ -191,4 +192,20 @@ pub async fn statements_running(pool: &MySqlPool, like: &str) -> i64 {
     .fetch_one(pool)
     .await
     .expect("the list of sessions")
+}
+
+/// Sets the Redis of the shape that `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.
+async fn of_wanted_shape(config: &mut Config) {
+    match std::env::var("SECKILL_TEST_REDIS").as_deref() {
+        Ok("tls") => {
+            let server = super::tls_redis().await;
+            config.redis_url = Secret::new(server.tcp_url());
+            let [root, client, key] = server.certificate_files().expect("it has TLS");
+            (config.redis.root_file, config.redis.client_file) = (root, client);
+            config.redis.client_key_file = key;
+        }
+        Ok("sentinel") => config.redis_url = Secret::new(super::sentinels().await.url()),
+        Ok("cluster") => config.redis_url = Secret::new(super::cluster().await.url()),
+        _ => {}
+    }
 }

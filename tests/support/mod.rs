@@ -10,8 +10,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dev_servers::{
-    EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
-    ZookeeperOptions, ZookeeperServer,
+    Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisCluster,
+    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, ZookeeperOptions,
+    ZookeeperServer,
 };
 use futures::future::join_all;
 use tokio::sync::OnceCell;
@@ -114,6 +115,38 @@ pub async fn etcd_url() -> String {
 /// The TCP address of the run's Redis, which a proxy can stand in front of.
 pub async fn redis_url() -> String {
     redis().await.tcp_url()
+}
+
+/// The run's Redis with TLS, for `SECKILL_TEST_REDIS=tls`, started when the first test asks.
+pub async fn tls_redis() -> &'static RedisServer {
+    static TLS: OnceCell<RedisServer> = OnceCell::const_new();
+    let start = async || {
+        let certificates = Some(Certificates::make(true).expect("random numbers"));
+        let options = RedisOptions { certificates, ..RedisOptions::temporary() };
+        let started = RUNTIME.spawn(RedisServer::start(options)).await;
+        started.expect("no panic").expect("the private Redis starts")
+    };
+    TLS.get_or_init(start).await
+}
+
+/// The run's Redis with Sentinels, started when the first test asks.
+pub async fn sentinels() -> &'static RedisSentinels {
+    static SENTINELS: OnceCell<RedisSentinels> = OnceCell::const_new();
+    let start = async || {
+        let started = RUNTIME.spawn(RedisSentinels::start(None)).await;
+        started.expect("no panic").expect("the private group starts")
+    };
+    SENTINELS.get_or_init(start).await
+}
+
+/// The run's Redis Cluster, started when the first test asks.
+pub async fn cluster() -> &'static RedisCluster {
+    static CLUSTER: OnceCell<RedisCluster> = OnceCell::const_new();
+    let start = async || {
+        let started = RUNTIME.spawn(RedisCluster::start(RedisClusterOptions::default())).await;
+        started.expect("no panic").expect("the private cluster starts")
+    };
+    CLUSTER.get_or_init(start).await
 }
 
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();

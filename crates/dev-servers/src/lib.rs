@@ -20,7 +20,10 @@ pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::pair::MysqlPair;
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
-pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
+pub use self::redis::{
+    AppendFsync, Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions,
+    RedisSentinels, RedisServer,
+};
 pub use self::server::Server;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
 

@@ -14,8 +14,8 @@ use crate::arbiter::transaction::insert_orders;
 use crate::arbiter::{WRITTEN_AS, is_guarded};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Purchase, UserId};
-use crate::store::mysql::link::roll_back;
 use crate::store::mysql::answered;
+use crate::store::mysql::link::roll_back;
 use crate::store::mysql::outbox::Outbox;
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares

@@ -1,18 +1,24 @@
 //! Checks of Redis: whether it can be reached, what it is, and whether it keeps what it is told.
 
-use redis::IntoConnectionInfo;
 use crate::config::{Config, Risk};
 use crate::store::redis::{Condition, DENIED, RedisClient, is_denial};
+use redis_connection::Address;
 
 use super::{Finding, State};
 
+/// The name of the check of the servers behind the address.
+pub const SHAPE: &str = "redis.shape";
 /// The oldest version whose commands the service uses (XAUTOCLAIM).
 const VERSION_MIN: [u32; 2] = [6, 2];
 
 /// Runs all checks of Redis.
 pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
     match redis.condition().await {
-        Ok(condition) => check_condition(config, &condition),
+        Ok(condition) => {
+            let mut findings = check_condition(config, &condition);
+            findings.extend(check_shape(redis).await);
+            findings
+        }
         // The server answers, and a second try would not change its answer.
         Err(error) if is_denial(&error) => {
             vec![Finding {
@@ -31,10 +37,26 @@ pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
     }
 }
 
-/// The host and the port of the URL, without the password.
+/// The hosts of the URL, without the password.
 fn address(config: &Config) -> String {
-    let info = config.redis_url.reveal().into_connection_info();
-    info.map_or_else(|_| "REDIS_URL".to_owned(), |info| info.addr().to_string())
+    let url = config.redis_url.reveal();
+    Address::parse(url).map_or("REDIS_URL".to_owned(), |address| address.hosts().join(", "))
+}
+
+/// Tells which servers answer at the address, and what a failover may cost.
+async fn check_shape(redis: &RedisClient) -> Option<Finding> {
+    let (topology, to_write) = tokio::join!(redis.topology(), redis.replicas_to_write());
+    let (topology, to_write) = (topology.ok()?, to_write.ok()?);
+    let encrypted = if redis.is_encrypted() { "TLS" } else { "no TLS" };
+    let told = to_write.map_or("not told".to_owned(), |replicas| replicas.to_string());
+    let found = format!("{topology}, {encrypted}, min-replicas-to-write: {told}");
+    if topology.replicas == 0 || to_write != Some(0) {
+        return Some(Finding::ok(SHAPE, found));
+    }
+    let found = format!(
+        "Redis ({found}) takes writes without a replica: a primary that is cut off goes on, and what it took is lost when a replica takes over"
+    );
+    Some(Finding::bad(SHAPE, State::Warning, found, "set min-replicas-to-write to 1"))
 }
 
 fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
@@ -43,7 +65,8 @@ fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
     findings.push(check_version(&condition.version));
     findings.push(if condition.is_cluster {
         let found = "Redis runs in cluster mode, and REDIS_URL names a single server: commands for other slots fail";
-        Finding::bad("redis.mode", State::Failed, found, "start a Redis without cluster-enabled")
+        let remedy = "write redis+cluster://host:port,host:port";
+        Finding::bad("redis.mode", State::Failed, found, remedy)
     } else if condition.is_replica {
         let found = "Redis is a replica, which takes no writes";
         Finding::bad("redis.mode", State::Waiting, found, "let REDIS_URL name the primary")
@@ -51,7 +74,7 @@ fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
         let found = "Redis is loading its data";
         Finding::bad("redis.mode", State::Waiting, found, "wait until it has finished")
     } else {
-        Finding::ok("redis.mode", "Redis is a single server that takes writes")
+        Finding::ok("redis.mode", "Redis takes writes")
     });
     findings.push(match &condition.evicts {
         None => Finding::ok("redis.eviction", "Redis keeps every key when its memory is full"),

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use redis::{ConnectionAddr, IntoConnectionInfo};
 use crate::config::{Config, Risk};
+use redis_connection::Address;
 
 use super::{Finding, State};
 
@@ -97,12 +97,8 @@ fn database_is_open(url: &str) -> bool {
 }
 
 fn redis_is_open(url: &str) -> bool {
-    let Ok(info) = url.into_connection_info() else { return false };
-    let here = match info.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => is_here(host),
-        _ => true,
-    };
-    !here && info.redis_settings().password().is_none_or(str::is_empty)
+    let Ok(address) = Address::parse(url) else { return false };
+    !address.has_password() && !address.hosts().into_iter().all(is_here)
 }
 
 fn host_of(authority: &str) -> &str {

@@ -35,6 +35,9 @@ pub struct ReadyBody {
     /// replicas: `asynchronous: ...` while none of them acknowledges commits. A lost dependency does not make an instance unready:
     /// all instances would become unready at once, also for requests that do not need it.
     dependencies: BTreeMap<&'static str, String>,
+    /// What stands behind the address of Redis, for example `cluster, primaries: 3, replicas: 3`;
+    /// `null` when it does not answer.
+    redis: Option<String>,
     /// The last run of each background job.
     jobs: BTreeMap<&'static str, JobBody>,
 }
@@ -84,7 +87,8 @@ pub async fn ready(
         Some(schema) if !schema.is_usable() => schema.as_str(),
         _ => "ready",
     };
-    let body = ReadyBody { status, dependencies: probed.dependencies, jobs: jobs.collect() };
+    let redis = probed.redis.map(|topology| topology.to_string());
+    let body = ReadyBody { status, dependencies: probed.dependencies, redis, jobs: jobs.collect() };
     let ready = status == "ready";
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(body)).into_response()

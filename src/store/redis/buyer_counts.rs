@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use redis::Script;
+use redis_connection::Script;
 
 use super::counters::{CounterError, Counters};
 use crate::domain::{ItemId, UserId};

@@ -4,12 +4,15 @@ use redis::{InfoDict, RedisResult};
 
 use super::RedisClient;
 
-/// The condition of a Redis server.
+/// The text for a server that does not tell its version.
+const UNKNOWN_VERSION: &str = "of unknown version";
+
+/// The condition of Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The version of the server.
     pub version: String,
-    /// Whether it is a node of a Redis Cluster.
+    /// Whether it is a node of a Redis Cluster, behind an address that names a single server.
     pub is_cluster: bool,
     /// Whether it is a replica, which takes no writes.
     pub is_replica: bool,
@@ -39,7 +42,7 @@ impl Condition {
         let flag = |key: &str| info.get::<u8>(key) == Some(1);
         let policy: Option<String> = info.get("maxmemory_policy");
         Self {
-            version: info.get("redis_version").unwrap_or_else(|| "of unknown version".to_owned()),
+            version: info.get("redis_version").unwrap_or_else(|| UNKNOWN_VERSION.to_owned()),
             is_cluster: flag("cluster_enabled"),
             is_replica: info.get::<String>("role").as_deref() == Some("slave"),
             is_loading: flag("loading"),
@@ -49,14 +52,22 @@ impl Condition {
 }
 
 impl RedisClient {
-    /// Asks the server for its condition. Without the parameter of a section, since servers before
-    /// version 7 take only one.
+    /// Asks every primary for its condition; the worst answer counts.
     ///
     /// # Errors
-    /// When Redis does not answer in time.
+    /// When one of them does not answer in time.
     pub async fn condition(&self) -> RedisResult<Condition> {
-        let info: InfoDict = redis::cmd("INFO").query_async(&mut self.shared()).await?;
-        Ok(Condition::of(&info))
+        let infos = self.info_of_each().await?;
+        let all: Vec<Condition> = infos.iter().map(Condition::of).collect();
+        let any = |is: fn(&Condition) -> bool| all.iter().any(is);
+        let version = all.iter().map(|one| one.version.clone()).next();
+        Ok(Condition {
+            version: version.unwrap_or_else(|| UNKNOWN_VERSION.to_owned()),
+            is_cluster: self.is_single() && any(|one| one.is_cluster),
+            is_replica: any(|one| one.is_replica),
+            is_loading: any(|one| one.is_loading),
+            evicts: all.into_iter().find_map(|one| one.evicts),
+        })
     }
 }
 

@@ -1,75 +1,46 @@
-//! Connections to Redis: one shared and multiplexed, and a few for one caller at a time, for WATCH.
+//! The client of Redis: the connection, the prefix of the keys, and the checks of every server's
+//! settings.
 
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use redis::{ErrorKind, InfoDict, RedisError, RedisResult, Value, from_redis_value};
+use redis_connection::{
+    Address, Certificates, Options, OwnConnection, SharedConnection, Topology, is_denial,
+};
 
-use super::shared::{DENIED, SharedConnection, connect, is_denial};
+use super::DENIED;
 use crate::config::Config;
 
-/// Connections lent to single callers at once, for WATCH.
-pub const OWN_CONNECTIONS_MAX: usize = 64;
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// TCP keep-alive: idle time before the first probe, time between probes, and unanswered probes
-/// after which the connection counts as broken.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
-const KEEPALIVE_TRIES: u32 = 3;
-/// How long the kernel keeps sending data that the server's kernel does not acknowledge.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 
 /// The client of Redis. Clones share everything.
 #[derive(Clone)]
 pub struct RedisClient {
-    client: Client,
     shared: SharedConnection,
+    address: Arc<Address>,
     prefix: Arc<str>,
-    command_timeout: Duration,
-    own: Arc<OwnConnections>,
-}
-
-struct OwnConnections {
-    permits: Arc<Semaphore>,
-    idle: Mutex<Vec<MultiplexedConnection>>,
-}
-
-/// A connection lent to one user. Give it back with [`OwnConnection::keep`] when its state is
-/// clean. If it is dropped instead, it is closed, which ends its WATCH, and all idle connections
-/// are closed too: they may have the same fault.
-pub struct OwnConnection {
-    /// The connection.
-    pub connection: MultiplexedConnection,
-    kept: bool,
-    pool: Arc<OwnConnections>,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl RedisClient {
-    /// Reads the URL; connects when first used, and again by itself after a loss. A command that
-    /// failed is never sent again by itself: whether it ran is unknown.
+    /// Reads the URL and the certificates; connects when first used, and again by itself after a
+    /// loss.
     ///
     /// # Errors
-    /// A sentence when the URL cannot be read.
+    /// A sentence when the URL or a certificate cannot be read.
     pub fn new(config: &Config) -> Result<Self, String> {
         let url = config.redis_url.reveal();
         if url.is_empty() {
             return Err("REDIS_URL is not set: redis://host:port".to_owned());
         }
         let unreadable = |error| format!("REDIS_URL cannot be read: {error}");
-        let client = client(url).map_err(unreadable)?;
-        let command_timeout = Duration::from_millis(config.redis.command_timeout_ms);
-        let shared = SharedConnection::new(client.clone(), timeouts(command_timeout));
-        let own = Arc::new(OwnConnections {
-            permits: Arc::new(Semaphore::new(OWN_CONNECTIONS_MAX)),
-            idle: Mutex::default(),
-        });
+        let address = Address::parse(url).map_err(unreadable)?;
+        let address = address.with_certificates(&certificates(config)?).map_err(unreadable)?;
+        let shared = SharedConnection::new(&address, options(config)).map_err(unreadable)?;
         let prefix = config.redis.prefix.as_str().into();
-        Ok(Self { client, shared, prefix, command_timeout, own })
+        Ok(Self { shared, address: Arc::new(address), prefix })
     }
 
     /// The shared connection.
@@ -78,36 +49,66 @@ impl RedisClient {
         self.shared.clone()
     }
 
-    /// The client, for connections of other kinds.
-    #[must_use]
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
     /// The prefix of every key.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Waits for one of the [`OWN_CONNECTIONS_MAX`] connections that are lent to single callers.
+    /// Whether everything that is sent is encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.address.is_encrypted()
+    }
+
+    /// Watches a key on a connection of the caller's own, to the server of the key.
     ///
     /// # Errors
-    /// When Redis cannot be reached.
-    pub async fn own_connection(&self) -> RedisResult<OwnConnection> {
-        let permit = Arc::clone(&self.own.permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| redis::RedisError::from(std::io::Error::other("the pool is closed")))?;
-        let idle = self.own.idle().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => {
-                let config = timeouts(self.command_timeout);
-                connect(&self.client, &config).await?
-            }
+    /// When that server cannot be reached.
+    pub async fn watch(&self, key: &str) -> RedisResult<OwnConnection> {
+        self.shared.watch(key).await
+    }
+
+    /// Counts the servers.
+    ///
+    /// # Errors
+    /// When no server tells.
+    pub async fn topology(&self) -> RedisResult<Topology> {
+        self.shared.topology().await
+    }
+
+    /// Whether the address names one server, and neither Sentinels nor a cluster.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.address.is_single()
+    }
+
+    /// The least number of replicas that must be connected for a primary to take writes: the
+    /// smallest figure of all primaries, `None` when one does not tell.
+    ///
+    /// # Errors
+    /// When a server does not answer in time.
+    pub async fn replicas_to_write(&self) -> RedisResult<Option<u32>> {
+        let settings = self.setting_of_each("min-replicas-to-write").await?;
+        let numbers = settings.into_iter().map(|text| text?.parse::<u32>().ok());
+        Ok(numbers.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().min()))
+    }
+
+    /// Sends INFO to every primary. Without the parameter of a section, since servers before version
+    /// 7 take only one.
+    pub(super) async fn info_of_each(&self) -> RedisResult<Vec<InfoDict>> {
+        let answers = self.shared.ask_each(&redis::cmd("INFO")).await?;
+        answers.into_iter().map(|answer| Ok(from_redis_value(answer?)?)).collect()
+    }
+
+    /// A setting of every primary; `None` where the server does not tell.
+    pub(super) async fn setting_of_each(&self, name: &str) -> RedisResult<Vec<Option<String>>> {
+        let answers = self.shared.ask_each(redis::cmd("CONFIG").arg("GET").arg(name)).await?;
+        let value = |answer: RedisResult<Value>| {
+            let pair: Vec<String> = from_redis_value(answer.ok()?).ok()?;
+            pair.into_iter().nth(1)
         };
-        Ok(OwnConnection { connection, kept: false, pool: Arc::clone(&self.own), _permit: permit })
+        Ok(answers.into_iter().map(value).collect())
     }
 
     /// Checks whether Redis accepts the password of the settings. A server that does not answer
@@ -122,12 +123,22 @@ impl RedisClient {
         }
     }
 
-    /// Sends a PING and waits for its answer.
+    /// Sends a PING to every primary and waits for their answers.
     ///
     /// # Errors
-    /// When Redis does not answer in time.
+    /// When one of them does not answer in time.
     pub async fn ping(&self) -> RedisResult<()> {
-        redis::cmd("PING").exec_async(&mut self.shared()).await
+        let answers = self.shared.ask_each(&redis::cmd("PING")).await?;
+        let (all, mut answers) = (answers.len(), answers.into_iter());
+        let failed = answers.as_slice().iter().filter(|answer| answer.is_err()).count();
+        match answers.find_map(Result::err) {
+            None => Ok(()),
+            Some(error) if all == 1 => Err(error),
+            Some(error) => {
+                let why = format!("{failed} of {all} primaries: {error}");
+                Err(RedisError::from((ErrorKind::ClusterConnectionNotFound, "no answer", why)))
+            }
+        }
     }
 }
 
@@ -135,48 +146,36 @@ impl RedisClient {
 /// after a loss.
 ///
 /// # Errors
-/// When the URL cannot be read.
-pub fn connect_when_used(url: &str, config: &Config) -> RedisResult<SharedConnection> {
-    let command_timeout = Duration::from_millis(config.redis.command_timeout_ms);
-    Ok(SharedConnection::new(client(url)?, timeouts(command_timeout)))
+/// A sentence when the URL cannot be read.
+pub fn connect_when_used(url: &str, config: &Config) -> Result<SharedConnection, String> {
+    let said = |error: redis_connection::InvalidAddress| error.to_string();
+    let address = Address::parse(url).map_err(said)?;
+    if !address.is_single() {
+        return Err("each must be one independent server".to_owned());
+    }
+    let address = address.with_certificates(&certificates(config)?).map_err(said)?;
+    SharedConnection::new(&address, options(config)).map_err(said)
 }
 
-fn client(url: &str) -> RedisResult<Client> {
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_EVERY)
-        .with_retries(KEEPALIVE_TRIES);
-    let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-    let settings = settings.set_keepalive(keepalive);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(UNACKNOWLEDGED_MAX);
-    Client::open(url.into_connection_info()?.set_tcp_settings(settings))
-}
-
-fn timeouts(command_timeout: Duration) -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(Some(command_timeout))
-}
-
-impl OwnConnections {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<MultiplexedConnection>> {
-        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn options(config: &Config) -> Options {
+    Options {
+        connect_timeout: CONNECT_TIMEOUT,
+        command_timeout: Duration::from_millis(config.redis.command_timeout_ms),
+        retry_max: Duration::from_millis(config.redis.retry_ms_max),
     }
 }
 
-impl OwnConnection {
-    /// Gives the connection back: nothing is watched on it, and no command is in flight.
-    pub fn keep(mut self) {
-        self.kept = true;
-        self.pool.idle().push(self.connection.clone());
-    }
-}
-
-impl Drop for OwnConnection {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.pool.idle().clear();
-        }
-    }
+fn certificates(config: &Config) -> Result<Certificates, String> {
+    let read = |path: &Path| {
+        let unreadable = |error| format!("{} cannot be read: {error}", path.display());
+        std::fs::read(path).map_err(unreadable)
+    };
+    let set = |path: &Path| !path.as_os_str().is_empty();
+    let section = &config.redis;
+    let roots = set(&section.root_file).then(|| read(&section.root_file)).transpose()?;
+    let client = match (set(&section.client_file), set(&section.client_key_file)) {
+        (true, true) => Some((read(&section.client_file)?, read(&section.client_key_file)?)),
+        _ => None,
+    };
+    Ok(Certificates { roots, client })
 }

@@ -7,7 +7,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use redis::{RedisError, Script};
+use redis::RedisError;
+use redis_connection::Script;
 use sqlx::MySqlPool;
 
 use super::RedisClient;

@@ -1,6 +1,6 @@
 //! The durability of Redis by its own settings, which decides how safe a queued order is.
 
-use redis::{InfoDict, RedisResult};
+use redis::RedisResult;
 
 use super::RedisClient;
 
@@ -20,28 +20,29 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Reads the server's settings. A managed server may refuse `CONFIG`; then the answer is
-    /// `Unknown`.
+    /// Reads the servers' settings; the weakest of all primaries counts. A managed server may refuse
+    /// `CONFIG`; then the answer is `Unknown`.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// When a server does not answer.
     pub async fn ask(redis: &RedisClient) -> RedisResult<Self> {
-        let mut connection = redis.shared();
-        let info: InfoDict =
-            redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
-        match info.get::<u8>("aof_enabled") {
-            Some(1) => {}
-            Some(_) => return Ok(Self::Memory),
+        let infos = redis.info_of_each().await?;
+        let enabled: Option<Vec<u8>> = infos.iter().map(|info| info.get("aof_enabled")).collect();
+        match enabled {
             None => return Ok(Self::Unknown),
+            Some(enabled) if enabled.contains(&0) => return Ok(Self::Memory),
+            Some(_) => {}
         }
-        let asked: RedisResult<(String, String)> =
-            redis::cmd("CONFIG").arg("GET").arg("appendfsync").query_async(&mut connection).await;
-        Ok(match asked.as_ref().map(|(_, value)| value.as_str()) {
-            Ok("always") => Self::LogAlways,
-            Ok("everysec") => Self::LogEverySecond,
-            Ok("no") => Self::Log,
+        let settings = redis.setting_of_each("appendfsync").await?;
+        let of_one = |setting: Option<String>| match setting.as_deref() {
+            Some("always") => Self::LogAlways,
+            Some("everysec") => Self::LogEverySecond,
+            Some("no") => Self::Log,
             _ => Self::Unknown,
-        })
+        };
+        let all: Vec<Self> = settings.into_iter().map(of_one).collect();
+        let weakest = [Self::Unknown, Self::Log, Self::LogEverySecond].into_iter();
+        Ok(weakest.into_iter().find(|one| all.contains(one)).unwrap_or(Self::LogAlways))
     }
 
     /// The promise of the answer 202 with this durability, in a sentence.

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use redis::Script;
+use redis_connection::Script;
 
 use super::counters::{Counter, CounterAndQueue, CounterError, Counters};
 use crate::domain::ItemId;

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use redis::Script;
+use redis_connection::Script;
 use sqlx::Row;
 use tokio::time::Instant;
 

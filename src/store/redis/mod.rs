@@ -28,7 +28,6 @@ pub mod event_stream;
 mod inspect;
 mod loads;
 pub mod queue;
-pub mod shared;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
@@ -37,5 +36,5 @@ pub use connection::{RedisClient, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;
-pub use shared::{DENIED, SharedConnection, is_denial};
+pub use redis_connection::{DENIED, SharedConnection, Topology, is_denial};
 pub use takes::Take;

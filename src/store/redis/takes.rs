@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use redis::Script;
+use redis_connection::Script;
 use time::OffsetDateTime;
 
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};

@@ -280,7 +280,7 @@ fn renew(batch: Vec<Sent>) -> BoxFuture<'static, Vec<(Sent, Answer)>> {
         let (store, mut lease) = (Arc::clone(&first.store), first.lease);
         let answers = if batch.len() == 1 {
             let renewed = store.renew(&first.name, &first.token, lease);
-            ask(lease, renewed).await.map(|renewed| vec![renewed])
+            ask(lease, renewed).await.map(|renewed| vec![Some(renewed)])
         } else {
             let renewal = |sent: &Sent| {
                 let Hold { name, token, lease, .. } = &*sent.hold;
@@ -292,9 +292,9 @@ fn renew(batch: Vec<Sent>) -> BoxFuture<'static, Vec<(Sent, Answer)>> {
         };
         let mut answers = answers.unwrap_or_default().into_iter();
         let answered = batch.into_iter().map(|sent| match answers.next() {
-            Some(true) => (sent, Answer::Renewed),
-            Some(false) => (sent, Answer::NotOurs),
-            None => (sent, Answer::Unknown),
+            Some(Some(true)) => (sent, Answer::Renewed),
+            Some(Some(false)) => (sent, Answer::NotOurs),
+            Some(None) | None => (sent, Answer::Unknown),
         });
         answered.collect()
     })

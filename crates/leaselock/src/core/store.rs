@@ -124,8 +124,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     }
 
     /// Sends several renewals in one command, each as by [`renew`](Self::renew), and answers in
-    /// their order. Called only where [`renews_together`](Self::renews_together) says so.
-    async fn renew_together(&self, _renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+    /// their order: `None` for a renewal whose result is unknown. Called only where [`renews_together`](Self::renews_together) says so.
+    async fn renew_together(&self, _renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
         Err(BackendError::new("this kind renews one hold at a time"))
     }
 

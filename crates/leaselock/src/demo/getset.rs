@@ -21,7 +21,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, RedisResult, Script};
+use ::redis::{AsyncCommands, RedisResult};
+use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 

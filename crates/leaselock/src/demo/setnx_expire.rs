@@ -110,7 +110,7 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
         true
     }
 
-    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
         self.key.renew_together(renewals).await
     }
 

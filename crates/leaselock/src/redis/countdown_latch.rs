@@ -12,7 +12,8 @@
 
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, FromRedisValue, Script};
+use ::redis::{AsyncCommands, FromRedisValue};
+use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
 
@@ -94,10 +95,10 @@ impl<C: Connection> RedisLatch<C> {
     async fn wait_for_zero(&self, name: &LockName) -> Result<(), CommandError> {
         let token = Token::mint(true, 1);
         let mut backoff = Backoff::new(WaitStrategy::Notified);
-        let mut notifications = self.server.listen(&token);
+        let mut notifications = self.server.listen(name, &token);
         let mut no_answers_in_a_row = 0;
         loop {
-            let channel = self.server.channel_of(&token);
+            let channel = &self.server.channel_of(name, &token);
             match self.command(&self.look, name, &[token.as_str(), channel]).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
@@ -105,7 +106,7 @@ impl<C: Connection> RedisLatch<C> {
                     // One more attempt sees a zero that came before the subscription.
                     if notifications.is_none() {
                         notifications =
-                            ask(LEASE_MAX, self.server.watch(&token)).await.ok().flatten();
+                            ask(LEASE_MAX, self.server.watch(name, &token)).await.ok().flatten();
                         if notifications.is_some() {
                             continue;
                         }

@@ -10,7 +10,8 @@
 //!
 //! **When to use it.** For numbers that may be a little wrong after a crash: statistics, hints.
 
-use ::redis::{AsyncCommands, Script};
+use ::redis::AsyncCommands;
+use ::redis_connection::Script;
 use async_trait::async_trait;
 
 use super::{Connection, Keys, command_error, run_command};

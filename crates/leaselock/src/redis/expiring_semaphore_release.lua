@@ -13,10 +13,7 @@ end_expired(KEYS[1])
 local function grant(token, lease_ms)
   hold(KEYS[1], token, lease_ms)
 end
-local function take_back(token)
-  redis.call('ZREM', KEYS[1], token)
-end
 while redis.call('ZCARD', KEYS[1]) < tonumber(ARGV[2])
-  and hand_on(KEYS[2], redis.call('HGETALL', KEYS[2]), grant, take_back) do
+  and hand_on(KEYS[2], redis.call('HGETALL', KEYS[2]), grant) do
 end
 return had and 1 or 0

@@ -19,6 +19,7 @@ pub mod countdown_latch;
 pub mod counter;
 pub mod expiring_semaphore;
 pub mod fair;
+mod independence;
 pub mod keys;
 pub mod multi;
 pub(crate) mod owned_key;

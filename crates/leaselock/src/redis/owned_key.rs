@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, Script};
+use ::redis::AsyncCommands;
+use ::redis_connection::Script;
 
 use super::server::Server;
 use super::{Connection, Keys, backend_error};
@@ -51,7 +52,10 @@ impl<C: Connection> OwnedKey<C> {
     }
 
     /// Renews several names in one round trip.
-    pub(crate) async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+    pub(crate) async fn renew_together(
+        &self,
+        renewals: &[Renewal],
+    ) -> StoreResult<Vec<Option<bool>>> {
         self.server.renew_together(&self.renew, renewals).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::redis::Script;
+use ::redis_connection::Script;
 use async_trait::async_trait;
 
 use super::Connection;
@@ -35,7 +35,7 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
     ) -> StoreResult<Option<Grant>> {
         let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
         let (channel, attempt) =
-            (self.server.channel_if_waiting(token), token.attempt().to_string());
+            (&*self.server.channel_if_waiting(name, token), token.attempt().to_string());
         let arguments = [token.as_str(), &permits, &lease_ms, channel, &attempt];
         let granted: bool = self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
         Ok(granted.then_some(Grant::UNFENCED))
@@ -51,12 +51,12 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
         self.server.run(&self.release, &self.keys(name), &arguments).await
     }
 
-    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        self.server.watch(token).await
+    async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(name, token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
-        self.server.listen(token)
+    fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
+        self.server.listen(name, token)
     }
 
     fn shared(&self) -> bool {

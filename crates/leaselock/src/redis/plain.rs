@@ -81,7 +81,7 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
         true
     }
 
-    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
         self.key.renew_together(renewals).await
     }
 

@@ -21,7 +21,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::Script;
+use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
@@ -129,7 +129,7 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let (lease_ms, channel) =
-            (lease.as_millis().to_string(), self.server.channel_if_waiting(token));
+            (lease.as_millis().to_string(), &*self.server.channel_if_waiting(name, token));
         let attempt = token.attempt().to_string();
         let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &attempt];
         let answer: Option<u64> =
@@ -154,12 +154,12 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         self.server.raise_fence(name, at_least).await
     }
 
-    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        self.server.watch(token).await
+    async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(name, token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
-        self.server.listen(token)
+    fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
+        self.server.listen(name, token)
     }
 
     fn shared(&self) -> bool {

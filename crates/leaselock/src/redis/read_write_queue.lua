@@ -64,9 +64,11 @@ local function let_in()
       if one.channel == '' then
         stays_out = true
       else
-        let_reader_in(one.token, one.lease_ms)
-        if redis.call('PUBLISH', one.channel, one.token .. ' granted ' .. one.look) == 0 then
-          redis.call('ZREM', READERS, one.token)
+        if listens(one.channel) then
+          let_reader_in(one.token, one.lease_ms)
+          redis.call('PUBLISH', one.channel, one.token .. ' granted ' .. one.look)
+        else
+          redis.call('HDEL', QUEUE, one.who)
         end
       end
     end
@@ -74,10 +76,12 @@ local function let_in()
   if not writer or stays_out or writer.channel == '' or redis.call('ZCARD', READERS) > 0 then
     return
   end
-  local fence = let_writer_in(writer.token, writer.lease_ms)
-  if redis.call('PUBLISH', writer.channel, table.concat({writer.token, fence, '1', '0', writer.look}, ' ')) == 0 then
+  if listens(writer.channel) then
+    local fence = let_writer_in(writer.token, writer.lease_ms)
+    redis.call('PUBLISH', writer.channel, table.concat({writer.token, fence, '1', '0', writer.look}, ' '))
+  else
     -- It has gone: the next one.
-    redis.call('DEL', LOCK)
+    redis.call('HDEL', QUEUE, writer.who)
     let_in()
   end
 end

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::redis::Script;
+use ::redis_connection::Script;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::independence::Independence;
 use super::{Connection, Keys, run};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LeasedMutex, LockName, Waiting};
@@ -70,7 +71,8 @@ pub enum InvalidRedlock {
 }
 
 /// Makes the lock over one connection to each server; the other arguments are those of
-/// [`token::mutex`](super::token::mutex). The servers must not replicate each other, and should keep
+/// [`token::mutex`](super::token::mutex). The servers must not replicate each other or be nodes of a
+/// cluster, which the first acquire refuses, and should keep
 /// what they acknowledged over a restart (`appendfsync always`), or stay away for a lease after one.
 ///
 /// # Errors
@@ -94,6 +96,7 @@ pub fn mutex<C: Connection>(
         },
         tasks: tasks.clone(),
         tries: AtomicU64::new(0),
+        independence: Independence::default(),
     };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
@@ -106,6 +109,7 @@ struct RedlockStore<C> {
     /// The number of attempts so far. Each attempt writes its number beside the token, so that a
     /// command that arrives late cannot undo a later attempt of the same acquire.
     tries: AtomicU64,
+    independence: Independence,
 }
 
 struct Scripts {
@@ -193,6 +197,8 @@ impl<C: Connection> LeaseStore for RedlockStore<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
+        let limit = SERVER_TIMEOUT_MAX.min(lease / SERVER_TIMEOUTS_PER_LEASE);
+        self.independence.check(&self.connections, limit).await?;
         let number = self.tries.fetch_add(1, Ordering::Relaxed).to_string();
         let value = format!("{}:{number}", token.as_str());
         let arguments = [token.as_str().to_owned(), number, lease.as_millis().to_string()];

@@ -1,13 +1,11 @@
 //! Running scripts.
 
-use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind};
+use ::redis::{ErrorKind, FromRedisValue};
+use ::redis_connection::Script;
 
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
 use crate::CommandError;
 use crate::store::{BackendError, Grant, StoreResult, Token};
-
-/// The size of most calls, for their buffer.
-const CALL_BYTES: usize = 512;
 
 /// Joins the parts of a script. Each part may use the parts before it, and the constants that are
 /// defined here.
@@ -17,14 +15,16 @@ pub(super) fn script(parts: &[&str]) -> Script {
     Script::new(&[&*settled, &parts.concat()].concat())
 }
 
-/// Runs a script by its digest; loads it first if the server does not know it.
+/// Runs a script.
 pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
     keys: &[impl AsRef<str>],
     arguments: &[&str],
 ) -> StoreResult<T> {
-    call(connection, script, keys, arguments).await.map_err(backend_error)
+    // A clone is a handle to the same connection.
+    let answer = script.run(&mut connection.clone(), keys, arguments).await;
+    answer.map_err(backend_error)
 }
 
 /// A flag as scripts read it.
@@ -47,31 +47,8 @@ pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
     keys: &[impl AsRef<str>],
     arguments: &[&str],
 ) -> Result<T, CommandError> {
-    call(connection, script, keys, arguments).await.map_err(command_error)
-}
-
-async fn call<C: Connection, T: FromRedisValue>(
-    connection: &C,
-    script: &Script,
-    keys: &[impl AsRef<str>],
-    arguments: &[&str],
-) -> RedisResult<T> {
-    // The client's own call of a script allocates for each argument.
-    let mut call = Cmd::with_capacity(3 + keys.len() + arguments.len(), CALL_BYTES);
-    call.arg("EVALSHA").arg(script.get_hash()).arg(keys.len());
-    for key in keys {
-        call.arg(key.as_ref());
-    }
-    call.arg(arguments);
-    // A clone is a handle to the same connection.
-    let mut redis = connection.clone();
-    match call.query_async(&mut redis).await {
-        Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-            script.load_async(&mut redis).await?;
-            call.query_async(&mut redis).await
-        }
-        answer => answer,
-    }
+    let answer = script.run(&mut connection.clone(), keys, arguments).await;
+    answer.map_err(command_error)
 }
 
 /// The error of a command that is a single step: either the server refused it, or the outcome is

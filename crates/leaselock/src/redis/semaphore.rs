@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use ::redis::Script;
+use ::redis_connection::Script;
 use tokio_util::task::TaskTracker;
 
 use super::permit_store::PermitStore;

@@ -14,10 +14,7 @@ end
 local function grant(token)
   redis.call('SADD', KEYS[1], token)
 end
-local function take_back(token)
-  redis.call('SREM', KEYS[1], token)
-end
 while redis.call('SCARD', KEYS[1]) < tonumber(ARGV[2])
-  and hand_on(KEYS[2], redis.call('HGETALL', KEYS[2]), grant, take_back) do
+  and hand_on(KEYS[2], redis.call('HGETALL', KEYS[2]), grant) do
 end
 return had

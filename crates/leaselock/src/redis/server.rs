@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use ::redis::{FromRedisValue, Script, ServerErrorKind};
+use ::redis::{FromRedisValue, from_redis_value};
+use ::redis_connection::{Script, is_unknown_script};
 
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, backend_error, run, script};
@@ -47,26 +48,31 @@ impl<C: Connection> Server<C> {
     }
 
     /// Renews several holds in one round trip, by a script that takes `KEYS[1]`, the token and the
-    /// lease.
+    /// lease. A renewal that failed is no other's fault.
     pub(super) async fn renew_together(
         &self,
         script: &Script,
         renewals: &[Renewal],
-    ) -> StoreResult<Vec<bool>> {
+    ) -> StoreResult<Vec<Option<bool>>> {
         let mut pipeline = ::redis::pipe();
         for Renewal { name, token, lease } in renewals {
-            let key = self.keys.lock(name);
-            let call = pipeline.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(key);
-            call.arg(token.as_str()).arg(lease.as_millis().to_string());
+            let (key, lease_ms) = (self.keys.lock(name), lease.as_millis().to_string());
+            pipeline.add_command(script.by_digest(&[key], &[token.as_str(), &lease_ms]));
         }
         let mut redis = self.connection.clone();
-        match pipeline.query_async(&mut redis).await {
-            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                script.load_async(&mut redis).await.map_err(backend_error)?;
-                pipeline.query_async(&mut redis).await.map_err(backend_error)
-            }
-            answer => answer.map_err(backend_error),
+        let answers = redis.req_packed_commands(&pipeline, 0, renewals.len()).await;
+        let mut renewed = Vec::with_capacity(renewals.len());
+        for (answer, renewal) in answers.map_err(backend_error)?.into_iter().zip(renewals) {
+            renewed.push(match answer.extract_error() {
+                Ok(answer) => from_redis_value(answer).ok(),
+                Err(error) if is_unknown_script(&error) => {
+                    let Renewal { name, token, lease } = renewal;
+                    self.renew(script, &[self.keys.lock(name)], token, *lease).await.ok()
+                }
+                Err(_) => None,
+            });
         }
+        Ok(renewed)
     }
 
     /// Raises the fence counter of a name to `at_least`, unless it is higher already.
@@ -81,23 +87,33 @@ impl<C: Connection> Server<C> {
     }
 
     /// The channel on which a token is notified: empty unless it is subscribed.
-    pub(super) fn channel_of(&self, token: &Token) -> &str {
-        self.subscriber.as_ref().map_or("", |notifications| notifications.channel(token))
+    pub(super) fn channel_of(&self, name: &LockName, token: &Token) -> String {
+        let subscriber = self.subscriber.as_ref();
+        subscriber.map(|subscriber| subscriber.channel(token, tag(name))).unwrap_or_default()
     }
 
     /// The channel on which a token waits for a notification: empty unless it waits and is subscribed.
-    pub(super) fn channel_if_waiting(&self, token: &Token) -> &str {
-        if token.waits() { self.channel_of(token) } else { "" }
+    pub(super) fn channel_if_waiting(&self, name: &LockName, token: &Token) -> String {
+        if token.waits() { self.channel_of(name, token) } else { String::new() }
     }
 
     /// See [`LeaseStore::listen`](crate::store::LeaseStore::listen).
-    pub(super) fn listen(&self, token: &Token) -> Option<Subscription> {
-        self.subscriber.as_ref()?.listen(token)
+    pub(super) fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
+        self.subscriber.as_ref()?.listen(token, tag(name))
     }
 
     /// See [`LeaseStore::watch`](crate::store::LeaseStore::watch).
-    pub(super) async fn watch(&self, token: &Token) -> StoreResult<Option<Subscription>> {
+    pub(super) async fn watch(
+        &self,
+        name: &LockName,
+        token: &Token,
+    ) -> StoreResult<Option<Subscription>> {
         let Some(subscriber) = &self.subscriber else { return Ok(None) };
-        subscriber.watch(token).await.map(Some)
+        subscriber.watch(token, tag(name)).await.map(Some)
     }
+}
+
+/// What chooses the slot of a name's keys. All names of a group have one hash tag.
+fn tag(name: &LockName) -> &str {
+    name.hash_tag().unwrap_or(name.as_str())
 }

@@ -1,6 +1,7 @@
-//! The one connection on which a process receives notifications, shared by all its locks on a server.
+//! The connections on which a process receives notifications, shared by all its locks: one to each
+//! primary.
 //!
-//! **How it works.** Each process has a channel of its own. A refused contender leaves its token and
+//! **How it works.** Each process has a channel of its own at each server. A refused contender leaves its token and
 //! this channel in the queue of the name. A release grants the lock to the first contender in the
 //! queue and publishes a message on its channel only. The token says which task it is for.
 //!
@@ -19,18 +20,24 @@
 //! Then every subscription ends and its contender polls; a contender with a subscription also asks
 //! again once in a while. A dead link is noticed by a ping.
 //!
-//! A Redis Cluster is not supported. There `PUBLISH` reaches every node, but answers only how many
-//! subscribers its own node has. A contender that is subscribed at another node would count as gone,
-//! and the release would grant the lock to the next one, although the first one receives its grant.
+//! **Several servers.** In a cluster `PUBLISH` reaches every node and a replica hears what its primary
+//! publishes, but the answer counts the listeners of one server. A contender that listens elsewhere
+//! would count as gone and receive its grant nevertheless, while the script grants the lock to the next
+//! one: two holders. So a script asks for the listeners of its own server *before* it grants
+//! (`PUBSUB NUMSUB`), and there is one connection to each primary, with a channel of its own: its name
+//! is that of the process and of the server. A contender names the channel of the server that has the
+//! slot of its name. After a slot has moved it is skipped until it has asked again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::{Client, Msg, RedisResult};
+use ::redis::{Msg, RedisResult};
+use ::redis_connection::{Node, SharedConnection};
 use async_trait::async_trait;
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -56,16 +63,26 @@ pub struct Subscriber {
 }
 
 struct Shared {
+    servers: SharedConnection,
+    /// The beginning of the channels' names; the server's name follows.
     channel: String,
     state: Mutex<State>,
-    connected: watch::Sender<bool>,
+    /// The number of connections that were made.
+    connected: watch::Sender<u64>,
     wanted: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    connected: bool,
-    listeners: HashMap<Arc<str>, Arc<Listener>>,
+    /// The names of the servers to which there is a connection.
+    connected: HashSet<Box<str>>,
+    listeners: HashMap<Arc<str>, Placed>,
+}
+
+/// A subscription, and the name of the server at whose channel it is told.
+struct Placed {
+    server: Box<str>,
+    listener: Arc<Listener>,
 }
 
 /// The subscription of one token, with the messages for it.
@@ -84,60 +101,77 @@ struct Granted {
 }
 
 impl Subscriber {
-    /// Starts its task on `tasks`; nothing connects yet. The channel's name begins with `key_prefix`.
-    /// Needs a tokio runtime.
+    /// Starts its task on `tasks`; nothing connects yet. `servers` is a
+    /// [`SharedConnection`], or a client of redis-rs for one server. The channels' names begin with
+    /// `key_prefix`. Needs a tokio runtime.
     ///
     /// # Errors
     /// When the prefix is not valid.
     pub fn start(
-        client: Client,
+        servers: impl Into<SharedConnection>,
         key_prefix: &str,
         tasks: &TaskTracker,
     ) -> Result<Self, InvalidName> {
         Keys::new(key_prefix)?;
         let shared = Arc::new(Shared {
-            channel: format!("{key_prefix}wake:{:032x}", rand::random::<u128>()),
+            servers: servers.into(),
+            channel: format!("{key_prefix}wake:{:032x}:", rand::random::<u128>()),
             state: Mutex::default(),
-            connected: watch::Sender::new(false),
+            connected: watch::Sender::default(),
             wanted: Notify::new(),
         });
         let end = CancellationToken::new();
-        let (run, ended) = (run(client, Arc::clone(&shared)), end.clone());
+        let (run, ended) = (run(Arc::clone(&shared)), end.clone());
         tasks.spawn(async move { ended.run_until_cancelled(run).await });
         Ok(Self { shared, _end: Arc::new(end.drop_guard()) })
     }
 
-    /// Subscribes `token`, if there is a connection now.
-    pub(super) fn listen(&self, token: &Token) -> Option<Subscription> {
+    /// Subscribes `token`, which waits for keys with the hash tag `tag`, if there is a connection to
+    /// their server now.
+    pub(super) fn listen(&self, token: &Token, tag: &str) -> Option<Subscription> {
+        let server = self.shared.servers.server_of_tag(tag);
         let mut state = self.shared.locked();
-        if !state.connected {
+        let server = server.filter(|server| state.connected.contains(server.name()));
+        let Some(server) = server else {
             self.shared.wanted.notify_one();
             return None;
-        }
+        };
         let listener = Arc::new(Listener::default());
-        state.listeners.insert(Arc::clone(token.shared()), Arc::clone(&listener));
+        let placed = Placed { server: server.name().into(), listener: Arc::clone(&listener) };
+        state.listeners.insert(Arc::clone(token.shared()), placed);
         drop(state);
         let (shared, token) = (Arc::clone(&self.shared), Arc::clone(token.shared()));
         Some(Box::new(Listening { shared, token, listener }))
     }
 
     /// Subscribes `token` as soon as there is a connection.
-    pub(super) async fn watch(&self, token: &Token) -> StoreResult<Subscription> {
+    pub(super) async fn watch(&self, token: &Token, tag: &str) -> StoreResult<Subscription> {
         let mut connected = self.shared.connected.subscribe();
         loop {
-            if let Some(listening) = self.listen(token) {
+            connected.mark_unchanged();
+            if let Some(listening) = self.listen(token, tag) {
                 return Ok(listening);
             }
-            if connected.wait_for(|connected| *connected).await.is_err() {
+            if connected.changed().await.is_err() {
                 return Err(BackendError("the subscriber has ended".to_owned()));
             }
         }
     }
 
-    /// The channel on which `token` is notified: empty unless it is subscribed.
-    pub(super) fn channel(&self, token: &Token) -> &str {
-        let listens = self.shared.locked().listeners.contains_key(token.as_str());
-        if listens { &self.shared.channel } else { "" }
+    /// The channel on which `token` is notified by the server that has the keys with this hash tag
+    /// now: empty unless it is subscribed.
+    pub(super) fn channel(&self, token: &Token, tag: &str) -> String {
+        let mut state = self.shared.locked();
+        let State { connected, listeners } = &mut *state;
+        let Some(placed) = listeners.get_mut(token.as_str()) else { return String::new() };
+        if let Some(server) = self.shared.servers.server_of_tag(tag)
+            && server.name() != &*placed.server
+            && connected.contains(server.name())
+        {
+            // The slot has moved.
+            placed.server = server.name().into();
+        }
+        [&*self.shared.channel, &*placed.server].concat()
     }
 }
 
@@ -147,15 +181,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all subscriptions, since the connection is broken; contenders may subscribe again.
-    fn cut_off(&self) {
-        let listeners = {
+    /// Ends all subscriptions at a server, since its connection is broken; contenders may subscribe
+    /// again.
+    fn cut_off(&self, server: &str) {
+        let listeners: Vec<_> = {
             let mut state = self.locked();
-            state.connected = false;
-            std::mem::take(&mut state.listeners)
+            state.connected.remove(server);
+            state.listeners.extract_if(|_, placed| &*placed.server == server).collect()
         };
-        self.connected.send_replace(false);
-        for listener in listeners.into_values() {
+        for (_, Placed { listener, .. }) in listeners {
             listener.cut_off.store(true, Ordering::Release);
             listener.notified.notify_one();
         }
@@ -163,7 +197,9 @@ impl Shared {
 
     fn deliver_text(&self, message: &str) {
         let mut words = message.split(' ');
-        let listener = words.next().and_then(|token| self.locked().listeners.get(token).cloned());
+        let listener = words.next().and_then(|token| {
+            self.locked().listeners.get(token).map(|placed| Arc::clone(&placed.listener))
+        });
         // A contender that is no longer subscribed has given its grant back.
         let Some(listener) = listener else { return };
         let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -225,28 +261,68 @@ impl Drop for Listening {
     }
 }
 
-/// Keeps the connection, from the first subscription on.
-async fn run(client: Client, shared: Arc<Shared>) {
+/// Keeps a connection to each primary, from the first subscription on.
+async fn run(shared: Arc<Shared>) {
     shared.wanted.notified().await;
+    let mut primaries = shared.servers.watch_primaries();
+    let mut followed: HashMap<Box<str>, CancellationToken> = HashMap::new();
+    let mut connections = FuturesUnordered::new();
     loop {
-        if let Err(error) = listen(&client, &shared).await {
-            tracing::debug!(%error, "no notifications of locks");
+        let now = primaries.now();
+        followed.retain(|name, end| {
+            let stays = now.iter().any(|primary| primary.name() == &**name);
+            if !stays {
+                end.cancel();
+            }
+            stays
+        });
+        for primary in &now {
+            followed.entry(primary.name().into()).or_insert_with(|| {
+                let end = CancellationToken::new();
+                connections.push(follow(primary.clone(), Arc::clone(&shared), end.clone()));
+                end
+            });
         }
-        shared.cut_off();
-        sleep(RECONNECT_PAUSE.mul_f64(rand::random_range(0.5..=1.0))).await;
+        tokio::select! {
+            () = primaries.changed() => {}
+            Some(()) = connections.next() => {}
+            () = find(&shared.servers), if now.is_empty() => {}
+        }
     }
 }
 
+/// Finds the primaries, which no command has needed yet.
+async fn find(servers: &SharedConnection) {
+    if servers.primaries().await.is_err() {
+        sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+/// Keeps the connection to one primary until `end` is cancelled.
+async fn follow(server: Node, shared: Arc<Shared>, end: CancellationToken) {
+    let keep = async {
+        loop {
+            if let Err(error) = listen(&server, &shared).await {
+                tracing::debug!(%error, server = server.name(), "no notifications of locks");
+            }
+            shared.cut_off(server.name());
+            sleep(RECONNECT_PAUSE.mul_f64(rand::random_range(0.5..=1.0))).await;
+        }
+    };
+    let _: Option<()> = end.run_until_cancelled(keep).await;
+    shared.cut_off(server.name());
+}
+
 /// One connection from its beginning to its end.
-async fn listen(client: &Client, shared: &Shared) -> RedisResult<()> {
+async fn listen(server: &Node, shared: &Shared) -> RedisResult<()> {
     let connect = async {
-        let mut connection = client.get_async_pubsub().await?;
-        connection.subscribe(&shared.channel).await?;
+        let mut connection = server.subscribe().await?;
+        connection.subscribe([&*shared.channel, server.name()].concat()).await?;
         RedisResult::Ok(connection.split())
     };
     let (mut sink, mut messages) = within(CONNECT_TIMEOUT, connect).await?;
-    shared.locked().connected = true;
-    shared.connected.send_replace(true);
+    shared.locked().connected.insert(server.name().into());
+    shared.connected.send_modify(|count| *count += 1);
     let mut pings = interval(PING_PERIOD);
     loop {
         let ping = async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::redis::Script;
+use ::redis_connection::Script;
 use async_trait::async_trait;
 
 use super::script::{flag, grant};
@@ -65,7 +65,7 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
-        let channel = self.server.channel_of(token);
+        let channel = &*self.server.channel_of(name, token);
         let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
         // A contender without a subscription enters the queue only where the queue is the order.
         let queues = token.waits() && (self.fair || !channel.is_empty());
@@ -87,7 +87,7 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         true
     }
 
-    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<bool>> {
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
         self.server.renew_together(&self.scripts.renew, renewals).await
     }
 
@@ -100,12 +100,12 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         self.server.raise_fence(name, at_least).await
     }
 
-    async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        self.server.watch(token).await
+    async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
+        self.server.watch(name, token).await
     }
 
-    fn listen(&self, _name: &LockName, token: &Token) -> Option<Subscription> {
-        self.server.listen(token)
+    fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
+        self.server.listen(name, token)
     }
 
     fn queues(&self) -> bool {

@@ -35,6 +35,13 @@ local function tell_holder(value)
   end
 end
 
+-- Whether a process listens on a channel at this server. Asked before a grant: the answer of PUBLISH
+-- counts this server's listeners alone, although replicas and the other nodes of a cluster get the
+-- message too, so a grant that "nobody heard" may have been heard.
+local function listens(channel)
+  return redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
+end
+
 -- When the waiter of an entry arrived and what it said. A waiter that was not seen for
 -- WAITER_ALIVE_MS is taken out: nil.
 local function alive(queue, who, entry)
@@ -69,10 +76,9 @@ end
 -- Gives a hold that has just become free to the first waiter whose process listens, and tells it:
 -- 'token fence fences others attempt', or 'token granted attempt' where there are no fences: the waiter
 -- accepts it only if that attempt was the last one that was refused. grant(token, lease_ms, fences, channel) writes
--- the hold and answers its first fence; take_back(token) undoes it where a further grant would not. A
--- waiter that wants no fence, '0', cannot be granted this alone: it is told to look. Answers false if
--- nobody has got it.
-local function hand_on(queue, entries, grant, take_back)
+-- the hold and answers its first fence. A waiter that wants no fence, '0', cannot be granted this
+-- alone: it is told to look. Answers false if nobody has got it.
+local function hand_on(queue, entries, grant)
   local token, said, others = first_waiter(queue, entries)
   while token do
     local lease_ms, fences, channel, look = terms(said)
@@ -81,20 +87,16 @@ local function hand_on(queue, entries, grant, take_back)
       return false
     end
     redis.call('HDEL', queue, token)
-    local message
-    if fences == '0' then
-      message = token .. ' look'
-    else
-      local fence = grant(token, lease_ms, fences, channel)
-      message = fence and table.concat({token, fence, fences, others, look}, ' ')
-        or token .. ' granted ' .. look
-    end
     -- A process that has gone does not listen any more.
-    if redis.call('PUBLISH', channel, message) > 0 then
+    if listens(channel) then
+      local message = token .. ' look'
+      if fences ~= '0' then
+        local fence = grant(token, lease_ms, fences, channel)
+        message = fence and table.concat({token, fence, fences, others, look}, ' ')
+          or token .. ' granted ' .. look
+      end
+      redis.call('PUBLISH', channel, message)
       return fences ~= '0'
-    end
-    if fences ~= '0' and take_back then
-      take_back(token)
     end
     token, said, others = first_waiter(queue, redis.call('HGETALL', queue))
   end

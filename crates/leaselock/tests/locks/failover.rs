@@ -2,8 +2,8 @@
 
 use dev_servers::RedisServer;
 use leaselock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
-use redis::aio::ConnectionManager;
 use redis::{AsyncCommands, IntoConnectionInfo};
+use redis_connection::SharedConnection;
 use tokio_util::task::TaskTracker;
 
 use super::dying::Row;
@@ -31,7 +31,7 @@ async fn follow(replica: &RedisServer, master: &RedisServer, port: u16) {
 }
 
 /// Waits until `replicas` replicas have acknowledged the last write.
-async fn acknowledged(master: &ConnectionManager, replicas: u32) {
+async fn acknowledged(master: &SharedConnection, replicas: u32) {
     eventually("the replicas to acknowledge", || async {
         let mut wait = redis::cmd("WAIT");
         wait.arg(replicas).arg(100);

@@ -9,7 +9,7 @@ use leaselock::{
     redis as redis_locks,
 };
 use redis::AsyncCommands;
-use redis::aio::ConnectionManager;
+use redis_connection::SharedConnection;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -22,7 +22,7 @@ use crate::support::rounds;
 /// A waiter that is gone.
 const DEAD: &str = "ffffffffffffffffffffffffffffffff";
 
-async fn bare_redis() -> ConnectionManager {
+async fn bare_redis() -> SharedConnection {
     connect(&crate::support::redis_url().await).await
 }
 

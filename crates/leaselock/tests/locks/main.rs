@@ -10,6 +10,7 @@
 
 mod cancelling;
 mod clocks;
+mod clusters;
 mod combining;
 mod conformance;
 mod countdown_latches;
@@ -47,7 +48,7 @@ use leaselock::{
     redis as redis_locks,
 };
 use redis::AsyncCommands;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis_connection::{Address, Options, SharedConnection};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -66,7 +67,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 struct TokenTestbed {
     prefix: String,
     name: LockName,
-    redis: ConnectionManager,
+    redis: SharedConnection,
 }
 
 impl TokenTestbed {
@@ -134,10 +135,17 @@ impl TokenTestbed {
 /// The value that a holder from elsewhere has in the lock's key.
 const FOREIGNER: &str = "00000000000000000000000000000000:7";
 
-async fn connect(url: &str) -> ConnectionManager {
-    let client = redis::Client::open(url).expect("a Redis URL");
-    let config = ConnectionManagerConfig::new().set_min_delay(Duration::from_millis(5));
-    ConnectionManager::new_with_config(client, config).await.expect("a connection to Redis")
+async fn connect(url: &str) -> SharedConnection {
+    let redis = shared(url, Options::default());
+    redis.primaries().await.expect("a server");
+    redis
+}
+
+/// A connection to a server, to the primary of Sentinels, or to a cluster.
+fn shared(url: &str, options: Options) -> SharedConnection {
+    let address = Address::parse(url).expect("a Redis URL");
+    let address = address.with_certificates(&support::certificates()).expect("certificates");
+    SharedConnection::new(&address, options).expect("a connection")
 }
 
 /// Waits for at most [`PATIENCE`].

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, redis as redis_locks};
-use redis::aio::ConnectionManager;
+use redis_connection::SharedConnection;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -29,14 +29,14 @@ async fn process(url: &str) -> LeasedMutex {
 }
 
 /// How many connections the server has.
-async fn connections(redis: &mut ConnectionManager) -> usize {
+async fn connections(redis: &mut SharedConnection) -> usize {
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.expect("a list");
     list.lines().count()
 }
 
 /// How many commands clients have sent so far, with the messages that scripts publish, and without
 /// what this test asks itself.
-async fn commands(redis: &mut ConnectionManager) -> u64 {
+async fn commands(redis: &mut SharedConnection) -> u64 {
     const COUNTED: &[&str] =
         &["evalsha", "eval", "script|load", "publish", "subscribe", "ping", "client|setinfo"];
     let info: String =
@@ -100,7 +100,7 @@ async fn w7_ten_thousand_waiters_cost_the_server_no_more_than_one() {
     }
 }
 
-async fn nothing_is_left(crowd: &LeasedMutex, redis: &mut ConnectionManager) {
+async fn nothing_is_left(crowd: &LeasedMutex, redis: &mut SharedConnection) {
     let stats = crowd.stats().snapshot();
     assert_eq!((stats.waiting_now, stats.lost), (0, 0), "{stats:?}");
     assert_eq!(stats.acquired, stats.released, "{stats:?}");

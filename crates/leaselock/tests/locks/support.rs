@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dev_servers::{
-    DATABASE, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
-    ZookeeperOptions, ZookeeperServer,
+    Certificates, DATABASE, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisCluster,
+    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, ZookeeperOptions,
+    ZookeeperServer,
 };
 use futures::future::join_all;
 use rand::SeedableRng;
@@ -39,10 +40,56 @@ async fn start<S: Send + 'static, E: std::fmt::Debug + Send + 'static>(
     RUNTIME.spawn(starting).await.expect("no panic").expect("the private server starts")
 }
 
-/// The TCP address of the run's Redis, which a proxy can stand in front of.
+/// The TCP address of the run's Redis, which a proxy can stand in front of; or of the shape that
+/// `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.
 pub async fn redis_url() -> String {
-    static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
-    REDIS.get_or_init(|| start(RedisServer::start(RedisOptions::temporary()))).await.tcp_url()
+    match std::env::var("SECKILL_TEST_REDIS").as_deref() {
+        Ok("cluster") => cluster().await.url(),
+        Ok("sentinel") => {
+            static SENTINELS: OnceCell<RedisSentinels> = OnceCell::const_new();
+            SENTINELS.get_or_init(|| start(RedisSentinels::start(None))).await.url()
+        }
+        Ok("tls") => {
+            static TLS: OnceCell<RedisServer> = OnceCell::const_new();
+            let options = RedisOptions {
+                certificates: Some(CERTIFICATES.clone()),
+                ..RedisOptions::temporary()
+            };
+            TLS.get_or_init(|| start(RedisServer::start(options))).await.tcp_url()
+        }
+        _ => {
+            static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
+            let starting = || start(RedisServer::start(RedisOptions::temporary()));
+            REDIS.get_or_init(starting).await.tcp_url()
+        }
+    }
+}
+
+static CERTIFICATES: LazyLock<Certificates> =
+    LazyLock::new(|| Certificates::make(true).expect("random numbers"));
+
+/// The certificates for a server with TLS.
+pub fn certificates() -> redis_connection::Certificates {
+    let Certificates { root, client, client_key, .. } = &*CERTIFICATES;
+    let client = Some((client.clone().into_bytes(), client_key.clone().into_bytes()));
+    redis_connection::Certificates { roots: Some(root.clone().into_bytes()), client }
+}
+
+/// The run's cluster, whose nodes nobody stops.
+pub async fn cluster() -> &'static RedisCluster {
+    static CLUSTER: OnceCell<RedisCluster> = OnceCell::const_new();
+    CLUSTER.get_or_init(|| start(RedisCluster::start(RedisClusterOptions::default()))).await
+}
+
+/// A cluster of a test's own: three primaries, with or without replicas.
+pub async fn own_cluster(replicas: usize) -> RedisCluster {
+    let options = RedisClusterOptions { replicas, ..RedisClusterOptions::default() };
+    start(RedisCluster::start(options)).await
+}
+
+/// A primary with Sentinels of a test's own.
+pub async fn own_sentinels() -> RedisSentinels {
+    start(RedisSentinels::start(None)).await
 }
 
 /// The address of the run's etcd.

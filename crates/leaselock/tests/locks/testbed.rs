@@ -10,11 +10,11 @@ use leaselock::{
     Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, demo, etcd, local, mysql,
     redis as redis_locks, zookeeper,
 };
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis_connection::{Options, SharedConnection};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use super::{LONG_LEASE, at_once, connect, waiting};
+use super::{LONG_LEASE, at_once, connect, shared, waiting};
 use crate::support::{Database, etcd_url, independent_redis, redis_url, unique, zookeeper_hosts};
 
 /// Makes the processes of one test, each with its own lock on the test's own names. Servers are
@@ -143,8 +143,8 @@ impl Testbed {
         }
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         let redis = connect(url).await;
-        let client = redis::Client::open(notified_url).expect("a Redis URL");
-        let subscriber = &Subscriber::start(client, prefix, tasks).expect("a prefix");
+        let notified = shared(notified_url, Options::default());
+        let subscriber = &Subscriber::start(notified, prefix, tasks).expect("a prefix");
         let made = match kind.kind {
             "token" => redis_locks::token::notified(redis, subscriber, prefix, tasks),
             "reentrant" => redis_locks::reentrant::mutex(redis, subscriber, prefix, tasks),
@@ -179,9 +179,8 @@ impl Testbed {
 
     /// The notifications of one more process on Redis.
     pub async fn subscriber(&self) -> Subscriber {
-        let client = redis::Client::open(redis_url().await);
-        let client = client.expect("a Redis URL");
-        Subscriber::start(client, &self.prefix, &TaskTracker::new()).expect("a prefix")
+        let servers = shared(&redis_url().await, Options::default());
+        Subscriber::start(servers, &self.prefix, &TaskTracker::new()).expect("a prefix")
     }
 
     /// One more process with a read/write lock of this kind.
@@ -324,13 +323,9 @@ pub fn label(kind: &Capabilities) -> &'static str {
 }
 
 /// A connection that is made when it is used, since its server may be down.
-pub fn lazily(url: &str) -> ConnectionManager {
-    let client = redis::Client::open(url).expect("a Redis URL");
-    let config = ConnectionManagerConfig::new()
-        .set_number_of_retries(1)
-        .set_min_delay(Duration::from_millis(5))
-        .set_connection_timeout(Some(Duration::from_millis(500)));
-    ConnectionManager::new_lazy_with_config(client, config).expect("a connection")
+pub fn lazily(url: &str) -> SharedConnection {
+    let connect_timeout = Duration::from_millis(500);
+    shared(url, Options { connect_timeout, ..Options::default() })
 }
 
 pub fn now_ms() -> u64 {

@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
+use redis::RedisResult;
 use redis::streams::StreamRangeReply;
-use redis::{RedisResult, Script};
+use redis_connection::Script;
 
 use super::reader::DEAD_LETTERS_MAX;
 use super::{Intention, Queue};

@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, Script};
+use redis::{ErrorKind, RedisError};
+use redis_connection::Script;
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 use tokio::time::Instant;

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
-use redis::{RedisError, RedisResult, Script};
+use redis::{RedisError, RedisResult};
+use redis_connection::Script;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 

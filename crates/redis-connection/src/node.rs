@@ -1,4 +1,4 @@
-//! A shared connection, which connects when it is first used and again after every loss.
+//! The connection to one server, which connects when it is first used and again after every loss.
 //!
 //! redis-rs has `ConnectionManager` for this, but that keeps the error of a failed attempt for ever
 //! unless it is an I/O error: a handshake cut in the middle would leave the process without Redis
@@ -12,29 +12,38 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult,
-    Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError,
+    RedisResult, Value,
 };
+
+use crate::refusal::Failure;
 
 /// Unanswered commands in a row after which the connection is replaced; a single one may be slow.
 const UNANSWERED_MAX: u32 = 3;
 /// A command that its caller gave up after this time counts as not answered.
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(100);
+/// How long connecting for subscriptions may take.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
 
-/// The connection. Clones share it. A command that failed is never sent again by itself: whether
-/// it ran is unknown.
+/// One server. Clones share its connection. A command that failed is never sent again by itself:
+/// whether it ran is unknown.
 #[derive(Clone)]
-pub struct SharedConnection {
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: Box<str>,
     client: Client,
     config: AsyncConnectionConfig,
-    current: Arc<Mutex<Attempt>>,
+    current: Mutex<Attempt>,
     /// Whether Redis accepted the password when the last connection was made, so that a later
     /// refusal is logged once.
-    admitted: Arc<AtomicBool>,
+    admitted: AtomicBool,
 }
 
 /// One connection, from the attempt to connect.
@@ -47,60 +56,130 @@ struct Attempt {
 
 /// A command that waits for its answer.
 struct Waiting<'a> {
-    connection: &'a SharedConnection,
+    node: &'a Node,
     attempt: &'a Attempt,
     since: Instant,
     ended: bool,
 }
 
-impl SharedConnection {
-    /// Makes a connection that connects when it is first used.
+impl Node {
+    /// Connects when it is first used.
+    pub(crate) fn new(info: ConnectionInfo, config: &AsyncConnectionConfig) -> RedisResult<Self> {
+        Ok(Self::of_client(Client::open(info)?, config))
+    }
+
+    pub(crate) fn of_client(client: Client, config: &AsyncConnectionConfig) -> Self {
+        let name = client.get_connection_info().addr().to_string().into();
+        let current = Mutex::new(Attempt::new(&client, config));
+        let (config, admitted) = (config.clone(), AtomicBool::default());
+        Self { inner: Arc::new(Inner { name, client, config, current, admitted }) }
+    }
+
+    /// Its address, `host:port` or the path of its socket.
     #[must_use]
-    pub fn new(client: Client, config: AsyncConnectionConfig) -> Self {
-        let current = Arc::new(Mutex::new(Attempt::new(&client, &config)));
-        Self { client, config, current, admitted: Arc::default() }
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Whether two values are one server.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Sends one command to this server, whatever its keys, and waits for its answer.
+    ///
+    /// # Errors
+    /// The server's or the connection's.
+    pub async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+        let answer = self.command(command).await.map_err(Failure::into_error)?;
+        answer.extract_error()
+    }
+
+    /// Makes a connection for subscriptions.
+    ///
+    /// # Errors
+    /// When the server cannot be reached in time.
+    pub async fn subscribe(&self) -> RedisResult<PubSub> {
+        let connecting = self.inner.client.get_async_pubsub();
+        let in_time = tokio::time::timeout(SUBSCRIBE_TIMEOUT, connecting).await;
+        in_time.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
+    }
+
+    /// Makes a connection for one caller.
+    pub(crate) async fn own(&self) -> RedisResult<MultiplexedConnection> {
+        connect(&self.inner.client, &self.inner.config).await
+    }
+
+    pub(crate) fn database(&self) -> i64 {
+        self.inner.client.get_connection_info().redis_settings().db()
+    }
+
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        self.inner.client.get_connection_info()
+    }
+
+    pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Failure> {
+        self.exchange(async |connection| connection.send_packed_command(command).await).await
+    }
+
+    pub(crate) async fn pipeline(
+        &self,
+        pipeline: &Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> Result<Vec<Value>, Failure> {
+        self.exchange(async |connection| {
+            connection.send_packed_commands(pipeline, offset, count).await
+        })
+        .await
     }
 
     /// Sends one request and waits for its answer; drops the connection if it was lost.
     async fn exchange<T>(
         &self,
         send: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
-    ) -> RedisResult<T> {
-        let attempt = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    ) -> Result<T, Failure> {
+        let attempt = self.inner.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let connected = attempt.connecting.clone().await;
         self.note_admission(&connected);
-        let mut connection = connected.inspect_err(|_| self.give_up(&attempt))?;
+        let connected = connected.inspect_err(|_| self.replace(&attempt));
+        let mut connection = connected.map_err(Failure::NotConnected)?;
         let since = Instant::now();
-        let mut waiting = Waiting { connection: self, attempt: &attempt, since, ended: false };
+        let mut waiting = Waiting { node: self, attempt: &attempt, since, ended: false };
         let answer = send(&mut connection).await;
         waiting.ended = true;
         match &answer {
             Err(error) if error.is_timeout() => self.not_answered(&attempt),
-            Err(error) if error.is_unrecoverable_error() => self.give_up(&attempt),
+            Err(error) if error.is_unrecoverable_error() => self.replace(&attempt),
             _ => attempt.answered(),
         }
-        answer
+        answer.map_err(Failure::Unknown)
+    }
+
+    /// Closes the connection: the next command makes another one.
+    pub(crate) fn give_up(&self) {
+        let attempt = self.inner.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.replace(&attempt);
     }
 
     /// Counts one more unanswered command.
     fn not_answered(&self, attempt: &Attempt) {
         if attempt.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED_MAX {
             tracing::debug!("silent connection to Redis replaced");
-            self.give_up(attempt);
+            self.replace(attempt);
         }
     }
 
     /// Logs, once, that Redis refuses a password which it accepted before. A password that it never
     /// accepted is reported at the start.
     fn note_admission(&self, connected: &RedisResult<MultiplexedConnection>) {
+        let admitted = &self.inner.admitted;
         // Read before the write: every command passes here.
-        let was_admitted = self.admitted.load(Ordering::Relaxed);
+        let was_admitted = admitted.load(Ordering::Relaxed);
         match connected {
-            Ok(_) if !was_admitted => self.admitted.store(true, Ordering::Relaxed),
+            Ok(_) if !was_admitted => admitted.store(true, Ordering::Relaxed),
             Err(error)
-                if was_admitted
-                    && is_denial(error)
-                    && self.admitted.swap(false, Ordering::Relaxed) =>
+                if was_admitted && is_denial(error) && admitted.swap(false, Ordering::Relaxed) =>
             {
                 tracing::error!(
                     "Redis refuses a password that it accepted earlier: purchases that need Redis are \
@@ -112,10 +191,10 @@ impl SharedConnection {
     }
 
     /// Removes a failed attempt, so that the next caller makes another one.
-    fn give_up(&self, failed: &Attempt) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+    fn replace(&self, failed: &Attempt) {
+        let mut current = self.inner.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.connecting.ptr_eq(&failed.connecting) {
-            *current = Attempt::new(&self.client, &self.config);
+            *current = Attempt::new(&self.inner.client, &self.inner.config);
         }
     }
 }
@@ -138,7 +217,7 @@ impl Attempt {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.ended && self.since.elapsed() >= GIVEN_UP_AFTER {
-            self.connection.not_answered(self.attempt);
+            self.node.not_answered(self.attempt);
         }
     }
 }
@@ -157,7 +236,7 @@ pub fn is_denial(error: &RedisError) -> bool {
 /// Connects and checks with a PING that commands are accepted. Without a password redis-rs sends
 /// nothing when it connects, so it would not notice that one is demanded; and it panics when a
 /// server refuses MULTI.
-pub(super) async fn connect(
+async fn connect(
     client: &Client,
     config: &AsyncConnectionConfig,
 ) -> RedisResult<MultiplexedConnection> {
@@ -167,28 +246,5 @@ pub(super) async fn connect(
         Err(error) if error.code().is_some() && !is_denial(&error) => Ok(connection),
         Err(error) => Err(error),
         Ok(()) => Ok(connection),
-    }
-}
-
-impl ConnectionLike for SharedConnection {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        self.exchange(async |connection| connection.send_packed_command(command).await).boxed()
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.exchange(async move |connection| {
-            connection.send_packed_commands(pipeline, offset, count).await
-        })
-        .boxed()
-    }
-
-    /// The database of the URL.
-    fn get_db(&self) -> i64 {
-        self.client.get_connection_info().redis_settings().db()
     }
 }

@@ -1,4 +1,11 @@
-//! A private Redis server.
+//! A private Redis server, alone or as a member of a group.
+
+mod certificates;
+mod cluster;
+mod group;
+mod sentinel;
+#[cfg(test)]
+mod tests;
 
 use std::env;
 use std::fs;
@@ -7,11 +14,15 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::error::StartError;
-use super::home::Home;
-use super::ports;
-use super::program;
-use super::server::{NotReady, Prepared, Recipe, Server};
+use crate::error::StartError;
+use crate::home::Home;
+use crate::ports;
+use crate::program;
+use crate::server::{NotReady, Prepared, Recipe, Server};
+
+pub use self::certificates::Certificates;
+pub use self::cluster::{RedisCluster, RedisClusterOptions};
+pub use self::sentinel::{PRIMARY, RedisSentinels};
 
 const SERVER: &str = "Redis";
 
@@ -45,6 +56,24 @@ pub struct RedisOptions {
     pub append_fsync: AppendFsync,
     /// Further lines for the configuration file, for tests that need them.
     pub extra_lines: Vec<String>,
+    /// The password; `None` takes that of the directory, or makes one.
+    pub password: Option<String>,
+    /// Certificates: then the server listens on its TCP port with TLS alone.
+    pub certificates: Option<Certificates>,
+    /// Its part in a group of servers.
+    pub part: Part,
+}
+
+/// The part of a server in a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// A server alone.
+    #[default]
+    Alone,
+    /// A server with data. The others may tell it to change its configuration.
+    Member,
+    /// A Sentinel, which watches over the others.
+    Sentinel,
 }
 
 /// A running private Redis server.
@@ -57,6 +86,8 @@ pub struct Redis {
     launcher: Vec<String>,
     append_fsync: AppendFsync,
     extra_lines: Vec<String>,
+    certificates: Option<Certificates>,
+    part: Part,
     socket: PathBuf,
     port: u16,
     password: String,
@@ -84,24 +115,8 @@ impl RedisServer {
     /// A sentence that says what to do: no binary, directory or port in use, or the end of the
     /// server's log.
     pub async fn start(options: RedisOptions) -> Result<Self, StartError> {
-        let binary = find(options.program.as_deref())?;
-        let (home, mut temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
-        let program = named_server(&home, &binary)?;
-        let version = program::version(SERVER, &program)?;
-        let data = home.path("data");
-        fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
-        let (socket, short) = home.socket("redis.sock")?;
-        temporary.extend(short);
-        let recipe = Redis {
-            program,
-            launcher: options.launcher,
-            append_fsync: options.append_fsync,
-            extra_lines: options.extra_lines,
-            socket,
-            port: 0,
-            password: home.password()?,
-        };
-        Self::boot(Prepared { recipe, home, temporary, version }, options.port).await
+        let port = options.port;
+        Self::boot(prepare(options).await?, port).await
     }
 
     /// The URL over the unix socket.
@@ -114,8 +129,57 @@ impl RedisServer {
     #[must_use]
     pub fn tcp_url(&self) -> String {
         let (password, port) = (&self.recipe.password, self.recipe.port);
-        format!("redis://:{password}@127.0.0.1:{port}")
+        let scheme = if self.recipe.certificates.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://:{password}@127.0.0.1:{port}")
     }
+
+    /// The files with its root, a client's certificate and the key of that, if it listens with TLS.
+    #[must_use]
+    pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
+        self.recipe.certificates.as_ref()?;
+        Some(["root.crt", "client.crt", "client.key"].map(|name| self.home().path(name)))
+    }
+
+    /// Starts a member of a group on a port that its peers know.
+    async fn start_member(options: RedisOptions, port: u16) -> Result<Self, StartError> {
+        Self::boot_member(prepare(options).await?, port).await
+    }
+
+    /// Sends a command over the unix socket, and reads its answer.
+    ///
+    /// # Errors
+    /// The server's or the connection's.
+    pub async fn run<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await
+    }
+}
+
+async fn prepare(options: RedisOptions) -> Result<Prepared<Redis>, StartError> {
+    let binary = find(options.program.as_deref())?;
+    let (home, mut temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
+    let program = named_server(&home, &binary)?;
+    let version = program::version(SERVER, &program)?;
+    let data = home.path("data");
+    fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+    let (socket, short) = home.socket("redis.sock")?;
+    temporary.extend(short);
+    let recipe = Redis {
+        program,
+        launcher: options.launcher,
+        append_fsync: options.append_fsync,
+        extra_lines: options.extra_lines,
+        certificates: options.certificates,
+        part: options.part,
+        socket,
+        port: 0,
+        password: match options.password {
+            Some(password) => password,
+            None => home.password()?,
+        },
+    };
+    Ok(Prepared { recipe, home, temporary, version })
 }
 
 impl Recipe for Redis {
@@ -132,12 +196,18 @@ impl Recipe for Redis {
 
     fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         self.port = port;
-        let mut lines = self.configuration(&home.path("data"));
-        lines.extend(self.extra_lines.iter().cloned());
-        home.write("redis.conf", &lines.join("\n"))?;
+        // A member rewrites its configuration when the others tell it another part: the new one holds.
+        if self.part == Part::Alone || !home.has("redis.conf") {
+            let mut lines = self.configuration(home)?;
+            lines.extend(self.extra_lines.iter().cloned());
+            home.write("redis.conf", &(lines.join("\n") + "\n"))?;
+        }
         let mut command = self.launcher.clone();
         let program = [self.program.clone(), home.path("redis.conf")];
         command.extend(program.map(|path| path.display().to_string()));
+        if self.part == Part::Sentinel {
+            command.push("--sentinel".into());
+        }
         Ok(command)
     }
 
@@ -159,26 +229,40 @@ impl Redis {
     }
 
     /// The lines of the configuration file. A file, so that the password is on no command line.
-    fn configuration(&self, data: &Path) -> Vec<String> {
+    fn configuration(&self, home: &Home) -> Result<Vec<String>, StartError> {
         let append_fsync = match self.append_fsync {
             AppendFsync::Always => "always",
             AppendFsync::EverySecond => "everysec",
             AppendFsync::No => "no",
         };
-        vec![
+        let mut lines = vec![
             "bind 127.0.0.1".into(),
-            format!("port {}", self.port),
             format!("unixsocket {}", quoted(&self.socket)),
             "unixsocketperm 700".into(),
             format!("requirepass {}", self.password),
             "daemonize no".into(),
-            format!("dir {}", quoted(data)),
+            format!("dir {}", quoted(&home.path("data"))),
+        ];
+        match &self.certificates {
+            Some(certificates) => lines.extend(certificates.configuration(home, self.port)?),
+            None => lines.push(format!("port {}", self.port)),
+        }
+        if self.part == Part::Sentinel {
+            return Ok(lines);
+        }
+        lines.extend([
             "appendonly yes".into(),
             format!("appendfsync {append_fsync}"),
             "save \"\"".into(),
             // A counter that was silently evicted would open a sold-out sale again.
             "maxmemory-policy noeviction".into(),
-        ]
+        ]);
+        if self.part == Part::Member {
+            lines.push(format!("masterauth {}", self.password));
+            // A replica that joins does not wait for others to join with it.
+            lines.push("repl-diskless-sync-delay 0".into());
+        }
+        Ok(lines)
     }
 }
 

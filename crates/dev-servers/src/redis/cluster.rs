@@ -1,0 +1,337 @@
+//! A private Redis Cluster: primaries that share the slots, and replicas of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::{join_all, select_all, try_join_all};
+
+use super::group::{Group, failed, field, until_ready};
+use super::{Part, RedisOptions, RedisServer};
+use crate::error::StartError;
+use crate::ports;
+use crate::server::PORT_ATTEMPTS_MAX;
+
+const GROUP: &str = "Redis Cluster";
+/// How often a node is asked for what it hears by gossip, and the pause between two questions.
+const GOSSIP_LOOKS_MAX: usize = 200;
+const GOSSIP_POLL: Duration = Duration::from_millis(50);
+/// Number of slots of every cluster.
+const SLOTS: u16 = 16_384;
+
+/// What to start, and where.
+#[derive(Clone, Debug)]
+pub struct RedisClusterOptions {
+    /// The folder for the nodes' directories; `None` makes throw-away ones.
+    pub data_dir: Option<PathBuf>,
+    /// Primaries.
+    pub primaries: usize,
+    /// Replicas of each primary.
+    pub replicas: usize,
+    /// How long a node may be silent before the others replace it.
+    pub node_timeout: Duration,
+    /// Further lines for the configuration file of each node.
+    pub extra_lines: Vec<String>,
+}
+
+/// A running private cluster. Dropping it stops its nodes in the background.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The nodes: first the primaries of the start, then their replicas.
+    pub nodes: Vec<RedisServer>,
+    options: RedisClusterOptions,
+    password: String,
+}
+
+impl Default for RedisClusterOptions {
+    /// Three primaries with a replica each, throw-away.
+    fn default() -> Self {
+        let node_timeout = Duration::from_secs(2);
+        Self { data_dir: None, primaries: 3, replicas: 1, node_timeout, extra_lines: Vec::new() }
+    }
+}
+
+impl RedisCluster {
+    /// Starts a cluster and returns when all its slots are served and all replicas follow. A later
+    /// start on the same folder finds the data again.
+    ///
+    /// # Errors
+    /// The error of the first node that did not start.
+    pub async fn start(options: RedisClusterOptions) -> Result<Self, StartError> {
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(options.clone()).await {
+                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
+                    attempt += 1;
+                }
+                started => return started,
+            }
+        }
+    }
+
+    async fn try_start(options: RedisClusterOptions) -> Result<Self, StartError> {
+        let count = options.primaries * (1 + options.replicas);
+        let group = Group::open(options.data_dir.clone(), 2 * count)?;
+        let members: Vec<_> = (0..count).map(|index| member(&options, &group, index)).collect();
+        let starts = members.into_iter().map(|(node, port)| RedisServer::start_member(node, port));
+        let nodes = try_join_all(starts).await?;
+        let cluster = Self { nodes, options, password: group.password };
+        cluster.join().await?;
+        Ok(cluster)
+    }
+
+    /// The URL of the cluster, with the addresses of all nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
+        format!("redis+cluster://:{}@{}", self.password, hosts.collect::<Vec<_>>().join(","))
+    }
+
+    /// What the program says about its version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.nodes[0].version()
+    }
+
+    /// Stops all nodes, and returns when they have ended.
+    pub async fn stop(&self) {
+        join_all(self.nodes.iter().map(RedisServer::stop)).await;
+    }
+
+    /// Waits until one of the nodes has ended, and tells which, with the end of its log.
+    pub async fn ended(&self) -> StartError {
+        let ended = self.nodes.iter().map(|node| Box::pin(node.ended()));
+        select_all(ended).await.0
+    }
+
+    /// The index of the node that has a slot, as a node that is not `but` sees it.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn owner(&self, slot: u16, but: Option<usize>) -> Result<usize, StartError> {
+        let asked = (0..self.nodes.len()).find(|index| Some(*index) != but).unwrap_or(0);
+        let ranges: Vec<(u16, u16, Vec<redis::Value>)> = self.slots(asked).await.map_err(failed)?;
+        let port = ranges.into_iter().find_map(|(first, last, owner)| {
+            let Some(redis::Value::Int(port)) = owner.get(1) else { return None };
+            (first..=last).contains(&slot).then_some(*port)
+        });
+        let index = self.nodes.iter().position(|node| Some(i64::from(node.port())) == port);
+        index.ok_or_else(|| failed(redis::RedisError::from(std::io::Error::other("no owner"))))
+    }
+
+    async fn slots(&self, asked: usize) -> redis::RedisResult<Vec<(u16, u16, Vec<redis::Value>)>> {
+        let all: Vec<Vec<redis::Value>> = self.nodes[asked].run(&["CLUSTER", "SLOTS"]).await?;
+        all.into_iter()
+            .map(|mut range| {
+                range.truncate(3);
+                Ok(redis::from_redis_value(redis::Value::Array(range))?)
+            })
+            .collect()
+    }
+
+    /// Adds an empty node to the cluster, and returns when every node knows it. Its index is the
+    /// last one.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn add_node(&mut self) -> Result<usize, StartError> {
+        let index = self.nodes.len();
+        let mut group = Group::open(None, 2)?;
+        group.password.clone_from(&self.password);
+        let (options, port) = member(&self.options, &group, 0);
+        let node = RedisServer::start_member(options, port).await?;
+        let port = node.port().to_string();
+        let bus = group.ports[1].to_string();
+        self.nodes.push(node);
+        let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
+        let () = self.nodes[0].run(&meet).await.map_err(failed)?;
+        self.until_all_know(self.nodes.len()).await?;
+        until_ready(GROUP, || async {
+            let info: String = self.nodes[index].run(&["CLUSTER", "INFO"]).await.ok()?;
+            (field(&info, "cluster_state") != Some("ok")).then_some(info)
+        })
+        .await?;
+        Ok(index)
+    }
+
+    /// Moves a slot with its keys to another node, step by step as `redis-cli --cluster reshard`
+    /// does. `pause` is waited for while the slot is on its way.
+    ///
+    /// # Errors
+    /// When a node does not answer.
+    pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> Result<(), StartError> {
+        let from = self.owner(slot, None).await?;
+        let (source, target) = (self.id(from).await?, self.id(to).await?);
+        let number = slot.to_string();
+        let moving = async {
+            let set = async |node: usize, words: [&str; 2]| {
+                let command = ["CLUSTER", "SETSLOT", &number, words[0], words[1]];
+                self.nodes[node].run::<()>(&command).await
+            };
+            set(to, ["IMPORTING", &source]).await?;
+            set(from, ["MIGRATING", &target]).await?;
+            tokio::time::sleep(pause).await;
+            let port = self.nodes[to].port().to_string();
+            loop {
+                let question = ["CLUSTER", "GETKEYSINSLOT", &number, "10"];
+                let keys: Vec<String> = self.nodes[from].run(&question).await?;
+                if keys.is_empty() {
+                    break;
+                }
+                let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "REPLACE"];
+                migrate.extend(["AUTH", &*self.password, "KEYS"]);
+                migrate.extend(keys.iter().map(String::as_str));
+                let () = self.nodes[from].run(&migrate).await?;
+            }
+            set(to, ["NODE", &target]).await?;
+            set(from, ["NODE", &target]).await
+        };
+        moving.await.map_err(failed)
+    }
+
+    /// Has a replica take over from a primary, with its consent, and returns when it has.
+    ///
+    /// # Errors
+    /// When the primary has no replica, or none takes over.
+    pub async fn fail_over(&self, primary: usize) -> Result<usize, StartError> {
+        let heir = self.replica_of(primary).await?;
+        let () = self.nodes[heir].run(&["CLUSTER", "FAILOVER"]).await.map_err(failed)?;
+        self.until_primary(heir).await?;
+        Ok(heir)
+    }
+
+    /// A replica of a primary.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub async fn replica_of(&self, primary: usize) -> Result<usize, StartError> {
+        let id = self.id(primary).await?;
+        let mut found = None;
+        // The primary hears of its replicas by gossip, so a moment late.
+        for _ in 0..GOSSIP_LOOKS_MAX {
+            let nodes: String =
+                self.nodes[primary].run(&["CLUSTER", "NODES"]).await.map_err(failed)?;
+            found = self.nodes.iter().position(|node| {
+                let port = format!(":{}@", node.port());
+                nodes.lines().any(|line| {
+                    let words: Vec<&str> = line.split(' ').collect();
+                    words.get(1).is_some_and(|address| address.contains(&port))
+                        && words.get(3) == Some(&&*id)
+                        && !line.contains("fail")
+                })
+            });
+            if found.is_some() {
+                break;
+            }
+            tokio::time::sleep(GOSSIP_POLL).await;
+        }
+        found.ok_or_else(|| failed(redis::RedisError::from(std::io::Error::other("no replica"))))
+    }
+
+    /// Waits until a node takes writes.
+    ///
+    /// # Errors
+    /// When it does not within a minute.
+    pub async fn until_primary(&self, node: usize) -> Result<(), StartError> {
+        until_ready(GROUP, || async {
+            let info: String =
+                self.nodes[node].run(&["INFO", "replication"]).await.unwrap_or_default();
+            (field(&info, "role") != Some("master")).then_some(info)
+        })
+        .await
+    }
+
+    /// The id of a node.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn id(&self, index: usize) -> Result<String, StartError> {
+        self.nodes[index].run(&["CLUSTER", "MYID"]).await.map_err(failed)
+    }
+
+    /// Makes one cluster of the nodes, unless they are one already.
+    async fn join(&self) -> Result<(), StartError> {
+        let info: String = self.nodes[0].run(&["CLUSTER", "INFO"]).await.map_err(failed)?;
+        if field(&info, "cluster_known_nodes") == Some("1") {
+            self.make().await.map_err(failed)?;
+            self.until_all_know(self.nodes.len()).await?;
+            self.follow().await?;
+        }
+        until_ready(GROUP, || async {
+            for node in &self.nodes {
+                let info: String = node.run(&["CLUSTER", "INFO"]).await.ok()?;
+                if field(&info, "cluster_state") != Some("ok") {
+                    return Some(info);
+                }
+                let info: String = node.run(&["INFO", "replication"]).await.ok()?;
+                let linked = field(&info, "master_link_status").unwrap_or("up");
+                if linked != "up" || field(&info, "master_sync_in_progress") == Some("1") {
+                    return Some(info);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// Shares the slots out and has the first node meet the others.
+    async fn make(&self) -> redis::RedisResult<()> {
+        let primaries = u16::try_from(self.options.primaries).expect("a handful of primaries");
+        for (index, node) in (0..).zip(&self.nodes) {
+            let epoch = (index + 1).to_string();
+            let () = node.run(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
+            if index < primaries {
+                let bound = |index: u16| u32::from(SLOTS) * u32::from(index) / u32::from(primaries);
+                let (first, last) = (bound(index).to_string(), (bound(index + 1) - 1).to_string());
+                let () = node.run(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await?;
+            }
+        }
+        for node in &self.nodes[1..] {
+            let (port, bus): (Vec<String>, Vec<String>) = (
+                node.run(&["CONFIG", "GET", "port"]).await?,
+                node.run(&["CONFIG", "GET", "cluster-port"]).await?,
+            );
+            let () =
+                self.nodes[0].run(&["CLUSTER", "MEET", "127.0.0.1", &port[1], &bus[1]]).await?;
+        }
+        Ok(())
+    }
+
+    async fn until_all_know(&self, count: usize) -> Result<(), StartError> {
+        let count = count.to_string();
+        until_ready(GROUP, || async {
+            for node in &self.nodes {
+                let nodes: String = node.run(&["CLUSTER", "NODES"]).await.ok()?;
+                let known = nodes.lines().filter(|line| !line.contains("handshake")).count();
+                if known.to_string() != count {
+                    return Some(nodes);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// Gives each primary its replicas.
+    async fn follow(&self) -> Result<(), StartError> {
+        for index in self.options.primaries..self.nodes.len() {
+            let primary = self.id(index % self.options.primaries).await?;
+            let replicate = ["CLUSTER", "REPLICATE", &primary];
+            let () = self.nodes[index].run(&replicate).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// The options of a node and its port.
+fn member(options: &RedisClusterOptions, group: &Group, index: usize) -> (RedisOptions, u16) {
+    let (port, bus) = (group.ports[2 * index], group.ports[2 * index + 1]);
+    let mut lines = vec![
+        "cluster-enabled yes".to_owned(),
+        format!("cluster-port {bus}"),
+        format!("cluster-node-timeout {}", options.node_timeout.as_millis()),
+        // A slot without a server stops its own keys and no others.
+        "cluster-require-full-coverage no".to_owned(),
+    ];
+    lines.extend(options.extra_lines.iter().cloned());
+    (group.member(&format!("node-{}", index + 1), Part::Member, lines), port)
+}

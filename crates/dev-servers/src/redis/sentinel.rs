@@ -1,0 +1,152 @@
+//! A private Redis with Sentinels: a primary, replicas of it, and the Sentinels that replace it.
+
+use std::path::PathBuf;
+
+use futures::future::{join_all, select_all, try_join_all};
+
+use super::group::{Group, field, until_ready};
+use super::{Part, RedisOptions, RedisServer};
+use crate::error::StartError;
+use crate::ports;
+use crate::server::PORT_ATTEMPTS_MAX;
+
+const GROUP: &str = "Redis with Sentinels";
+/// The name of the primary.
+pub const PRIMARY: &str = "seckill";
+const SERVERS: usize = 3;
+const SENTINELS: usize = 3;
+/// How many Sentinels must agree that the primary is away.
+const QUORUM: usize = 2;
+/// How long the primary may be silent.
+const DOWN_AFTER_MS: u32 = 1_000;
+/// How long a failover may take before another one is tried.
+const FAILOVER_MAX_MS: u32 = 6_000;
+
+/// A running private group. Dropping it stops its servers in the background.
+#[derive(Debug)]
+pub struct RedisSentinels {
+    /// The servers: first the primary of the first start.
+    pub servers: Vec<RedisServer>,
+    /// The Sentinels.
+    pub sentinels: Vec<RedisServer>,
+    password: String,
+}
+
+impl RedisSentinels {
+    /// Starts a primary with two replicas and three Sentinels, in folders below `data_dir` or in
+    /// throw-away ones, and returns when the replicas follow and the Sentinels know each other.
+    ///
+    /// # Errors
+    /// The error of the first server that did not start.
+    pub async fn start(data_dir: Option<PathBuf>) -> Result<Self, StartError> {
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(data_dir.clone()).await {
+                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
+                    attempt += 1;
+                }
+                started => return started,
+            }
+        }
+    }
+
+    async fn try_start(data_dir: Option<PathBuf>) -> Result<Self, StartError> {
+        let group = &Group::open(data_dir, SERVERS + SENTINELS)?;
+        let first = group.ports[0];
+        let servers = (0..SERVERS).map(|index| {
+            let lines =
+                if index == 0 { vec![] } else { vec![format!("replicaof 127.0.0.1 {first}")] };
+            let options = group.member(&format!("server-{}", index + 1), Part::Member, lines);
+            (options, group.ports[index])
+        });
+        let servers = start_all(servers.collect()).await?;
+        let sentinels = (0..SENTINELS).map(|index| {
+            let lines = vec![
+                format!("sentinel monitor {PRIMARY} 127.0.0.1 {first} {QUORUM}"),
+                format!("sentinel auth-pass {PRIMARY} {}", group.password),
+                format!("sentinel down-after-milliseconds {PRIMARY} {DOWN_AFTER_MS}"),
+                format!("sentinel failover-timeout {PRIMARY} {FAILOVER_MAX_MS}"),
+                format!("sentinel parallel-syncs {PRIMARY} 2"),
+                format!("sentinel sentinel-pass {}", group.password),
+            ];
+            let options = group.member(&format!("sentinel-{}", index + 1), Part::Sentinel, lines);
+            (options, group.ports[SERVERS + index])
+        });
+        let sentinels = start_all(sentinels.collect()).await?;
+        let password = group.password.clone();
+        let started = Self { servers, sentinels, password };
+        started.until_ready().await?;
+        Ok(started)
+    }
+
+    /// Waits until every server is known to every Sentinel, and the replicas follow.
+    ///
+    /// # Errors
+    /// When they do not within a minute.
+    pub async fn until_ready(&self) -> Result<(), StartError> {
+        until_ready(GROUP, || async {
+            for sentinel in &self.sentinels {
+                let info: String = sentinel.run(&["INFO", "sentinel"]).await.unwrap_or_default();
+                let line = field(&info, "master0").unwrap_or_default();
+                let all = format!("slaves={},sentinels={SENTINELS}", SERVERS - 1);
+                if !(line.contains("status=ok") && line.contains(&all)) {
+                    return Some(info);
+                }
+            }
+            for server in &self.servers {
+                let info: String = server.run(&["INFO", "replication"]).await.unwrap_or_default();
+                if field(&info, "role").is_none()
+                    || field(&info, "master_link_status").is_some_and(|status| status != "up")
+                {
+                    return Some(info);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// The URL, with the addresses of all Sentinels.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts = self.sentinels.iter().map(|server| format!("127.0.0.1:{}", server.port()));
+        let (password, hosts) = (&self.password, hosts.collect::<Vec<_>>().join(","));
+        format!("redis+sentinel://:{password}@{hosts}/{PRIMARY}?sentinel_password={password}")
+    }
+
+    /// What the program says about its version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.servers[0].version()
+    }
+
+    /// Stops all servers, and returns when they have ended.
+    pub async fn stop(&self) {
+        // The Sentinels first: they would replace a primary that stops.
+        join_all(self.sentinels.iter().map(RedisServer::stop)).await;
+        join_all(self.servers.iter().map(RedisServer::stop)).await;
+    }
+
+    /// Waits until one of the servers has ended, and tells which, with the end of its log.
+    pub async fn ended(&self) -> StartError {
+        let all = self.servers.iter().chain(&self.sentinels);
+        let ended = all.map(|server| Box::pin(server.ended()));
+        select_all(ended).await.0
+    }
+
+    /// The index of the primary, as the Sentinels see it.
+    pub async fn primary(&self) -> Option<usize> {
+        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", PRIMARY];
+        for sentinel in &self.sentinels {
+            if let Ok((_, port)) = sentinel.run::<(String, u16)>(&question).await {
+                return self.servers.iter().position(|server| server.port() == port);
+            }
+        }
+        None
+    }
+}
+
+async fn start_all(members: Vec<(RedisOptions, u16)>) -> Result<Vec<RedisServer>, StartError> {
+    let starts = members.into_iter();
+    try_join_all(starts.map(|(options, port)| RedisServer::start_member(options, port))).await
+}

@@ -1,0 +1,77 @@
+//! Whether servers know nothing of each other, as Redlock needs it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ::redis::InfoDict;
+use futures::future::join_all;
+use tokio::time::{Instant, timeout};
+
+use super::Connection;
+use crate::store::{BackendError, StoreResult};
+
+/// How long after a look that missed a server the next one is taken.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// The result of the looks at the servers until now.
+#[derive(Default)]
+pub(super) struct Independence {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum State {
+    /// Nobody was asked yet.
+    #[default]
+    Unseen,
+    /// Not all servers have told who they are; the time of the last look.
+    SeenInPart(Instant),
+    /// All servers are independent.
+    Seen,
+}
+
+impl Independence {
+    /// Asks the servers who they are, until all of them have told. A server that does not answer
+    /// within `limit` is asked again later.
+    ///
+    /// # Errors
+    /// When one is a node of a cluster, when two are one server, or when they replicate each other:
+    /// then one failure takes several votes.
+    pub(super) async fn check<C: Connection>(
+        &self,
+        servers: &[C],
+        limit: Duration,
+    ) -> StoreResult<()> {
+        let state = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state {
+            State::Seen => return Ok(()),
+            State::SeenInPart(at) if at.elapsed() < LOOK_PERIOD => return Ok(()),
+            State::SeenInPart(_) | State::Unseen => {}
+        }
+        let look = async |server: &C| -> Option<InfoDict> {
+            let (mut server, command) = (server.clone(), ::redis::cmd("INFO"));
+            timeout(limit, command.query_async(&mut server)).await.ok()?.ok()
+        };
+        let infos = join_all(servers.iter().map(look)).await;
+        let told: Vec<&InfoDict> = infos.iter().flatten().collect();
+        if told.iter().any(|info| info.get::<u8>("cluster_enabled") == Some(1)) {
+            return refused("a server of Redlock is a node of a cluster");
+        }
+        for field in ["run_id", "master_replid"] {
+            let all = told.iter().filter_map(|info| info.get::<String>(field));
+            let all: Vec<String> = all.collect();
+            if all.iter().collect::<BTreeSet<_>>().len() < all.len() {
+                return refused("two servers of Redlock are one, or replicate each other");
+            }
+        }
+        let seen_all = told.len() == servers.len();
+        let state = if seen_all { State::Seen } else { State::SeenInPart(Instant::now()) };
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        Ok(())
+    }
+}
+
+fn refused(why: &str) -> StoreResult<()> {
+    Err(BackendError(format!("{why}; each of them must be independent")))
+}

@@ -1,0 +1,279 @@
+//! A cluster: which of its nodes has a slot.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use rand::seq::SliceRandom;
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, ErrorKind, RedisError, RedisResult, from_redis_value,
+};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use crate::address;
+use crate::node::Node;
+use crate::slot::{SLOTS, Slot};
+use crate::view::View;
+
+/// How long a node may take to tell what it knows.
+const ANSWER_MAX: Duration = Duration::from_millis(700);
+/// How many nodes are asked at once, and how many answers are enough.
+const ASKED_MAX: usize = 3;
+const ANSWERS_MIN: usize = 2;
+/// How often a node is asked although no command missed its server: nodes may have joined.
+const LOOK_PERIOD: Duration = Duration::from_secs(5);
+/// The shortest time between two questions.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// A slot without an owner.
+const NOBODY: u16 = u16::MAX;
+
+/// The slots and their owners.
+#[derive(Default)]
+pub(crate) struct SlotMap {
+    /// For each slot the index of its primary.
+    owners: Vec<u16>,
+    pub(crate) primaries: Vec<Node>,
+    pub(crate) replicas: usize,
+}
+
+pub(crate) struct Cluster {
+    template: ConnectionInfo,
+    seeds: Vec<Node>,
+    config: AsyncConnectionConfig,
+    nodes: Mutex<BTreeMap<String, Node>>,
+    map: watch::Sender<Arc<SlotMap>>,
+    looking: tokio::sync::Mutex<()>,
+    /// Wakes the task that keeps the map.
+    wake: Arc<Notify>,
+    /// A node that was named as the owner of a slot, and so knows more than others.
+    hint: Mutex<Option<Node>>,
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        seeds: Vec<ConnectionInfo>,
+        config: &AsyncConnectionConfig,
+    ) -> RedisResult<Self> {
+        let template = seeds[0].clone();
+        let seeds = seeds.into_iter().map(|info| Node::new(info, config));
+        let seeds: Vec<Node> = seeds.collect::<RedisResult<_>>()?;
+        let nodes = seeds.iter().map(|node| (node.name().to_owned(), node.clone())).collect();
+        Ok(Self {
+            template,
+            seeds,
+            config: config.clone(),
+            nodes: Mutex::new(nodes),
+            map: watch::Sender::default(),
+            looking: tokio::sync::Mutex::default(),
+            wake: Arc::default(),
+            hint: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn template(&self) -> &ConnectionInfo {
+        &self.template
+    }
+
+    /// The map, as far as it is known.
+    pub(crate) fn map(&self) -> Arc<SlotMap> {
+        Arc::clone(&self.map.borrow())
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<SlotMap>> {
+        self.map.subscribe()
+    }
+
+    /// The server of a slot, or any primary for a command without keys.
+    pub(crate) async fn owner(&self, slot: Option<Slot>) -> RedisResult<Node> {
+        let mut map = self.map();
+        if map.primaries.is_empty() {
+            self.look().await?;
+            map = self.map();
+        }
+        let owner = slot.and_then(|slot| map.owner(slot)).or_else(|| map.any());
+        owner.cloned().ok_or_else(|| unreachable_cluster("no node has slots"))
+    }
+
+    /// The node at an address that another node named; `asked` stands for a host that is missing.
+    pub(crate) fn named(&self, address: &str, asked: &Node) -> RedisResult<Node> {
+        let own_host = address::host_of(asked.info().addr()).unwrap_or_default();
+        let parsed = address.rsplit_once(':').and_then(|(host, port)| {
+            let host = if matches!(host, "" | "?") { own_host } else { host };
+            Some((host, port.parse().ok()?))
+        });
+        let (host, port) =
+            parsed.ok_or_else(|| unreachable_cluster("an unreadable redirection"))?;
+        self.node(host, port)
+    }
+
+    /// Has the map read again soon, first from `hint`.
+    pub(crate) fn wake(&self, hint: Option<&Node>) {
+        if let Some(hint) = hint {
+            *self.hint.lock().unwrap_or_else(PoisonError::into_inner) = Some(hint.clone());
+        }
+        self.wake.notify_one();
+    }
+
+    /// Reads the map again. Callers that wait together get one answer.
+    pub(crate) async fn look(&self) -> RedisResult<()> {
+        let before = self.map();
+        let _one_at_a_time = self.looking.lock().await;
+        if !Arc::ptr_eq(&before, &self.map()) {
+            return Ok(());
+        }
+        let hint = self.hint.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut primaries = before.primaries.clone();
+        primaries.shuffle(&mut rand::rng());
+        primaries.truncate(ASKED_MAX);
+        let (hinted, views) =
+            tokio::join!(self.views(hint.into_iter().collect()), self.views(primaries));
+        let mut views: Vec<View> = hinted.into_iter().chain(views).collect();
+        if views.is_empty() {
+            // Whoever is left, and the addresses of the URL: all nodes may have new ones.
+            let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            views =
+                self.views(known.into_values().chain(self.seeds.iter().cloned()).collect()).await;
+        }
+        let map = self.merged(&views)?;
+        if map.primaries.is_empty() {
+            return Err(unreachable_cluster("no node tells who has the slots"));
+        }
+        self.map.send_replace(Arc::new(map));
+        Ok(())
+    }
+
+    /// What the first nodes answer.
+    async fn views(&self, nodes: Vec<Node>) -> Vec<View> {
+        let by_name = matches!(self.template.addr(), redis::ConnectionAddr::TcpTls { .. });
+        let (mut question, enough) = (redis::cmd("CLUSTER"), ANSWERS_MIN.min(nodes.len()));
+        question.arg("NODES");
+        let question = &question;
+        let ask = async |node: Node| {
+            let answer = timeout(ANSWER_MAX, node.ask(question)).await.ok()?.ok()?;
+            let text: String = from_redis_value(answer).ok()?;
+            Some(View::read(&text, address::host_of(node.info().addr())?, by_name))
+        };
+        let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
+        let mut views = Vec::new();
+        while views.len() < enough
+            && let Some(view) = asked.next().await
+        {
+            views.extend(view.filter(|view| !view.primaries.is_empty()));
+        }
+        views
+    }
+
+    /// One map of several views: of two owners of a slot, the one with the higher epoch.
+    fn merged(&self, views: &[View]) -> RedisResult<SlotMap> {
+        let mut map = SlotMap { owners: vec![NOBODY; SLOTS.into()], ..SlotMap::default() };
+        let mut epochs = vec![0; SLOTS.into()];
+        let mut indexes: BTreeMap<&str, u16> = BTreeMap::new();
+        for primary in views.iter().flat_map(|view| &view.primaries) {
+            let index = match indexes.get(&*primary.id) {
+                Some(index) => *index,
+                None => {
+                    let index = u16::try_from(map.primaries.len()).unwrap_or(NOBODY);
+                    map.primaries.push(self.node(&primary.host, primary.port)?);
+                    indexes.insert(&primary.id, index);
+                    index
+                }
+            };
+            for slot in primary.ranges.iter().flat_map(|(first, last)| *first..=*last) {
+                let slot = usize::from(slot);
+                if map.owners[slot] == NOBODY || epochs[slot] < primary.epoch {
+                    (map.owners[slot], epochs[slot]) = (index, primary.epoch);
+                }
+            }
+        }
+        map.drop_idle();
+        // The view with the most of them: a node that has just joined knows few.
+        map.replicas = views.iter().map(|view| view.replicas.len()).max().unwrap_or(0);
+        self.forget_others(&map, views);
+        Ok(map)
+    }
+
+    /// Drops connections to nodes that no view names any more.
+    fn forget_others(&self, map: &SlotMap, views: &[View]) {
+        let replica = |name: &str| {
+            let replicas = views.iter().flat_map(|view| &view.replicas);
+            replicas.into_iter().any(|other| name == format!("{}:{}", other.host, other.port))
+        };
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|name, node| {
+            map.primaries.iter().chain(&self.seeds).any(|other| other.is(node)) || replica(name)
+        });
+    }
+
+    fn node(&self, host: &str, port: u16) -> RedisResult<Node> {
+        let info = address::at(&self.template, host, port);
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = nodes.get(&info.addr().to_string()) {
+            return Ok(node.clone());
+        }
+        let node = Node::new(info, &self.config)?;
+        nodes.insert(node.name().to_owned(), node.clone());
+        Ok(node)
+    }
+}
+
+impl SlotMap {
+    pub(crate) fn owner(&self, slot: Slot) -> Option<&Node> {
+        self.primaries.get(usize::from(*self.owners.get(slot.index())?))
+    }
+
+    fn any(&self) -> Option<&Node> {
+        if self.primaries.is_empty() {
+            return None;
+        }
+        self.primaries.get(rand::random_range(0..self.primaries.len()))
+    }
+
+    /// Drops primaries that have lost all their slots to others.
+    fn drop_idle(&mut self) {
+        let busy: Vec<bool> = {
+            let mut busy = vec![false; self.primaries.len()];
+            for owner in &self.owners {
+                if let Some(busy) = busy.get_mut(usize::from(*owner)) {
+                    *busy = true;
+                }
+            }
+            busy
+        };
+        let mut next = 0;
+        let indexes: Vec<u16> = busy
+            .iter()
+            .map(|busy| {
+                let index = next;
+                next += u16::from(*busy);
+                if *busy { index } else { NOBODY }
+            })
+            .collect();
+        for owner in &mut self.owners {
+            *owner = indexes.get(usize::from(*owner)).copied().unwrap_or(NOBODY);
+        }
+        let mut is_busy = busy.into_iter();
+        self.primaries.retain(|_| is_busy.next().unwrap_or(false));
+    }
+}
+
+/// Keeps the map until nobody uses the connection any more.
+pub(crate) async fn keep(cluster: Weak<Cluster>) {
+    let Some(wake) = cluster.upgrade().map(|cluster| Arc::clone(&cluster.wake)) else { return };
+    loop {
+        // In time, or when a command found another server than it expected.
+        let _ = timeout(LOOK_PERIOD, wake.notified()).await;
+        let Some(cluster) = cluster.upgrade() else { return };
+        if let Err(error) = cluster.look().await {
+            tracing::debug!(%error, "Redis Cluster: its slots are not known");
+        }
+        drop(cluster);
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+pub(crate) fn unreachable_cluster(why: &'static str) -> RedisError {
+    RedisError::from((ErrorKind::ClusterConnectionNotFound, "Redis Cluster", why.to_owned()))
+}

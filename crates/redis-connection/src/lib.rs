@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+mod address;
+mod cluster;
+mod connection;
+mod node;
+mod own;
+mod refusal;
+mod script;
+mod sentinel;
+mod slot;
+mod topology;
+mod view;
+
+pub use address::{Address, Certificates, InvalidAddress};
+pub use connection::{Options, SharedConnection};
+pub use node::{DENIED, Node, is_denial};
+pub use own::{OWN_CONNECTIONS_MAX, OwnConnection};
+pub use script::{Call, Script, is_unknown_script};
+pub use slot::Slot;
+pub use topology::{Primaries, Topology};

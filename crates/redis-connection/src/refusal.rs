@@ -1,0 +1,108 @@
+//! Answers that mean: the server did not run the command.
+
+use redis::{RedisError, ServerError, ServerErrorKind, Value};
+
+/// Why a server did not run a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Another server has the slot: `host:port`.
+    Moved(String),
+    /// Another server has this key of a slot that is moving: `host:port`.
+    Ask(String),
+    /// The server is a replica: its primary has changed.
+    Demoted,
+    /// The slot is moving, or no server has it now.
+    Later,
+    /// There is no connection: nothing was sent.
+    NotConnected,
+}
+
+/// The result of sending a command to one server.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No connection could be made.
+    NotConnected(RedisError),
+    /// The command was sent; it may or may not have run.
+    Unknown(RedisError),
+}
+
+impl Failure {
+    pub(crate) fn into_error(self) -> RedisError {
+        match self {
+            Self::NotConnected(error) | Self::Unknown(error) => error,
+        }
+    }
+}
+
+impl Refusal {
+    /// Reads the answer to a command; `None` when it ran, or may have run.
+    pub(crate) fn of(answer: &Result<Value, Failure>) -> Option<Self> {
+        match answer {
+            Ok(value) => Self::of_value(value),
+            Err(Failure::NotConnected(_)) => Some(Self::NotConnected),
+            Err(Failure::Unknown(_)) => None,
+        }
+    }
+
+    pub(crate) fn of_value(value: &Value) -> Option<Self> {
+        let Value::ServerError(error) = value else { return None };
+        let elsewhere = || error.details()?.split(' ').nth(1).map(str::to_owned);
+        match error.kind()? {
+            ServerErrorKind::Moved => elsewhere().map(Self::Moved),
+            ServerErrorKind::Ask => elsewhere().map(Self::Ask),
+            ServerErrorKind::ReadOnly => Some(Self::Demoted),
+            ServerErrorKind::TryAgain
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::BusyLoading => Some(Self::Later),
+            _ => None,
+        }
+    }
+
+    /// Reads an error that a command ended with.
+    pub(crate) fn of_error(error: &RedisError) -> Option<Self> {
+        let server = ServerError::try_from(error.clone()).ok()?;
+        Self::of_value(&Value::ServerError(server))
+    }
+}
+
+/// An answer in the place of one command of a pipeline, whose result is unknown.
+pub(crate) fn unknown_in_pipeline(error: &RedisError) -> Value {
+    let error = redis::make_extension_error("UNKNOWN".to_owned(), Some(error.to_string()));
+    match ServerError::try_from(error) {
+        Ok(error) => Value::ServerError(error),
+        Err(_) => Value::Nil,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(line: &str) -> Option<Refusal> {
+        let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error");
+        Refusal::of_value(&value)
+    }
+
+    #[test]
+    fn only_answers_of_commands_that_did_not_run_count() {
+        let elsewhere = "127.0.0.1:7001".to_owned();
+        assert_eq!(refusal("MOVED 12 127.0.0.1:7001"), Some(Refusal::Moved(elsewhere.clone())));
+        assert_eq!(refusal("ASK 12 127.0.0.1:7001"), Some(Refusal::Ask(elsewhere)));
+        assert_eq!(refusal("READONLY You can't write"), Some(Refusal::Demoted));
+        for line in
+            ["TRYAGAIN Multiple keys", "CLUSTERDOWN Hash slot not served", "LOADING Redis is"]
+        {
+            assert_eq!(refusal(line), Some(Refusal::Later), "{line}");
+        }
+        for line in
+            ["ERR no", "NOSCRIPT No", "OOM command", "NOREPLICAS Not", "BUSY Redis", "MISCONF x"]
+        {
+            assert_eq!(refusal(line), None, "{line}");
+        }
+        let failed = |failure| Refusal::of(&Err(failure));
+        let io = || RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        assert_eq!(failed(Failure::Unknown(io())), None);
+        assert_eq!(failed(Failure::NotConnected(io())), Some(Refusal::NotConnected));
+    }
+}
