@@ -175,7 +175,6 @@ impl Metrics {
         r.register_with_unit("purchase", time, Unit::Seconds, self.purchase_seconds.clone());
         let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
-        let reasons = "Orders that a strategy accepted and the arbiter refused, by reason";
         let by_reason = self.arbiter_refusals_by_reason.clone();
         r.register(
             "arbiter_refusals_by_reason",

@@ -14,9 +14,9 @@ use crate::arbiter::transaction::insert_orders;
 use crate::arbiter::{WRITTEN_AS, is_guarded};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, Purchase, UserId};
-use crate::store::mysql::answered;
 use crate::store::mysql::link::roll_back;
 use crate::store::mysql::outbox::Outbox;
+use crate::store::mysql::{Fault, answered};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
 /// each row with half of the list on average, so twice the rows cost four times as much.
