@@ -40,6 +40,8 @@ fn metrics() -> BTreeSet<String> {
     metrics.breaker_is_open("redis", true);
     metrics.job_ran("expire", "ok");
     metrics.audit_found("I1", 0);
+    metrics.events.failed(true);
+    metrics.events.set_lag(1, 0, 0);
     metrics.lock_counted("token", "redis", "acquired", 1);
     for time in [LockTime::Wait, LockTime::Hold, LockTime::RenewalLag] {
         metrics.lock_took("token", "redis", time, [(1_000, 1)].into_iter(), (1, 500));

@@ -55,7 +55,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
     let redis = arguments.redis.or(redis).unwrap_or_default();
     let shape = Shape { mysql: arguments.mysql, redis };
-    let servers = start_servers(shape, &mut config, &dir).await?;
+    let servers = Box::pin(start_servers(shape, &mut config, &dir)).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
     let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
     // The servers of these addresses have ended.
@@ -91,7 +91,7 @@ async fn start_servers(
                 "starting the servers",
                 PrivateServers::start(shape, config, dir),
             );
-            let servers = started.await.map_err(|error| error.to_string())?;
+            let servers = Box::pin(started).await.map_err(|error| error.to_string())?;
             say(&servers.versions().map(short).join(", "));
             Ok(Some(servers))
         }

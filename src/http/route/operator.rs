@@ -76,7 +76,7 @@ pub async fn ready(
     State(job_status): State<JobStatus>,
     State(lifecycle): State<Lifecycle>,
 ) -> Response {
-    let probed = readiness.probe().await;
+    let probed = Box::pin(readiness.probe()).await;
     let jobs = job_status.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));

@@ -37,7 +37,7 @@ end
 
 -- Whether a process listens on a channel at this server. Asked before a grant: the answer of PUBLISH
 -- counts this server's listeners alone, although replicas and the other nodes of a cluster get the
--- message too, so a grant that "nobody heard" may have been heard.
+-- message too: a grant can arrive although that count is 0.
 local function listens(channel)
   return redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
 end
