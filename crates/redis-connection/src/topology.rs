@@ -99,7 +99,7 @@ impl SharedConnection {
         }
     }
 
-    /// The primaries, for somebody who follows their changes.
+    /// The primaries, as a channel that reports each change.
     #[must_use]
     pub fn watch_primaries(&self) -> Primaries {
         Primaries(match self.servers() {

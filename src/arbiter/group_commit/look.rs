@@ -1,5 +1,5 @@
 //! The look at a batch's orders before they are written: which are decided already, and which go
-//! through together. Also the looks after a failure: which items' rows somebody holds, and which
+//! through together. Also the looks after a failure: which items' rows others hold, and which
 //! orders a lost COMMIT has written.
 
 use std::collections::{BTreeSet, HashMap};
@@ -112,7 +112,7 @@ async fn available(
     rows.iter().map(|row| Ok((row.try_get("item_id")?, row.try_get("available")?))).collect()
 }
 
-/// Finds the items whose stock rows are locked by somebody else. The connection has no transaction,
+/// Finds the items whose stock rows are locked by other transactions. The connection has no transaction,
 /// so the locks that it gets go at once. Engines that ignore SKIP LOCKED find none.
 pub(super) async fn locked_by_others(
     connection: &mut MySqlConnection,

@@ -1,7 +1,7 @@
 //! Group commit: the orders of many buyers, of one hot item or of many items, in one transaction.
 //!
 //! Every ledger has one *shared* queue (or a few, by the item's id), whose batches have a fair share
-//! of each item that waits. An item that objects, or whose row somebody holds, is *suspect* for a
+//! of each item that waits. An item that objects, or whose row another transaction holds, is *suspect* for a
 //! while: its orders have a queue of their own, so that it costs the others nothing.
 //!
 //! `fair_queue.rs` divides a batch among the items, `queue.rs` gathers orders and cuts batches,

@@ -10,7 +10,7 @@
 //! batch before it has locked, and that one needs nothing but the stock. A batch that is rolled
 //! back leaves its stage before it enters again.
 //!
-//! In a pipeline that many items share, a batch that waits for a row which somebody else holds is
+//! In a pipeline that many items share, a batch that waits for a row that another transaction holds is
 //! *overtaken*: it leaves its stage, goes on by itself, and the batches behind it pass. They have
 //! none of its items, which are suspect from then on, so they do not meet.
 

@@ -2,7 +2,7 @@
 //! was rolled back or waited.
 //!
 //! Suspicion lasts for a second after each objection, and then until a batch of the item's own went
-//! through whole and at once. So an item that is sold out, or whose row somebody holds, costs the
+//! through whole and at once. So an item that is sold out, or whose row another transaction holds, costs the
 //! others one batch, not one batch a second.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

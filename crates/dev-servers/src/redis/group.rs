@@ -73,7 +73,7 @@ fn read(folder: &Path, ports: usize) -> Option<(String, Vec<u16>)> {
     (remembered.len() == ports).then_some((password, remembered))
 }
 
-/// Waits until `ready` answers nothing; otherwise it answers what is missing.
+/// Waits until `ready` reports that nothing is missing; the error names the missing part.
 pub(super) async fn until_ready<F: Future<Output = Option<String>>>(
     what: &'static str,
     mut ready: impl FnMut() -> F,
