@@ -1,4 +1,4 @@
-//! Events for other systems: what is durable is told at least once, and nothing else is told.
+//! Events for other systems: each durable change is delivered at least once, and no other event is.
 
 mod endpoints;
 mod receiver;

@@ -14,7 +14,7 @@ use sqlx::MySqlPool;
 
 use super::Ended;
 
-/// The arguments: what is done.
+/// The arguments: the action on the accounts.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]

@@ -1,8 +1,8 @@
 //! Payments: who takes the money for an order, and how the service learns of it.
 //!
 //! A [`Provider`] is one of two. `demo` records "paid" when the buyer presses *Pay*. `webhook`
-//! sends the buyer to a checkout page, and its signed messages say what was paid. The messages may
-//! come late, twice, or in any order; each payment is taken once, or has to go back.
+//! sends the buyer to a checkout page, and its signed messages report each payment. The messages
+//! may come late, twice, or in any order; each payment is taken once, or has to go back.
 
 mod message;
 mod provider;

@@ -10,8 +10,8 @@
 //! # What can go wrong
 //! Nothing is oversold: the transaction has the same conditions as a single order, so several
 //! instances may have a queue. A batch is as slow as its commit, so a lone buyer waits as long as
-//! with `mysql-atomic`, and no longer. An item whose orders fail, or whose row somebody holds, is
-//! written apart from the others until it is well again.
+//! with `mysql-atomic`, and no longer. If orders of an item fail, or if another transaction holds
+//! its row, the item gets batches of its own until one of them is committed whole.
 //!
 //! # When to use it
 //! For the hot item, and for thousands of items at once. A transaction is paid once per batch

@@ -48,7 +48,7 @@ pub(super) async fn choose(
         } else if !over_limit(written + *taken_by) && *taken + units <= available {
             *taken_by += units;
             *taken += units;
-            assert!(*taken <= available, "the chosen orders take what is left, and no more");
+            assert!(*taken <= available, "the chosen orders take at most the units that are left");
             chosen.push(index);
         }
     }
@@ -112,7 +112,7 @@ async fn available(
     rows.iter().map(|row| Ok((row.try_get("item_id")?, row.try_get("available")?))).collect()
 }
 
-/// Finds the items whose stock rows are locked by other transactions. The connection has no transaction,
+/// Finds the items whose stock rows other transactions have locked. The connection has no transaction,
 /// so the locks that it gets go at once. Engines that ignore SKIP LOCKED find none.
 pub(super) async fn locked_by_others(
     connection: &mut MySqlConnection,
