@@ -2,6 +2,7 @@
 
 mod arbiter;
 mod orders;
+mod replaced;
 mod same_key;
 mod unknown;
 
@@ -12,22 +13,24 @@ use serde_json::json;
 use crate::support::strategies::test_each_strategy;
 use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger};
 
-/// COM_QUERY with the text that ends a transaction, as it stands on the wire.
-const COMMIT: &[u8] = b"\x03COMMIT";
+/// Waits for a COMMIT as it stands on the wire: a COM_QUERY of its own, or the last statement of a packet.
+fn at_commit() -> Trap {
+    Trap::at(b"\x03COMMIT").or_at(b";COMMIT")
+}
 
 /// Passes the next COMMIT on, and breaks the connection instead of passing its answer back.
 fn loses_answer() -> Trap {
-    Trap::at(COMMIT).lose_answer()
+    at_commit().lose_answer()
 }
 
 /// Breaks the connection instead of passing the next COMMIT on.
 fn loses_commit() -> Trap {
-    Trap::at(COMMIT)
+    at_commit()
 }
 
 /// Loses every COMMIT; whoever sent it hears nothing until the link is mended.
 fn loses_commits_in_silence() -> Trap {
-    Trap::at(COMMIT).cut_server_in_silence().always()
+    at_commit().cut_server_in_silence().always()
 }
 
 /// A shop whose instance reaches the ledger through a link, and an instance beside it.

@@ -104,13 +104,20 @@ mod each {
     }
 }
 
+/// Two instances: one sends the statements of an order in two packets, the other one by one.
+async fn two_instances(shop: &Shop) -> [Instance; 2] {
+    let mut one_by_one = shop.config.clone();
+    one_by_one.mysql.multi_statements = false;
+    [shop.start().await, shop.start_with(one_by_one).await]
+}
+
 async fn shop() -> Shop {
     Shop::with_lock_servers(|_| {}).await
 }
 
 async fn sells_exactly_the_stock(strategy: &str) {
     let shop = shop().await;
-    let instances = [shop.start().await, shop.start().await];
+    let instances = two_instances(&shop).await;
     for (strategy, _) in variants_of(strategy) {
         let item = instances[0].make_item(json!({ "stock": STOCK })).await;
         let (answers, codes) = rush(&instances, &[&strategy], item).await;
@@ -175,7 +182,7 @@ async fn oversells_alone(shop: &Shop, instances: &[Instance], strategy: &str, ho
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strategies_may_change_from_request_to_request() {
     let shop = shop().await;
-    let instances = [shop.start().await, shop.start().await];
+    let instances = two_instances(&shop).await;
     let variants = variants();
     let names: Vec<&str> = variants.iter().map(|(name, _)| name.as_str()).collect();
     for _ in 0..3 {
@@ -245,7 +252,7 @@ async fn sells_whole_or_not_at_all(strategy: &str) {
 
 async fn keeps_the_limit(strategy: &str) {
     let shop = shop().await;
-    let instances = [shop.start().await, shop.start().await];
+    let instances = two_instances(&shop).await;
     for (strategy, _) in variants_of(strategy) {
         let item = instances[0].make_item(json!({ "stock": 40, "per_buyer_limit": 2 })).await;
         let presses = (0..20).map(|press| {

@@ -108,7 +108,8 @@ impl Writers {
     pub(super) fn build(config: &Config, shared: &Shared) -> Self {
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
             .telling(shared.writer.clone())
-            .with_outbox(shared.events);
+            .with_outbox(shared.events)
+            .with_multi_statements(config.mysql.multi_statements);
         let connections_max = config.mysql.lane_connections_max;
         let own_pool = mysql::pool_to(&shared.writer, config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);

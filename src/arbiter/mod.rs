@@ -17,30 +17,34 @@ pub mod checks;
 mod fence;
 mod group_commit;
 mod item_concurrency;
+mod kept_connections;
+mod packet;
 mod reject;
 pub mod restock;
 mod stock;
 mod transaction;
+mod two_packets;
 mod unguarded;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::{MySql, MySqlConnection, MySqlPool};
+use sqlx::{MySqlConnection, MySqlPool};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{
-    ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
+    ArbiterMode, Doubt, ItemId, Order, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
 };
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::{Destination, Fault, Writer, orders};
+use crate::store::mysql::stock::{self as store_stock, StockRow};
+use crate::store::mysql::{Fault, Writer, orders};
 
 use budget::RetryBudget;
 use item_concurrency::ItemConcurrency;
+use kept_connections::{Kept, KeptConnections};
 
 pub use fence::Fence;
 pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit, SHARED_CONNECTIONS};
@@ -103,6 +107,9 @@ pub struct Arbiter {
     metrics: Metrics,
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
+    kept: KeptConnections,
+    /// Whether the statements of an order travel in two packets.
+    is_packed: bool,
     outbox: Outbox,
 }
 
@@ -121,13 +128,22 @@ impl Arbiter {
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
         let budget = Arc::new(RetryBudget::new());
-        Self { pool, writer: None, metrics, budget, concurrency, outbox: Outbox::default() }
+        let kept = KeptConnections::new(pool.clone());
+        let (is_packed, outbox) = (true, Outbox::default());
+        Self { pool, writer: None, metrics, budget, concurrency, kept, is_packed, outbox }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
     #[must_use]
     pub fn telling(self, writer: Writer) -> Self {
         Self { writer: Some(writer), ..self }
+    }
+
+    /// Whether the statements of an order travel in two packets; without this they do. `false` is for a
+    /// proxy that takes one statement a packet.
+    #[must_use]
+    pub fn with_multi_statements(self, is_packed: bool) -> Self {
+        Self { is_packed, ..self }
     }
 
     /// Asks for a look at the hosts of the ledger after an error that another host may not give.
@@ -143,6 +159,18 @@ impl Arbiter {
     #[must_use]
     pub fn with_outbox(self, outbox: Outbox) -> Self {
         Self { outbox, ..self }
+    }
+
+    /// Reads the stock row of an item without a lock, on a connection that the next order is written on.
+    /// `None` when there is no such item.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn stock(&self, item: ItemId) -> sqlx::Result<Option<StockRow>> {
+        let mut kept = self.kept.get().await?;
+        let row = store_stock::read(&mut *kept.connection, item).await?;
+        self.kept.keep(kept);
+        Ok(row)
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
@@ -177,25 +205,36 @@ impl Arbiter {
             if is_late(write.deadline) {
                 break;
             }
-            let destination = Destination::of(&self.pool);
-            let tried = {
-                let (_permit, mut connection) = match self.connect(write).await {
-                    Ok(connected) => connected,
-                    Err(why) => return Ok(Outcome::Unavailable(why)),
-                };
-                match transaction::run(&mut connection, write, self.outbox).await {
-                    Ok(tried) => tried,
-                    // Boxed: it is rarely awaited, and would make every purchase's future larger.
-                    Err(error) => {
-                        self.suspect(&error);
-                        Box::pin(after_error(&mut connection, write.purchase, &error)).await
-                    }
+            let (permit, mut kept) = match self.connect(write).await {
+                Ok(connected) => connected,
+                Err(why) => return Ok(Outcome::Unavailable(why)),
+            };
+            // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
+            let mut has_ended = false;
+            let mut tried = match self.try_once(&mut kept.connection, write).await {
+                Ok(tried) => {
+                    has_ended = matches!(tried, Attempt::Done(_));
+                    tried
+                }
+                // Boxed: it is rarely awaited, and would make every purchase's future larger.
+                Err(error) => {
+                    self.suspect(&error);
+                    Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
                 }
             };
-            match tried {
-                Attempt::Done(answer) if !destination.has_changed() => return answer,
+            if matches!(tried, Attempt::Done(_)) && kept.destination.has_changed() {
                 // A server that was replaced meanwhile has answered: the ledger may not have it.
-                Attempt::Done(_) | Attempt::CommitLost => {
+                tried = Attempt::CommitLost;
+            }
+            if has_ended {
+                self.kept.keep(kept);
+            } else {
+                drop(kept);
+            }
+            drop(permit);
+            match tried {
+                Attempt::Done(answer) => return answer,
+                Attempt::CommitLost => {
                     match Box::pin(self.recover_lost_commit(write.purchase)).await {
                         Some(Some(order)) => return Ok(replay(write.purchase, order)),
                         Some(None) => fault = Fault::Connection,
@@ -211,16 +250,29 @@ impl Arbiter {
         }))
     }
 
+    /// One try. `Err` means that nothing was committed and the transaction was rolled back.
+    async fn try_once(
+        &self,
+        connection: &mut MySqlConnection,
+        write: &OrderWrite<'_>,
+    ) -> sqlx::Result<Attempt> {
+        if self.is_packed && !matches!(write.stock, StockWrite::Unguarded(_)) {
+            two_packets::run(connection, write, self.outbox).await
+        } else {
+            transaction::run(connection, write, self.outbox).await
+        }
+    }
+
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.
     async fn connect(
         &self,
         write: &OrderWrite<'_>,
-    ) -> Result<(OwnedSemaphorePermit, PoolConnection<MySql>), Unavailable> {
+    ) -> Result<(OwnedSemaphorePermit, Kept), Unavailable> {
         let permit =
             in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;
         let permit = permit.flatten().ok_or(Unavailable::Contended)?;
-        match in_time(write.deadline, self.pool.acquire()).await {
-            Some(Ok(connection)) => Ok((permit, connection)),
+        match in_time(write.deadline, self.kept.get()).await {
+            Some(Ok(kept)) => Ok((permit, kept)),
             None => Err(Unavailable::Contended),
             // The pool has tried for as long as it may; trying again would only keep the buyer
             // waiting.

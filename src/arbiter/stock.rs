@@ -32,6 +32,11 @@ impl<'a> StockWrite<'a> {
             ArbiterMode::Off => Self::Unguarded(unguarded),
         }
     }
+
+    /// Whether the statement compares the row with what the gate has read.
+    pub(super) fn is_compared(self) -> bool {
+        matches!(self, Self::GuardedByVersion(_) | Self::GuardedByTimestamp(_))
+    }
 }
 
 /// Takes the units of a purchase from the stock row. `Some` ends the purchase, and the transaction
@@ -46,43 +51,53 @@ pub(super) async fn take(
     let guarded = "UPDATE stock SET available = available - ?, version = version + 1 \
          WHERE item_id = ? AND available >= ?";
     let update = |statement| sqlx::query(statement).bind(units).bind(item).bind(units);
-    let (update, is_compared) = match stock {
+    let update = match stock {
         StockWrite::Unguarded(write) => {
             let is_off = purchase.item.arbiter == ArbiterMode::Off;
             assert!(is_off, "an item with an arbiter is sold without a condition");
             return unguarded::write(connection, purchase, write).await;
         }
-        StockWrite::Guarded => (update(guarded), false),
+        StockWrite::Guarded => update(guarded),
         StockWrite::GuardedAfterLock => {
             if let Err(refusal) = lock_row(connection, purchase).await? {
                 return Ok(Some(Ok(Outcome::Refused(refusal))));
             }
-            (update(guarded), false)
+            update(guarded)
         }
         StockWrite::GuardedByVersion(version) => {
             let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
                  WHERE item_id = ? AND available >= ? AND version = ?";
-            (update(statement).bind(version), true)
+            update(statement).bind(version)
         }
         StockWrite::GuardedByTimestamp(changed_at) => {
             let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
                  WHERE item_id = ? AND available >= ? AND changed_at = ?";
-            (update(statement).bind(changed_at), true)
+            update(statement).bind(changed_at)
         }
     };
     if update.execute(&mut *connection).await?.rows_affected() == 1 {
         return Ok(None);
     }
+    why_refused(connection, purchase, stock).await.map(Some)
+}
+
+/// The answer for a purchase whose guarded statement has found no row: asks what is left.
+pub(super) async fn why_refused(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    stock: StockWrite<'_>,
+) -> sqlx::Result<Answer> {
+    let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
     let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
         .bind(item)
         .fetch_optional(connection)
         .await?;
     let available = row.map(|row| row.try_get::<i64, _>("available")).transpose()?;
-    Ok(Some(match available {
+    Ok(match available {
         None => Ok(Outcome::Refused(Refusal::ItemNotFound)),
-        Some(left) if left >= units && is_compared => Err(Conflict::Stale),
+        Some(left) if left >= units && stock.is_compared() => Err(Conflict::Stale),
         Some(_) => Ok(Outcome::Refused(Refusal::SoldOut)),
-    }))
+    })
 }
 
 /// Locks the stock row until the transaction ends. Answers the units left under the lock, or the

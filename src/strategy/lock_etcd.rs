@@ -11,13 +11,10 @@
 //! # When to use it
 //! When the death of the lock's server must not make two holders.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use leaselock::etcd::mutex;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -34,9 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: true,
     },
     build: |context| {
-        let locks = &context.locks;
-        let client = locks.etcd()?;
-        let mutex = Arc::new(mutex::mutex(client, &locks.prefix, &locks.tasks)?);
+        let mutex = context.locks.etcd()?;
         let fences = Some(FenceCounters { item: "etcd", market: "etcd/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Etcd))
     },

@@ -14,13 +14,10 @@
 //! # When to use it
 //! When a ZooKeeper ensemble is there anyway, and a lock has to survive the loss of a server.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use leaselock::zookeeper::sequential;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -37,8 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: true,
     },
     build: |context| {
-        let locks = &context.locks;
-        let mutex = Arc::new(sequential::mutex(locks.zookeeper()?, &locks.tasks));
+        let mutex = context.locks.zookeeper()?.sequential;
         let fences = Some(FenceCounters { item: "zookeeper", market: "zookeeper/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Zookeeper))
     },

@@ -12,13 +12,10 @@
 //! # When to use it
 //! With few instances; and to compare the herd with the line of `lock-zookeeper`.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
 use crate::domain::outcome::Dependency;
-use leaselock::zookeeper::spin;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -35,8 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: true,
     },
     build: |context| {
-        let locks = &context.locks;
-        let mutex = Arc::new(spin::mutex(locks.zookeeper()?, &locks.tasks));
+        let mutex = context.locks.zookeeper()?.spin;
         let fences =
             Some(FenceCounters { item: "zookeeper-spin", market: "zookeeper-spin/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Zookeeper))

@@ -55,7 +55,7 @@ use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 
 pub use kit::built::{Built, Strategies};
 pub use kit::card::{Breaks, Card};
-pub use kit::locks::LockSources;
+pub use kit::locks::{LockSources, ZookeeperLocks};
 pub use kit::options::{Options, OptionsError};
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.

@@ -57,7 +57,7 @@ impl Strategy for MysqlMutexInTx {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };
-        let seen = match ledger_view::read(&self.context.pool, &purchase).await {
+        let seen = match ledger_view::read(&self.context.arbiter, &purchase).await {
             Ok(row) => row,
             Err(outcome) => return outcome,
         };

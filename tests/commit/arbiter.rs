@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faulty_link::{Fault, Trap};
+use faulty_link::Fault;
 use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
 use seckill::domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
 use seckill::metrics::Metrics;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{COMMIT, link_before, loses_answer, loses_commit};
+use super::{at_commit, link_before, loses_answer, loses_commit};
 use crate::support::{FaultyLink, Instance, Shop, eventually, purchase, statements_running};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
@@ -110,7 +110,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         let buyer = UserId::new(buyer).expect("positive");
         purchases.push(Purchase { buyer, ..one_unit(&shop, item).await });
     }
-    link.trap(Trap::at(COMMIT).cut_client_and_hold());
+    link.trap(at_commit().cut_client_and_hold());
     let told = CancellationToken::new();
     let watch = async {
         eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;

@@ -6,11 +6,15 @@ use faulty_link::{Fault, FaultyLink, Trap};
 
 use crate::Run;
 
-/// Commands of the database's protocol: "query" and its text.
-const COMMIT: &[u8] = b"\x03COMMIT";
+/// A command of the database's protocol: "query" and its text.
 const BEGIN: &[u8] = b"\x03BEGIN";
 /// One of this many answers, or COMMITs, is lost.
 const LOSS_EVERY: u64 = 5;
+
+/// Waits for a COMMIT: a query of its own, or the last statement of a packet.
+fn at_commit() -> Trap {
+    Trap::at(b"\x03COMMIT").or_at(b";COMMIT")
+}
 
 /// What a link does with what it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +63,9 @@ impl Wire {
             Link::Dribbles(pause) => self.link.set(Fault::Dribble(pause)),
             Link::Resets => self.link.trap(Trap::at_answer().reset().every(LOSS_EVERY)),
             Link::LosesCommitAnswers => {
-                self.link.trap(Trap::at(COMMIT).lose_answer().every(LOSS_EVERY));
+                self.link.trap(at_commit().lose_answer().every(LOSS_EVERY));
             }
-            Link::LosesCommits => self.link.trap(Trap::at(COMMIT).every(LOSS_EVERY)),
+            Link::LosesCommits => self.link.trap(at_commit().every(LOSS_EVERY)),
             Link::HoldsBegins => self.link.trap(Trap::at(BEGIN).hold().always()),
         }
     }

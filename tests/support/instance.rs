@@ -78,7 +78,12 @@ impl Shop {
 
     /// Starts an instance.
     pub async fn start(&self) -> Instance {
-        let app = App::build(self.config.clone()).await.expect("the service is built");
+        self.start_with(self.config.clone()).await
+    }
+
+    /// Starts an instance with settings of its own.
+    pub async fn start_with(&self, config: Config) -> Instance {
+        let app = App::build(config).await.expect("the service is built");
         Instance {
             addr: app.addr(),
             clock: app.clock(),

@@ -8,7 +8,7 @@ use crate::Fault;
 /// first; [`always`](Trap::always) and [`every`](Trap::every) keep the trap set.
 #[derive(Clone, Debug)]
 pub struct Trap {
-    pub(crate) pattern: Vec<u8>,
+    pub(crate) patterns: Vec<Vec<u8>>,
     pub(crate) direction: Direction,
     pub(crate) act: Act,
     pub(crate) skip: u64,
@@ -48,13 +48,20 @@ impl Trap {
     /// unless one of the methods below says otherwise.
     pub fn at(pattern: &[u8]) -> Self {
         Self {
-            pattern: pattern.to_owned(),
+            patterns: vec![pattern.to_owned()],
             direction: Direction::Requests,
             act: Act::Cut,
             skip: 0,
             every: None,
             then: Fault::Pass,
         }
+    }
+
+    /// Waits for a request with these bytes, too.
+    #[must_use]
+    pub fn or_at(mut self, pattern: &[u8]) -> Self {
+        self.patterns.push(pattern.to_owned());
+        self
     }
 
     /// Waits for the next answer of the server, and cuts the connection instead of passing it on.
@@ -124,6 +131,7 @@ impl Trap {
     }
 
     pub(crate) fn matches(&self, direction: Direction, piece: &[u8]) -> bool {
-        self.direction == direction && crate::find(piece, &self.pattern).is_some()
+        let has = |pattern: &Vec<u8>| crate::find(piece, pattern).is_some();
+        self.direction == direction && self.patterns.iter().any(has)
     }
 }

@@ -69,7 +69,9 @@ pub async fn roll_back(transaction: Transaction<'_, MySql>, error: &sqlx::Error)
     }
 }
 
-fn is_silence(error: &sqlx::Error) -> bool {
+/// Whether an error is a missing answer.
+#[must_use]
+pub fn is_silence(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 

@@ -18,6 +18,15 @@ pub struct Outbox {
     enabled: bool,
 }
 
+/// A row of the outbox that is not written yet.
+#[derive(Debug)]
+pub struct NewEvent {
+    /// Its id.
+    pub id: OrderId,
+    /// The changed orders, as JSON.
+    pub payload: String,
+}
+
 /// The changed orders of a transaction, as JSON.
 #[derive(Serialize)]
 struct Payload {
@@ -59,11 +68,27 @@ impl Outbox {
         purchases: &[&Purchase],
         status: OrderStatus,
     ) -> sqlx::Result<()> {
+        match self.event_of(purchases, status)? {
+            Some(event) => insert(transaction, event).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The row for the orders that a transaction inserts with `status`, for a caller that writes it;
+    /// `None` where events are switched off.
+    ///
+    /// # Errors
+    /// Never, unless a number cannot be written as JSON.
+    pub fn event_of(
+        self,
+        purchases: &[&Purchase],
+        status: OrderStatus,
+    ) -> sqlx::Result<Option<NewEvent>> {
         if !self.enabled || purchases.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let orders = purchases.iter().map(|purchase| Change::inserted(purchase, status));
-        insert(transaction, orders.collect()).await
+        NewEvent::of(orders.collect()).map(Some)
     }
 
     /// Writes one row for the orders that the transaction changes; `orders` are as they are after
@@ -79,7 +104,7 @@ impl Outbox {
         if !self.enabled || orders.is_empty() {
             return Ok(());
         }
-        insert(transaction, orders.iter().map(Change::of).collect()).await
+        insert(transaction, NewEvent::of(orders.iter().map(Change::of).collect())?).await
     }
 }
 
@@ -107,15 +132,21 @@ impl Change {
     }
 }
 
-async fn insert(transaction: &mut MySqlConnection, orders: Vec<Change>) -> sqlx::Result<()> {
-    let payload = serde_json::to_string(&Payload { orders })
-        .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+impl NewEvent {
+    fn of(orders: Vec<Change>) -> sqlx::Result<Self> {
+        let payload = serde_json::to_string(&Payload { orders })
+            .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        Ok(Self { id: OrderId::generate(), payload })
+    }
+}
+
+async fn insert(transaction: &mut MySqlConnection, event: NewEvent) -> sqlx::Result<()> {
     let inserted = sqlx::query(
         "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) \
          VALUES (?, 'orders', 'ledger', 'orders.changed', ?, UTC_TIMESTAMP(6))",
     )
-    .bind(OrderId::generate().to_string())
-    .bind(payload)
+    .bind(event.id.to_string())
+    .bind(event.payload)
     .execute(transaction);
     answered(inserted).await?;
     Ok(())

@@ -1,19 +1,18 @@
 //! Reads the stock row, and converts failures to outcomes.
 
-use sqlx::MySqlPool;
-
+use crate::arbiter::Arbiter;
 use crate::domain::outcome::Dependency;
 use crate::domain::{Outcome, Purchase, Refusal, Unavailable};
 use crate::store::mysql::Fault;
-use crate::store::mysql::stock::{self, StockRow};
+use crate::store::mysql::stock::StockRow;
 
 /// Reads the item's stock row without a lock; `Err` is the outcome to answer with, among others
 /// `sold_out` when fewer units are left than are asked for.
 ///
 /// # Errors
 /// The outcome that ends the purchase.
-pub async fn read(pool: &MySqlPool, purchase: &Purchase) -> Result<StockRow, Outcome> {
-    match stock::read(pool, purchase.item.id).await {
+pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
+    match arbiter.stock(purchase.item.id).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut))
         }

@@ -28,9 +28,9 @@ pub struct LockSources {
     /// The independent servers of Redlock; empty where they are not configured.
     pub redlock: Vec<SharedConnection>,
     /// `None` where etcd is not configured.
-    pub etcd: Option<leaselock::etcd::Client>,
+    pub etcd: Option<Arc<dyn leaselock::Mutex>>,
     /// `None` where ZooKeeper is not configured.
-    pub zookeeper: Option<Arc<leaselock::zookeeper::Ensemble>>,
+    pub zookeeper: Option<ZookeeperLocks>,
     /// The wall clock, for the lock that compares timestamps.
     pub now_ms: ClockMs,
     /// The tasks of the locks, which give back what was dropped. They end with the last guard, not
@@ -38,21 +38,30 @@ pub struct LockSources {
     pub tasks: TaskTracker,
 }
 
+/// The locks on ZooKeeper.
+#[derive(Clone)]
+pub struct ZookeeperLocks {
+    /// A queue of sequential nodes.
+    pub sequential: Arc<dyn leaselock::Mutex>,
+    /// One node for which all contenders wait.
+    pub spin: Arc<dyn leaselock::Mutex>,
+}
+
 impl LockSources {
-    /// The client of etcd.
+    /// The lock on etcd.
     ///
     /// # Errors
     /// When it is not configured.
-    pub fn etcd(&self) -> Result<leaselock::etcd::Client, BuildError> {
+    pub fn etcd(&self) -> Result<Arc<dyn leaselock::Mutex>, BuildError> {
         self.etcd.clone().ok_or(BuildError::NotConfigured)
     }
 
-    /// The sessions with ZooKeeper.
+    /// The locks on ZooKeeper.
     ///
     /// # Errors
     /// When it is not configured.
-    pub fn zookeeper(&self) -> Result<&Arc<leaselock::zookeeper::Ensemble>, BuildError> {
-        self.zookeeper.as_ref().ok_or(BuildError::NotConfigured)
+    pub fn zookeeper(&self) -> Result<ZookeeperLocks, BuildError> {
+        self.zookeeper.clone().ok_or(BuildError::NotConfigured)
     }
 
     /// The servers of Redlock.

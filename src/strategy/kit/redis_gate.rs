@@ -72,7 +72,7 @@ pub async fn sold_out(
     if purchase.item.arbiter == ArbiterMode::Off {
         return Some(Outcome::Refused(Refusal::SoldOut));
     }
-    if let Err(outcome) = ledger_view::read(&context.pool, purchase).await {
+    if let Err(outcome) = ledger_view::read(&context.arbiter, purchase).await {
         return Some(outcome);
     }
     pause(deadline, LOOK_AGAIN_MAX).await

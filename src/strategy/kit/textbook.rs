@@ -33,7 +33,7 @@ pub async fn read_and_compute(
     context: &StrategyContext,
     purchase: &Purchase,
 ) -> Result<UnguardedWrite<'static>, Outcome> {
-    let seen = ledger_view::read(&context.pool, purchase).await?;
+    let seen = ledger_view::read(&context.arbiter, purchase).await?;
     Ok(UnguardedWrite::Set { available: seen.available - purchase.quantity.signed() })
 }
 

@@ -23,6 +23,16 @@ const WHOLE_WALK: Duration = Duration::from_secs(2);
 /// Points of a shorter run; the next seed goes on with the next ones.
 const POINTS_FEW: usize = 3;
 
+/// Points between two statements of an order, which otherwise travel in one packet.
+const STATEMENT_BY_STATEMENT: [&str; 6] = [
+    "begun",
+    "fence-raised",
+    "order-inserted",
+    "buyer-counted",
+    "movement-inserted",
+    "stock-taken",
+];
+
 /// Which strategies come to a point. Those of the arbiter are reached with a fence and without.
 fn strategies(point: &str) -> &'static [&'static str] {
     match point {
@@ -59,6 +69,11 @@ async fn one(testbed: &mut Testbed, seed: u64, point: &'static str) -> TrialResu
     // The crash points are in the program that was built with this runner.
     for setup in &mut plan.setups {
         setup.program = env!("CARGO_BIN_EXE_seckill").into();
+    }
+    if STATEMENT_BY_STATEMENT.contains(&point) {
+        for setup in &mut plan.setups {
+            *setup = setup.clone().with("SECKILL_MYSQL_MULTI_STATEMENTS", "false");
+        }
     }
     if point.starts_with("expiry") {
         plan.item = json!({ "hold_seconds": 1 });

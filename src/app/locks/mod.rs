@@ -1,11 +1,16 @@
 //! Builds the locks of the service from its settings.
 
+mod etcd;
+mod zookeeper;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
 use tokio_util::task::TaskTracker;
+
+use etcd::Etcd;
+use zookeeper::Zookeeper;
 
 use super::shared::Shared;
 use crate::config::Config;
@@ -47,8 +52,8 @@ pub(super) fn lock_sources(
         prefix: prefix.as_str().into(),
         mysql: mysql::pool_to(&shared.writer, config, LOCK_CONNECTIONS_MAX),
         redlock: servers.redlock.clone(),
-        etcd: servers.etcd.clone(),
-        zookeeper: servers.zookeeper.clone(),
+        etcd: servers.etcd.as_ref().map(|etcd| etcd.locks(prefix, &tasks)).transpose()?,
+        zookeeper: servers.zookeeper.as_ref().map(|zookeeper| zookeeper.locks(&tasks)),
         now_ms,
         tasks,
     })
@@ -58,17 +63,21 @@ pub(super) fn lock_sources(
 /// when they are first used.
 pub(super) struct LockServers {
     redlock: Vec<SharedConnection>,
-    etcd: Option<leaselock::etcd::Client>,
-    zookeeper: Option<Arc<leaselock::zookeeper::Ensemble>>,
-    lease: Duration,
+    etcd: Option<Etcd>,
+    zookeeper: Option<Zookeeper>,
 }
 
 impl LockServers {
     /// Makes the clients that the settings name.
+    ///
+    /// # Errors
+    /// When a setting cannot be used, or when this program was built without the client.
     pub(super) fn new(config: &Config) -> Result<Self, String> {
-        let lease = Duration::from_millis(config.lock.lease_ms);
-        let (redlock, etcd) = (redlock_connections(config)?, etcd_client(config)?);
-        Ok(Self { redlock, etcd, zookeeper: zookeeper(config)?, lease })
+        Ok(Self {
+            redlock: redlock_connections(config)?,
+            etcd: Etcd::configured(config)?,
+            zookeeper: Zookeeper::configured(config)?,
+        })
     }
 
     /// A readiness probe for each configured server.
@@ -79,21 +88,9 @@ impl LockServers {
             let probe = move || majority_answers(redlock.clone()).boxed();
             probes.push((Dependency::Redlock, Box::new(probe)));
         }
-        if let Some(etcd) = self.etcd.clone() {
-            let probe = move || {
-                let etcd = etcd.clone();
-                async move { etcd.ping().await }.boxed()
-            };
-            probes.push((Dependency::Etcd, Box::new(probe)));
-        }
-        if let Some(ensemble) = self.zookeeper.clone() {
-            let lease = self.lease;
-            let probe = move || {
-                let ensemble = Arc::clone(&ensemble);
-                async move { ensemble.ping(lease).await }.boxed()
-            };
-            probes.push((Dependency::Zookeeper, Box::new(probe)));
-        }
+        probes.extend(self.etcd.as_ref().map(|etcd| (Dependency::Etcd, etcd.probe())));
+        let zookeeper = self.zookeeper.as_ref();
+        probes.extend(zookeeper.map(|server| (Dependency::Zookeeper, server.probe())));
         probes
     }
 }
@@ -111,23 +108,4 @@ fn redlock_connections(config: &Config) -> Result<Vec<SharedConnection>, String>
     let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
     let connections: Result<_, _> = urls.map(|url| connect_when_used(url, config)).collect();
     connections.map_err(|error| format!("lock.redlock_urls cannot be used: {error}"))
-}
-
-fn etcd_client(config: &Config) -> Result<Option<leaselock::etcd::Client>, String> {
-    let endpoints = &config.lock.etcd_endpoints;
-    if endpoints.is_empty() {
-        return Ok(None);
-    }
-    let client = leaselock::etcd::Client::new(endpoints);
-    client.map(Some).map_err(|error| format!("lock.etcd_endpoints cannot be used: {error}"))
-}
-
-/// The client of ZooKeeper, if it is configured.
-fn zookeeper(config: &Config) -> Result<Option<Arc<leaselock::zookeeper::Ensemble>>, String> {
-    let hosts = &*config.lock.zookeeper_hosts;
-    if hosts.is_empty() {
-        return Ok(None);
-    }
-    let ensemble = leaselock::zookeeper::Ensemble::new(hosts, &config.redis.prefix);
-    ensemble.map(Some).map_err(|error| format!("redis.prefix cannot be used: {error}"))
 }

@@ -1,0 +1,126 @@
+//! A server that is replaced while it commits: its answer does not count, since the new writer may not
+//! have the order.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
+use seckill::domain::{ItemId, Outcome, Purchase, UserId};
+use seckill::metrics::Metrics;
+use serde_json::json;
+use sqlx::MySqlPool;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use tokio_util::task::TaskTracker;
+
+use super::{at_commit, link_before};
+use crate::support::{FaultyLink, Instance, Shop, eventually, purchase};
+
+/// Two ledgers with the same item, and a pool that leads to the first one, over a link.
+struct TwoLedgers {
+    link: FaultyLink,
+    old: Shop,
+    new: Shop,
+    item: i64,
+    pool: MySqlPool,
+    replaced_at: Arc<OnceLock<Instant>>,
+    _instances: [Instance; 2],
+}
+
+impl TwoLedgers {
+    async fn new() -> Self {
+        let (mut old, new) = (Shop::new().await, Shop::new().await);
+        let instances = [old.start().await, new.start().await];
+        let mut items = Vec::new();
+        for instance in &instances {
+            items.push(instance.make_item(json!({ "stock": 5 })).await);
+        }
+        assert_eq!(items[0], items[1], "both ledgers have the item");
+        let link = link_before(&mut old).await;
+        let replaced_at: Arc<OnceLock<Instant>> = Arc::default();
+        let replaced = Arc::clone(&replaced_at);
+        // As the service's own pools do: a connection that is older than the change is not used.
+        let pool = MySqlPoolOptions::new()
+            .max_connections(4)
+            .before_acquire(move |_, metadata| {
+                let is_old = replaced.get().is_some_and(|at| metadata.age > at.elapsed());
+                Box::pin(async move { Ok(!is_old) })
+            })
+            .connect_lazy_with(options(&old));
+        Self { link, old, new, item: items[0], pool, replaced_at, _instances: instances }
+    }
+
+    async fn purchases(&self, count: i64) -> Vec<Purchase> {
+        let item = ItemId::new(self.item).expect("positive");
+        let mut purchases = Vec::new();
+        for buyer in 1..=count {
+            let one = purchase(&self.old, item, 1, ("mysql-atomic", "k")).await;
+            let buyer = UserId::new(buyer).expect("positive");
+            purchases.push(Purchase { buyer, ..one });
+        }
+        purchases
+    }
+
+    /// Lets the pool lead to the new ledger while the old one has a COMMIT before it.
+    async fn replace_at_commit(&self) {
+        eventually("the COMMIT to be held", || async { (self.link.caught() == 1).then_some(()) })
+            .await;
+        self.pool.set_connect_options(options(&self.new));
+        self.replaced_at.set(Instant::now()).expect("replaced once");
+        self.link.mend();
+    }
+
+    /// Every order that was answered as sold is in the ledger that counts.
+    async fn assert_new_ledger_has(&self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            let Outcome::Sold(order) = outcome else { panic!("not sold: {outcome:?}") };
+            let found: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE id = ?")
+                .bind(order.id.to_string())
+                .fetch_one(&self.new.pool)
+                .await
+                .expect("the ledger is read");
+            assert_eq!(found, 1, "the new ledger does not have an order that was answered as sold");
+        }
+    }
+}
+
+fn options(shop: &Shop) -> MySqlConnectOptions {
+    shop.config.database_url.reveal().parse().expect("the URL is fine")
+}
+
+async fn a_replaced_server_does_not_answer_for_the_ledger(is_packed: bool) {
+    let ledgers = TwoLedgers::new().await;
+    let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
+    let arbiter = arbiter.with_multi_statements(is_packed);
+    let purchases = ledgers.purchases(1).await;
+    let stock = StockWrite::Guarded;
+    let write = OrderWrite { purchase: &purchases[0], fence: None, stock, deadline: None };
+    ledgers.link.trap(at_commit().hold());
+    let (outcome, ()) = tokio::join!(arbiter.write(&write), ledgers.replace_at_commit());
+    ledgers.assert_new_ledger_has(&[outcome]).await;
+}
+
+#[tokio::test]
+async fn a_replaced_server_does_not_answer_for_an_order_in_two_packets() {
+    a_replaced_server_does_not_answer_for_the_ledger(true).await;
+}
+
+#[tokio::test]
+async fn a_replaced_server_does_not_answer_for_an_order_statement_by_statement() {
+    a_replaced_server_does_not_answer_for_the_ledger(false).await;
+}
+
+#[tokio::test]
+async fn a_replaced_server_does_not_answer_for_a_batch() {
+    let ledgers = TwoLedgers::new().await;
+    let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
+    let connections = BatchConnections::new(ledgers.pool.clone(), 2);
+    let mut batches = GroupCommit::new(arbiter, connections, TaskTracker::new()).writer();
+    let purchases = ledgers.purchases(3).await;
+    ledgers.link.trap(at_commit().hold());
+    let written = batches.write(&purchases, None, None);
+    let (answers, ()) = tokio::join!(written, ledgers.replace_at_commit());
+    let outcomes: Vec<Outcome> =
+        answers.into_iter().map(|answer| answer.expect("no conflict")).collect();
+    ledgers.assert_new_ledger_has(&outcomes).await;
+}
