@@ -4,7 +4,7 @@ use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::unguarded::{self, UnguardedWrite};
-use super::{Answer, Conflict};
+use super::{Answer, Conflict, waiting_line};
 use crate::domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
 
 /// The statement that takes the stock of an order.
@@ -18,6 +18,8 @@ pub enum StockWrite<'a> {
     GuardedByVersion(u64),
     /// The statement of `Guarded`, and only if the row's last change still is of this second.
     GuardedByTimestamp(OffsetDateTime),
+    /// Takes the unit that is offered to the buyer from the waiting list.
+    Offered,
     /// A textbook's statement, for a lab item whose arbiter is off.
     Unguarded(UnguardedWrite<'a>),
 }
@@ -53,6 +55,13 @@ pub(super) async fn take(
             return unguarded::write(connection, purchase, write).await;
         }
         StockWrite::Guarded => (update(guarded), false),
+        StockWrite::Offered => {
+            let order = purchase.order_id.to_string();
+            let buyer = purchase.buyer;
+            let is_bought = units == 1
+                && waiting_line::accept(connection, purchase.item.id, buyer, &order).await?;
+            return Ok((!is_bought).then_some(Ok(Outcome::Refused(Refusal::NoOffer))));
+        }
         StockWrite::GuardedAfterLock => {
             if let Err(refusal) = lock_row(connection, purchase).await? {
                 return Ok(Some(Ok(Outcome::Refused(refusal))));

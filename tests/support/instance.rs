@@ -88,7 +88,7 @@ impl Shop {
         }
     }
 
-    /// Ends the holds of all unpaid orders `seconds` sooner: they go by the database's clock, which
+    /// Ends the holds of all unpaid orders, and all open offers, `seconds` sooner: they go by the database's clock, which
     /// no test can move.
     pub async fn let_holds_pass(&self, seconds: i64) {
         super::eventually("the holds to be moved", || async {
@@ -97,6 +97,14 @@ impl Shop {
                  WHERE status = 'pending'",
             );
             // A sweep may be in the way.
+            moved.bind(seconds).execute(&self.pool).await.ok()
+        })
+        .await;
+        super::eventually("the offers to be moved", || async {
+            let moved = sqlx::query(
+                "UPDATE waiting_list SET offer_expires_at = offer_expires_at - INTERVAL ? SECOND \
+                 WHERE status = 'offered'",
+            );
             moved.bind(seconds).execute(&self.pool).await.ok()
         })
         .await;

@@ -36,6 +36,22 @@ struct Change {
     status: &'static str,
 }
 
+/// An offer to a buyer who waits, after its change.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub struct OfferChange {
+    pub place: i64,
+    pub item_id: i64,
+    pub user_id: i64,
+    pub status: &'static str,
+}
+
+/// The changed offers of a transaction, as JSON.
+#[derive(Serialize)]
+struct OffersPayload {
+    offers: Vec<OfferChange>,
+}
+
 impl Outbox {
     /// An outbox that is written if `enabled`.
     #[must_use]
@@ -63,7 +79,7 @@ impl Outbox {
             return Ok(());
         }
         let orders = purchases.iter().map(|purchase| Change::inserted(purchase, status));
-        insert(transaction, orders.collect()).await
+        insert(transaction, "orders.changed", &Payload { orders: orders.collect() }).await
     }
 
     /// Writes one row for the orders that the transaction changes; `orders` are as they are after
@@ -79,7 +95,25 @@ impl Outbox {
         if !self.enabled || orders.is_empty() {
             return Ok(());
         }
-        insert(transaction, orders.iter().map(Change::of).collect()).await
+        let orders = orders.iter().map(Change::of).collect();
+        insert(transaction, "orders.changed", &Payload { orders }).await
+    }
+}
+
+impl Outbox {
+    /// Writes one row for the offers that the transaction changes.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn offers(
+        self,
+        transaction: &mut MySqlConnection,
+        offers: Vec<OfferChange>,
+    ) -> sqlx::Result<()> {
+        if !self.enabled || offers.is_empty() {
+            return Ok(());
+        }
+        insert(transaction, "offers.changed", &OffersPayload { offers }).await
     }
 }
 
@@ -107,14 +141,19 @@ impl Change {
     }
 }
 
-async fn insert(transaction: &mut MySqlConnection, orders: Vec<Change>) -> sqlx::Result<()> {
-    let payload = serde_json::to_string(&Payload { orders })
-        .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+async fn insert(
+    transaction: &mut MySqlConnection,
+    kind: &str,
+    payload: &impl Serialize,
+) -> sqlx::Result<()> {
+    let payload =
+        serde_json::to_string(payload).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
     let inserted = sqlx::query(
         "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) \
-         VALUES (?, 'orders', 'ledger', 'orders.changed', ?, UTC_TIMESTAMP(6))",
+         VALUES (?, 'orders', 'ledger', ?, ?, UTC_TIMESTAMP(6))",
     )
     .bind(OrderId::generate().to_string())
+    .bind(kind)
     .bind(payload)
     .execute(transaction);
     answered(inserted).await?;
