@@ -92,20 +92,18 @@ impl Shop {
     /// no test can move.
     pub async fn let_holds_pass(&self, seconds: i64) {
         super::eventually("the holds to be moved", || async {
-            let moved = sqlx::query(
+            // At once: an offer that is made because a hold ran out is not moved.
+            let mut transaction = self.pool.begin().await.ok()?;
+            for statement in [
                 "UPDATE orders SET expires_at = expires_at - INTERVAL ? SECOND \
                  WHERE status = 'pending'",
-            );
-            // A sweep may be in the way.
-            moved.bind(seconds).execute(&self.pool).await.ok()
-        })
-        .await;
-        super::eventually("the offers to be moved", || async {
-            let moved = sqlx::query(
                 "UPDATE waiting_list SET offer_expires_at = offer_expires_at - INTERVAL ? SECOND \
                  WHERE status = 'offered'",
-            );
-            moved.bind(seconds).execute(&self.pool).await.ok()
+            ] {
+                // A sweep may be in the way.
+                sqlx::query(statement).bind(seconds).execute(&mut *transaction).await.ok()?;
+            }
+            transaction.commit().await.ok()
         })
         .await;
     }

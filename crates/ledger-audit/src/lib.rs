@@ -118,3 +118,4 @@ pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, writer_of};
 pub use record::{Answer, Outcome, write_history};
 pub use report::{EXAMPLES_MAX, Faults, Finding, Judgement, State, UnknownOutcomes};
 pub use rules::purchase::{Purchase, purchases};
+pub use rules::waiting::faults_of_line;

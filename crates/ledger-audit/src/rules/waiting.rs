@@ -2,12 +2,24 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{Evidence, Faults, Finding, Order, Place};
+use crate::{Evidence, Faults, Finding, Ledger, Order, Place};
 
 /// I13: the waiting list.
 pub fn line(evidence: &Evidence<'_>) -> Finding {
     const CLAIM: &str = "offered units are open offers, accepted offers are orders, nobody is overtaken";
     let line = &evidence.after.line;
+    let open = line.places.iter().filter(|place| place.status == "offered").count();
+    let detail = format!("{} places, {open} open offers", line.places.len());
+    if evidence.arbiter_on {
+        Finding::judged("I13", CLAIM, detail, faults_of_line(evidence.after))
+    } else {
+        Finding::not_judged("I13", CLAIM, format!("the arbiter is off; {detail}"))
+    }
+}
+
+/// The faults of an item's waiting list, which the ledger shows by itself.
+pub fn faults_of_line(ledger: &Ledger) -> Faults {
+    let line = &ledger.line;
     let mut faults = Faults::default();
     let open = line.places.iter().filter(|place| place.status == "offered").count();
     if i64::try_from(open).ok() != Some(line.offered) {
@@ -20,13 +32,8 @@ pub fn line(evidence: &Evidence<'_>) -> Finding {
         }
     }
     overtaken(&line.places, &mut faults);
-    unmatched(&line.places, &evidence.after.orders, &mut faults);
-    let detail = format!("{} places, {open} open offers", line.places.len());
-    if evidence.arbiter_on {
-        Finding::judged("I13", CLAIM, detail, faults)
-    } else {
-        Finding::not_judged("I13", CLAIM, format!("the arbiter is off; {detail}"))
-    }
+    unmatched(&line.places, &ledger.orders, &mut faults);
+    faults
 }
 
 /// I14: the limit of a group.
