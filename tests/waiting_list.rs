@@ -87,12 +87,18 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     let (item, orders) = sold_out(&instance, 2, json!({ "strategy": "redis-lua" })).await;
     for (buyer, ahead) in [(11, 0), (12, 1), (13, 2)] {
         let place = join(&instance.buyer(buyer), item).await;
-        assert_eq!((place.status, &place.json["status"]), (200, &json!("waiting")), "{}", place.text);
+        assert_eq!(
+            (place.status, &place.json["status"]),
+            (200, &json!("waiting")),
+            "{}",
+            place.text
+        );
         assert_eq!(place.json["ahead"], ahead);
     }
     let again = join(&instance.buyer(11), item).await;
     assert_eq!(again.json["ahead"], 0, "a second request is the same place");
-    let mut events = Events::open(instance.buyer(11).request(Method::GET, "/api/orders/events")).await;
+    let mut events =
+        Events::open(instance.buyer(11).request(Method::GET, "/api/orders/events")).await;
 
     assert_eq!(cancel(&instance.buyer(1), &orders[0]).await.status, 200);
     let offered = instance.buyer(11).get(&path(item)).await.json;
@@ -108,7 +114,11 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
         let rush = instance.buyer(99).buy(strategy, item).await;
         assert_eq!(rush.brief(), (409, "sold_out"), "{strategy} saw the offered unit");
     }
-    assert_problem(&accept(&instance.buyer(12), item, "k").await, (409, "no_offer"), "another's offer");
+    assert_problem(
+        &accept(&instance.buyer(12), item, "k").await,
+        (409, "no_offer"),
+        "another's offer",
+    );
     let audit = assert_clean(&instance, item).await;
     assert_eq!(audit["offered"], 1);
 
@@ -118,7 +128,11 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     let replayed = accept(&instance.buyer(11), item, "k").await;
     assert_eq!((replayed.status, &replayed.json["id"]), (201, &bought.json["id"]));
     assert_eq!(replayed.headers["idempotency-replayed"], "true");
-    assert_problem(&accept(&instance.buyer(11), item, "other").await, (409, "no_offer"), "once");
+    assert_problem(
+        &accept(&instance.buyer(11), item, "other").await,
+        (409, "limit_reached"),
+        "once",
+    );
     let place = instance.buyer(11).get(&path(item)).await.json;
     assert_eq!((&place["status"], &place["order_id"]), (&json!("accepted"), &bought.json["id"]));
     assert_problem(&join(&instance.buyer(11), item).await, (409, "limit_reached"), "at the limit");
@@ -126,7 +140,10 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     cancel(&instance.buyer(11), &order_id(&bought)).await;
     assert_eq!(status(&instance, 12, item).await, "offered");
     let audit = assert_clean(&instance, item).await;
-    assert_eq!((&audit["offered"], &audit["available"], &audit["held"]), (&json!(1), &json!(0), &json!(1)));
+    assert_eq!(
+        (&audit["offered"], &audit["available"], &audit["held"]),
+        (&json!(1), &json!(0), &json!(1))
+    );
 
     let statuses = eventually("the events of the offers", || async {
         let log = instance.admin().get("/api/admin/events").await.json;
@@ -288,7 +305,10 @@ async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_un
         let (cancelled, joined, _) =
             tokio::join!(join_all(cancelled), join_all(joined), join_all(rushed));
         assert_eq!(cancelled, [200; 4], "round {round}");
-        assert!(joined.iter().all(|code| ["", "units_left"].contains(&code.as_str())), "{joined:?}");
+        assert!(
+            joined.iter().all(|code| ["", "units_left"].contains(&code.as_str())),
+            "{joined:?}"
+        );
         let audit = one.audit(item).await;
         assert_eq!(audit["clean"], true, "round {round}: {audit}");
     }

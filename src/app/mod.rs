@@ -82,8 +82,14 @@ impl App {
         );
         let waiting_lists = shared.waiting_lists();
         let payments = payments::payments(&config, &shared, &orders)?;
-        let mut workers =
-            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases, &payments), &waiting_lists);
+        let mut workers = workers::workers(
+            &config,
+            &shared,
+            inboxes,
+            &writers,
+            (&orders, &purchases, &payments),
+            &waiting_lists,
+        );
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
 

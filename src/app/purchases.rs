@@ -8,7 +8,9 @@ use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::Rules;
-use crate::purchase::{AcceptOffer, Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom};
+use crate::purchase::{
+    AcceptOffer, Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom,
+};
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::Buckets;
 use crate::strategy::{LockSources, Strategies, StrategyContext};

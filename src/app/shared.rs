@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::domain::{Clock, ItemId};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
-use crate::live::{Hub, Changed, StreamLimits, Watch};
+use crate::live::{Changed, Hub, StreamLimits, Watch};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::mysql::outbox::Outbox;

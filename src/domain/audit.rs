@@ -118,9 +118,7 @@ pub fn verify(facts: Facts) -> Report {
         Finding {
             invariant: "I1",
             claim: "total = available + offered + sold + held, and nothing below zero",
-            holds: Some(
-                accounted == f.total && (!guarded || f.available >= 0) && f.offered >= 0,
-            ),
+            holds: Some(accounted == f.total && (!guarded || f.available >= 0) && f.offered >= 0),
             detail: format!(
                 "total {}, available {}, offered {}, sold {}, held {}",
                 f.total, f.available, f.offered, f.units_sold, f.units_held

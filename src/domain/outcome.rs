@@ -113,7 +113,7 @@ pub enum Refusal {
     NoWaitingRoom,
     /// The item has no waiting list.
     NoWaitingList,
-    /// Units are left, so that nobody has to wait.
+    /// Units are left: the buyer can buy one without waiting.
     UnitsLeft,
     /// The waiting list is as long as it may be.
     WaitingListFull,

@@ -6,8 +6,8 @@ use sqlx::{MySqlConnection, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::StepError;
-use crate::domain::order::{MovementReason, Step, Transition};
 use crate::arbiter::{LineChange, WaitingLine};
+use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, UserId};
 use crate::store::mysql::{Destination, Fault, answered, orders};
 
@@ -42,9 +42,7 @@ pub(super) async fn step(
 ) -> Result<Stepped, StepError> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
-    let applied = async {
-        apply(&mut transaction, (id, owner), step, line).await
-    };
+    let applied = async { apply(&mut transaction, (id, owner), step, line).await };
     let stepped = match applied.await {
         Ok(stepped) => stepped,
         Err(error) => {

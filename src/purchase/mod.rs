@@ -44,8 +44,8 @@ use items::Found;
 
 pub use admission::Admission;
 pub use items::Items;
-pub use offers::AcceptOffer;
 pub use keys::{KeyReader, Keys, NotLookedUp, Trace};
+pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
 pub use waiting_room::WaitingRoom;

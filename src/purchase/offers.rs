@@ -91,7 +91,11 @@ impl Purchases {
             self.parts.metrics.waiting.changed("accepted");
             self.parts.hub.waiting_changed(id, buyer);
         }
-        self.parts.metrics.purchase_ended(CARD.name, outcome.as_str(), started.elapsed().as_secs_f64());
+        self.parts.metrics.purchase_ended(
+            CARD.name,
+            outcome.as_str(),
+            started.elapsed().as_secs_f64(),
+        );
         self.parts.outcome_counts.count(id, &outcome);
         outcome
     }

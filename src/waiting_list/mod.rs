@@ -82,7 +82,8 @@ impl WaitingLists {
     pub async fn join(&self, item: ItemId, buyer: UserId) -> Result<Standing, JoinError> {
         let found = self.parts.catalog.find_recent(item, Duration::ZERO).await;
         let away = |_: Unreachable| JoinError::Ledger(LedgerError::Unavailable);
-        let item = found.map_err(away)?.value.ok_or(JoinError::Refused(Refusal::ItemNotFound))?.item;
+        let item =
+            found.map_err(away)?.value.ok_or(JoinError::Refused(Refusal::ItemNotFound))?.item;
         self.check(&item).map_err(JoinError::Refused)?;
         match self.change(&Work::Join(item, buyer)).await? {
             Done::Joined(Ok(place)) => Ok(self.standing(place).await?),
@@ -96,7 +97,8 @@ impl WaitingLists {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn find(&self, item: ItemId, buyer: UserId) -> Result<Option<Standing>, LedgerError> {
-        let read = mysql::ask(&self.parts.breaker, waiting_list::last(&self.parts.pool, item, buyer));
+        let read =
+            mysql::ask(&self.parts.breaker, waiting_list::last(&self.parts.pool, item, buyer));
         match read.await.map_err(|error| failed_read(&error))? {
             Some(place) => self.standing(place).await.map(Some),
             None => Ok(None),
@@ -166,9 +168,7 @@ impl WaitingLists {
             return Err(Refusal::NoWaitingList);
         }
         match item.window.phase(self.parts.clock.now()) {
-            Phase::Upcoming => {
-                Err(Refusal::SaleNotStarted { starts_at: item.window.starts_at() })
-            }
+            Phase::Upcoming => Err(Refusal::SaleNotStarted { starts_at: item.window.starts_at() }),
             Phase::Ended => Err(Refusal::SaleEnded),
             Phase::Open if item.paused => Err(Refusal::SalePaused),
             Phase::Open => Ok(()),
@@ -247,7 +247,11 @@ enum Done {
 }
 
 impl Work {
-    async fn run(&self, line: &WaitingLine, transaction: &mut MySqlConnection) -> sqlx::Result<Done> {
+    async fn run(
+        &self,
+        line: &WaitingLine,
+        transaction: &mut MySqlConnection,
+    ) -> sqlx::Result<Done> {
         Ok(match self {
             Self::Join(item, buyer) => Done::Joined(line.join(transaction, item, *buyer).await?),
             Self::Leave(item, buyer) => match line.leave(transaction, *item, *buyer).await? {

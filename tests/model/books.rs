@@ -264,7 +264,8 @@ impl Books {
                 none if none.is_empty() => self.available -= quantity,
                 // A payment says "limit reached" of either limit.
                 codes => {
-                    let same = |code| if code == "group_limit_reached" { "limit_reached" } else { code };
+                    let same =
+                        |code| if code == "group_limit_reached" { "limit_reached" } else { code };
                     return Answer::Refused(codes.into_iter().map(same).collect());
                 }
             },

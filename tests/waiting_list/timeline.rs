@@ -25,7 +25,7 @@ pub type Outage = (i64, i64);
 /// One place: joined, offered, closed, end of the offer.
 type Row = (i64, Option<i64>, Option<i64>, Option<i64>, String);
 
-/// Reads the history of an item that sold out before the first buyer joined, and in whose line
+/// Reads the history of an item that had no unit when the first buyer joined, and in whose line
 /// somebody waited until `until`. Outages do not count as idle.
 pub async fn read(pool: &MySqlPool, item: i64, until: i64, outages: &[Outage]) -> Timeline {
     let micros = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column})");
@@ -51,6 +51,16 @@ pub async fn read(pool: &MySqlPool, item: i64, until: i64, outages: &[Outage]) -
     for (at, units, ended) in given_back {
         returns.extend(std::iter::repeat_n(at, usize::try_from(units).expect("positive")));
         lates.extend(ended.map(|ended| (ended, at)));
+    }
+    // A restock has the time at which its request began.
+    let statement = format!(
+        "SELECT {}, delta FROM restocks WHERE item_id = ? ORDER BY created_at",
+        micros("created_at")
+    );
+    let restocks: Vec<(i64, i64)> =
+        sqlx::query_as(&statement).bind(item).fetch_all(pool).await.expect("the restocks");
+    for (at, units) in restocks {
+        returns.extend(std::iter::repeat_n(at, usize::try_from(units).expect("positive")));
     }
     for (_, offered, closed, expires, status) in &places {
         if let (Some(_), Some(closed)) = (offered, closed)

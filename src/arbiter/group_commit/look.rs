@@ -8,9 +8,7 @@ use sqlx::{MySqlConnection, MySqlPool, QueryBuilder, Row};
 
 use super::sql::powers_of_two;
 use crate::arbiter::{Answer, is_guarded, replay};
-use crate::domain::{
-    ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId,
-};
+use crate::domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
 use crate::store::mysql::{answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.

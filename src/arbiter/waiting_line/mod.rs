@@ -21,7 +21,10 @@ use crate::domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::{OfferChange, Outbox};
 use crate::store::mysql::{Fault, buyers, waiting_list};
-use sql::{Row, close, first_in_line, lapsed, lock_stock, move_to_available, move_to_offered, offer, open_offers};
+use sql::{
+    Row, close, first_in_line, lapsed, lock_stock, move_to_available, move_to_offered, offer,
+    open_offers,
+};
 
 pub(super) use sql::accept;
 
@@ -124,7 +127,8 @@ impl WaitingLine {
         let mut change = LineChange::default();
         let mut offered = 0;
         while left > 0 {
-            let together = usize::try_from(left).map_or(TOGETHER_MAX, |left| left.min(TOGETHER_MAX));
+            let together =
+                usize::try_from(left).map_or(TOGETHER_MAX, |left| left.min(TOGETHER_MAX));
             let first = first_in_line(transaction, item, together).await?;
             if first.is_empty() || (offered == 0 && !self.is_open(transaction, item).await?) {
                 break;
@@ -196,7 +200,7 @@ impl WaitingLine {
         item: ItemId,
     ) -> sqlx::Result<LineChange> {
         lock_stock(transaction, item).await?;
-        // Those who wait are told by the state of the sale, which all pages watch.
+        // The buyers who wait are told by the state of the sale, which all pages watch.
         sql::end_waiting(transaction, item).await?;
         let mut change = LineChange::default();
         loop {

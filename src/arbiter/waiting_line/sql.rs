@@ -49,7 +49,10 @@ pub(in crate::arbiter) async fn accept(
 }
 
 /// Locks the stock row until the transaction ends, and answers the units that are available.
-pub(super) async fn lock_stock(transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<i64> {
+pub(super) async fn lock_stock(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+) -> sqlx::Result<i64> {
     let available: Option<i64> =
         sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
             .bind(item.get())
@@ -75,7 +78,11 @@ pub(super) async fn first_in_line(
 }
 
 /// Makes the places offers that end after the item's time.
-pub(super) async fn offer(transaction: &mut MySqlConnection, item: ItemId, rows: &[Row]) -> sqlx::Result<()> {
+pub(super) async fn offer(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    rows: &[Row],
+) -> sqlx::Result<()> {
     let mut update = QueryBuilder::new(
         "UPDATE waiting_list SET status = 'offered', offered_at = UTC_TIMESTAMP(6), \
          offer_expires_at = UTC_TIMESTAMP(6) + INTERVAL \
@@ -127,7 +134,11 @@ pub(super) async fn move_to_offered(
     .bind(units)
     .execute(transaction)
     .await?;
-    if moved.rows_affected() == 1 { Ok(moved.last_insert_id()) } else { Err(sqlx::Error::RowNotFound) }
+    if moved.rows_affected() == 1 {
+        Ok(moved.last_insert_id())
+    } else {
+        Err(sqlx::Error::RowNotFound)
+    }
 }
 
 /// Gives units of closed offers back, and answers the new version of the stock.
@@ -146,7 +157,11 @@ pub(super) async fn move_to_available(
     .bind(units)
     .execute(transaction)
     .await?;
-    if moved.rows_affected() == 1 { Ok(moved.last_insert_id()) } else { Err(sqlx::Error::RowNotFound) }
+    if moved.rows_affected() == 1 {
+        Ok(moved.last_insert_id())
+    } else {
+        Err(sqlx::Error::RowNotFound)
+    }
 }
 
 /// Locks the stock row against everything but other buyers who join, and answers the units that are

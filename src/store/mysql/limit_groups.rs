@@ -39,9 +39,8 @@ pub async fn insert(
 /// # Errors
 /// The database's.
 pub async fn list(executor: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<LimitGroup>> {
-    let listed = sqlx::query_as(
-        "SELECT id, name, per_buyer_limit FROM limit_groups ORDER BY id LIMIT ?",
-    );
+    let listed =
+        sqlx::query_as("SELECT id, name, per_buyer_limit FROM limit_groups ORDER BY id LIMIT ?");
     answered(listed.bind(GROUPS_MAX as u64).fetch_all(executor)).await
 }
 

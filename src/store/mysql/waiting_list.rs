@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 use super::link::{LONG_READ_MAX, answered, within};
 use crate::domain::{ItemId, Place, UserId};
 
-const COLUMNS: &str = "place, item_id, user_id, status, joined_at, offered_at, offer_expires_at, order_id";
+const COLUMNS: &str =
+    "place, item_id, user_id, status, joined_at, offered_at, offer_expires_at, order_id";
 
 /// Items with something to do that one read answers.
 const ITEMS_MAX: u32 = 1_000;

@@ -132,7 +132,9 @@ fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
     let expected = stock.available + ledger.line.offered - stock.total;
     let mut faults = Faults::default();
     if sum != expected {
-        faults.add(|| format!("the movements add up to {sum}, available + offered - total is {expected}"));
+        faults.add(|| {
+            format!("the movements add up to {sum}, available + offered - total is {expected}")
+        });
     }
     Finding::judged(
         "I3",

@@ -6,7 +6,8 @@ use crate::{Evidence, Faults, Finding, Ledger, Order, Place};
 
 /// I13: the waiting list.
 pub fn line(evidence: &Evidence<'_>) -> Finding {
-    const CLAIM: &str = "offered units are open offers, accepted offers are orders, nobody is overtaken";
+    const CLAIM: &str =
+        "offered units are open offers, accepted offers are orders, nobody is overtaken";
     let line = &evidence.after.line;
     let open = line.places.iter().filter(|place| place.status == "offered").count();
     let detail = format!("{} places, {open} open offers", line.places.len());
