@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict, waiting_line};
 use crate::domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
+use crate::store::mysql::outbox::Outbox;
 
 /// The statement that takes the stock of an order.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,7 @@ pub(super) async fn take(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
     stock: StockWrite<'_>,
+    outbox: Outbox,
 ) -> sqlx::Result<Option<Answer>> {
     let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
     assert!(units > 0, "a purchase takes at least one unit");
@@ -56,10 +58,8 @@ pub(super) async fn take(
         }
         StockWrite::Guarded => (update(guarded), false),
         StockWrite::Offered => {
-            let order = purchase.order_id.to_string();
-            let buyer = purchase.buyer;
-            let is_bought = units == 1
-                && waiting_line::accept(connection, purchase.item.id, buyer, &order).await?;
+            let is_bought =
+                units == 1 && waiting_line::accept(connection, purchase, outbox).await?;
             return Ok((!is_bought).then_some(Ok(Outcome::Refused(Refusal::NoOffer))));
         }
         StockWrite::GuardedAfterLock => {

@@ -59,7 +59,8 @@ async fn fill(
     let OrderWrite { purchase, fence, stock, .. } = *write;
     let is_guarded = is_guarded(purchase);
     let is_stock_first = matches!(stock, StockWrite::Unguarded(UnguardedWrite::SetFirst { .. }));
-    if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock).await? {
+    if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock, outbox).await?
+    {
         return Ok(Some(answer));
     }
     let sequence = match fence {
@@ -83,7 +84,7 @@ async fn fill(
     if is_stock_first {
         return Ok(None);
     }
-    let refusal = stock::take(connection, purchase, stock).await?;
+    let refusal = stock::take(connection, purchase, stock, outbox).await?;
     failpoint!("stock-taken");
     Ok(refusal)
 }

@@ -137,7 +137,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     try {
       const order = await post(
         path,
-        { quantity: attempt.quantity },
+        isOffer ? {} : { quantity: attempt.quantity },
         { 'Idempotency-Key': attempt.key, ...ticketHeader() },
       );
       removeEntry(entry);

@@ -52,6 +52,8 @@ export function waitingPanel(place, { item, mayWait, accept }) {
       setText(failed, '');
       if (standing.status === 'offered') announce(text('waiting.offered'));
     }
+    // The next press of a key must not decline what has just been offered.
+    const mayMoveFocus = standing.status === 'offered' && document.activeElement === no;
     if (isLive() && stream === null)
       stream = follow('/api/orders/events', { events: { waiting: take }, poll: load, pollMs: POLL_MS });
     if (!isLive() && stream !== null) {
@@ -59,6 +61,7 @@ export function waitingPanel(place, { item, mayWait, accept }) {
       stream = null;
     }
     draw();
+    if (mayMoveFocus && before !== standing.status) yes.focus();
   }
 
   function isLive() {

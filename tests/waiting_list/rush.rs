@@ -51,6 +51,7 @@ struct Rush {
     clients: [Client; 2],
     tokens: Arc<dyn Fn(i64) -> String + Send + Sync>,
     item: i64,
+    all_joined: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -83,8 +84,14 @@ async fn nobody_is_overtaken_while_instances_and_the_database_die() {
     maker.stop().await;
     let tokens: Arc<dyn Fn(i64) -> String + Send + Sync> =
         Arc::new(move |id| tokens[usize::try_from(id - FIRST).expect("one of ours")].clone());
-    let rush =
-        Rush { shop: Arc::clone(&shop), clients, tokens, item, stop: AtomicBool::new(false) };
+    let rush = Rush {
+        shop: Arc::clone(&shop),
+        clients,
+        tokens,
+        item,
+        all_joined: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+    };
 
     let started = Instant::now();
     let joining = async {
@@ -92,12 +99,13 @@ async fn nobody_is_overtaken_while_instances_and_the_database_die() {
             .map(|at| rush.join(FIRST + at))
             .buffer_unordered(AT_ONCE);
         joined.collect::<Vec<()>>().await;
+        rush.all_joined.store(true, Ordering::Relaxed);
         println!("{buyers} buyers joined within {:?}", started.elapsed());
     };
     let serving = rush.serve_offers(started);
     let killing = rush.kill(&mut services, &addresses, &mut mysql, buyers);
     let ((), (), outages, ()) =
-        tokio::join!(joining, serving, killing, rush.restock(stock, &operator));
+        tokio::join!(joining, serving, killing, rush.restock(stock, &operator, buyers));
 
     let inspector = shop.start().await;
     let audit = assert_clean(&inspector, item).await;
@@ -146,7 +154,11 @@ impl Rush {
 
     /// Adds the units in a few portions, each by one instance. An answer that is lost may mean that the
     /// units are there; the ledger knows.
-    async fn restock(&self, units: i64, operator: &str) {
+    async fn restock(&self, units: i64, operator: &str, buyers: i64) {
+        // With fewer in the line, units would be everybody's.
+        while self.waiting().await.is_none_or(|waiting| waiting < buyers / 2) {
+            sleep(Duration::from_millis(20)).await;
+        }
         let path = format!("/api/admin/items/{}", self.item);
         for portion in 0..RESTOCKS {
             sleep(Duration::from_millis(400)).await;
@@ -184,7 +196,11 @@ impl Rush {
             }
             let acted = futures::stream::iter(fresh).map(|buyer| self.act(buyer));
             acted.buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
-            if self.waiting().await == Some(0) && quiet_since.elapsed() > Duration::from_secs(1) {
+            let all_joined = self.all_joined.load(Ordering::Relaxed);
+            if all_joined
+                && self.waiting().await == Some(0)
+                && quiet_since.elapsed() > Duration::from_secs(1)
+            {
                 break;
             }
             sleep(Duration::from_millis(20)).await;

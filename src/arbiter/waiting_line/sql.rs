@@ -3,7 +3,8 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, QueryBuilder, Row as _};
 
-use crate::domain::{ItemId, UserId, WaitingStatus};
+use crate::domain::{ItemId, Purchase, UserId, WaitingStatus};
+use crate::store::mysql::outbox::{OfferChange, Outbox};
 
 /// A place that is about to change.
 pub(super) struct Row {
@@ -21,30 +22,41 @@ impl FromRow<'_, MySqlRow> for Row {
 /// rolled back. The stock row first, as everywhere.
 pub(in crate::arbiter) async fn accept(
     transaction: &mut MySqlConnection,
-    item: ItemId,
-    buyer: UserId,
-    order: &str,
+    purchase: &Purchase,
+    outbox: Outbox,
 ) -> sqlx::Result<bool> {
+    let (item, buyer) = (purchase.item.id.get(), purchase.buyer.get());
     let taken = sqlx::query(
         "UPDATE stock SET offered = offered - 1, version = version + 1 \
          WHERE item_id = ? AND offered >= 1",
     )
-    .bind(item.get())
+    .bind(item)
     .execute(&mut *transaction)
     .await?;
     if taken.rows_affected() == 0 {
         return Ok(false);
     }
+    // The lock of the stock row keeps the place as it is read.
+    let place: Option<i64> = sqlx::query_scalar(
+        "SELECT place FROM waiting_list WHERE item_id = ? AND user_id = ? AND live = 1 \
+         AND status = 'offered' AND offer_expires_at > UTC_TIMESTAMP(6)",
+    )
+    .bind(item)
+    .bind(buyer)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(place) = place else { return Ok(false) };
     let accepted = sqlx::query(
         "UPDATE waiting_list SET status = 'accepted', live = NULL, closed_at = UTC_TIMESTAMP(6), \
-         order_id = ? WHERE item_id = ? AND user_id = ? AND live = 1 AND status = 'offered' \
-         AND offer_expires_at > UTC_TIMESTAMP(6)",
+         order_id = ? WHERE place = ? AND status = 'offered'",
     )
-    .bind(order)
-    .bind(item.get())
-    .bind(buyer.get())
-    .execute(transaction)
+    .bind(purchase.order_id.to_string())
+    .bind(place)
+    .execute(&mut *transaction)
     .await?;
+    let status = WaitingStatus::Accepted.as_str();
+    let change = OfferChange { place, item_id: item, user_id: buyer, status };
+    outbox.offers(transaction, vec![change]).await?;
     Ok(accepted.rows_affected() == 1)
 }
 

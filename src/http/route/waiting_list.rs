@@ -8,9 +8,10 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::{OrderBody, detached};
+use super::orders::{OrderBody, StepBody, detached};
 use super::purchase::answer;
 use crate::domain::{Clock, ItemId};
+use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, IdempotencyKey, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::lifecycle::Lifecycle;
@@ -67,6 +68,7 @@ impl PlaceBody {
     path = "/api/items/{id}/waiting",
     tag = "buyer",
     params(("id" = i64, Path, minimum = 1)),
+    request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 200, description = "Your place", body = PlaceBody),
         (status = "4XX", description = "Nobody can wait, or you have reached the limit", body = ProblemBody, content_type = "application/problem+json"),
@@ -80,6 +82,7 @@ pub async fn join(
     State(lifecycle): State<Lifecycle>,
     Buyer(claims): Buyer,
     ItemPath(id): ItemPath,
+    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<PlaceBody>, Problem> {
     let buyer = claims.user;
     let joined = detached(&lifecycle, async move { lists.join(id, buyer).await }).await?;
@@ -146,6 +149,7 @@ pub async fn leave(
         ("id" = i64, Path, minimum = 1),
         ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
     ),
+    request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 201, description = "Sold; the order is durable", body = OrderBody),
         (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
@@ -158,6 +162,7 @@ pub async fn accept(
     Buyer(claims): Buyer,
     ItemPath(id): ItemPath,
     IdempotencyKey(key): IdempotencyKey,
+    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Response, Problem> {
     answer(purchases.accept_offer(claims.user, id, key).await)
 }
