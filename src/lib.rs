@@ -25,7 +25,8 @@
 //! # Modules, in reading order
 //! 1. The sale: [`domain`] (types and rules), [`purchase`] (one purchase from request to outcome),
 //!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued
-//!    orders), [`order`] (payment, cancellation, expiry).
+//!    orders), [`order`] (payment, cancellation, expiry),
+//!    [`waiting_list`] (buyers who wait for units that come back).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`event`]
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
@@ -59,3 +60,4 @@ pub mod purchase;
 pub mod readiness;
 pub mod store;
 pub mod strategy;
+pub mod waiting_list;

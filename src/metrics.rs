@@ -7,6 +7,7 @@ pub mod events;
 mod labels;
 mod ledger;
 mod times;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ pub struct Metrics {
     pub refunds_open: Gauge,
     /// Events for other systems.
     pub events: events::EventMetrics,
+    /// The waiting lists.
+    pub waiting: waiting::WaitingMetrics,
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
@@ -136,6 +139,7 @@ impl Metrics {
             refunds_open: Gauge::default(),
             events: events::EventMetrics::default(),
             rate_limited: Family::default(),
+            waiting: waiting::WaitingMetrics::default(),
             waiting_room: Family::default(),
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
@@ -255,6 +259,7 @@ impl Metrics {
         let open = "Payments that have to go back";
         r.register("refunds_open", open, self.refunds_open.clone());
         self.events.register(r);
+        self.waiting.register(r);
         root
     }
 

@@ -6,6 +6,7 @@ mod driver;
 mod lab;
 mod outcomes;
 mod shop;
+mod waiting;
 
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};

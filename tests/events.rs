@@ -1,7 +1,9 @@
 //! Events for other systems: each durable change is delivered at least once, and no other event is.
 
+mod cost;
 mod endpoints;
 mod receiver;
+mod volume;
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,13 @@
 //! Items that are asked for in the same moment are read together, and each has its own trouble.
 
 use futures::future::join_all;
+use seckill::arbiter::WaitingLine;
 use seckill::catalog::Catalog;
 use seckill::domain::{Clock, ItemId};
 use seckill::metrics::Metrics;
 use seckill::store::breaker::Breakers;
 use seckill::store::mysql;
+use seckill::store::mysql::outbox::Outbox;
 use seckill::store::redis::{Counters, RedisClient};
 use serde_json::json;
 use sqlx::MySqlPool;
@@ -22,7 +24,9 @@ fn catalog(shop: &Shop) -> (Catalog, MySqlPool) {
     let redis = RedisClient::new(&shop.config).expect("the URL is fine");
     let counters = Counters::new(redis, pool.clone(), metrics.clone());
     let breaker = Breakers::new(&metrics).mysql;
-    (Catalog::new(pool.clone(), breaker, counters, Clock::default()), pool)
+    let clock = Clock::default();
+    let line = WaitingLine::new(clock.clone(), Outbox::default(), metrics, 1);
+    (Catalog::new(pool.clone(), breaker, counters, clock, line), pool)
 }
 
 async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {

@@ -37,6 +37,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.request_answered("GET", 200);
     metrics.rate_limited("user");
     metrics.waiting_room_answered("waiting");
+    metrics.waiting.changed("offered");
     metrics.breaker_is_open("redis", true);
     metrics.job_ran("expire", "ok");
     metrics.audit_found("I1", 0);

@@ -18,9 +18,11 @@ const PRESS_MAX: Duration = Duration::from_secs(30);
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_seckill");
 
-/// The program with the settings of a shop and nothing of this terminal's.
+/// The program, or the one that `SECKILL_TEST_PROGRAM` names, with the settings of a shop and nothing of
+/// this terminal's.
 pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let other = std::env::var("SECKILL_TEST_PROGRAM");
+    let mut command = Command::new(other.as_deref().unwrap_or(PROGRAM));
     command
         .args(arguments)
         .env_clear()

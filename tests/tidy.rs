@@ -22,12 +22,26 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("strategy", &["domain", "store", "arbiter"]),
     ("catalog", &["domain", "store", "arbiter", "strategy"]),
     ("live", &["domain", "store", "catalog", "metrics"]),
-    ("order", &["domain", "store", "live", "metrics"]),
+    ("order", &["domain", "store", "arbiter", "live", "metrics"]),
+    ("waiting_list", &["domain", "store", "arbiter", "catalog", "live", "metrics"]),
     ("purchase", &["domain", "store", "catalog", "arbiter", "strategy", "live", "metrics"]),
     ("account", &["domain", "config", "store"]),
     ("event", &["domain", "store", "metrics"]),
     ("payment", &["domain", "store", "order", "event", "metrics"]),
-    ("job", &["domain", "store", "payment", "order", "purchase", "account", "audit", "metrics"]),
+    (
+        "job",
+        &[
+            "domain",
+            "store",
+            "payment",
+            "order",
+            "purchase",
+            "waiting_list",
+            "account",
+            "audit",
+            "metrics",
+        ],
+    ),
     ("consumer", &["domain", "store", "arbiter", "live", "metrics"]),
     ("lab", &["domain", "store", "catalog", "strategy", "purchase", "metrics"]),
     (
@@ -41,6 +55,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "event",
             "order",
             "purchase",
+            "waiting_list",
             "strategy",
             "account",
             "catalog",
@@ -121,7 +136,15 @@ fn flat(code: &str) -> String {
 /// The tables that only some parts may write, with every way to write them.
 #[test]
 fn only_arbiter_and_order_write_orders_and_stock() {
-    let tables = ["orders", "stock", "stock_movements", "buyer_limits", "restocks"];
+    let tables = [
+        "orders",
+        "stock",
+        "stock_movements",
+        "buyer_limits",
+        "group_limits",
+        "restocks",
+        "waiting_list",
+    ];
     let statements = ["INSERT INTO", "INSERT IGNORE INTO", "REPLACE INTO", "UPDATE", "DELETE FROM"];
     for (path, text) in files("src") {
         if ["arbiter", "order"].contains(&part(&path).as_str()) {

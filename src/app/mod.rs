@@ -78,12 +78,18 @@ impl App {
             shared.counters.clone(),
             shared.queue.clone(),
             shared.hub.clone(),
-            shared.metrics.clone(),
-        )
-        .with_outbox(shared.events);
+            (shared.metrics.clone(), shared.line.clone()),
+        );
+        let waiting_lists = shared.waiting_lists();
         let payments = payments::payments(&config, &shared, &orders)?;
-        let mut workers =
-            workers::workers(&config, &shared, inboxes, &writers, (&orders, &purchases, &payments));
+        let mut workers = workers::workers(
+            &config,
+            &shared,
+            inboxes,
+            &writers,
+            (&orders, &purchases, &payments),
+            &waiting_lists,
+        );
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
 
@@ -100,7 +106,7 @@ impl App {
             &config,
             &shared,
             &lock_servers,
-            (orders, purchases, payments),
+            (orders, purchases, payments, waiting_lists),
             (addr, proxies),
         );
         Ok(Self {

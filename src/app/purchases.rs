@@ -1,5 +1,6 @@
 //! The purchase path: strategies behind admission, with the workers that it needs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::{Shared, Writers};
@@ -7,7 +8,9 @@ use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::Rules;
-use crate::purchase::{Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom};
+use crate::purchase::{
+    AcceptOffer, Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom,
+};
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::Buckets;
 use crate::strategy::{LockSources, Strategies, StrategyContext};
@@ -31,6 +34,7 @@ pub(super) fn purchases(
     let item_age_max = Duration::from_millis(settings.item_age_ms_max);
     let purchases = Purchases::new(Parts {
         strategies: Strategies::new(&strategy_context(config, shared, writers, locks))?,
+        accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
         keys,
         queue: shared.queue.clone(),
         items: Items::new(shared.catalog.clone(), item_age_max),

@@ -4,19 +4,20 @@ use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
+use crate::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS, WaitingLine};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::domain::{Clock, ItemId};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
-use crate::live::{Hub, OrderChanged, StreamLimits, Watch};
+use crate::live::{Changed, Hub, StreamLimits, Watch};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
+use crate::waiting_list::{self, WaitingLists};
 
 /// The shared parts. Clones share them.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     pub job_status: JobStatus,
     /// Where changes of orders are written for other systems.
     pub events: Outbox,
+    /// Who gets units that come back.
+    pub line: WaitingLine,
     /// The name of this instance for the others.
     pub instance: String,
 }
@@ -44,7 +47,7 @@ pub(super) struct Shared {
 /// The receiving ends of the shared parts' channels, each for one worker.
 pub(super) struct Inboxes {
     /// Changes of orders to send to other instances.
-    pub outbox: mpsc::Receiver<OrderChanged>,
+    pub outbox: mpsc::Receiver<Changed>,
     /// Items whose queue has entries.
     pub wake_ups: mpsc::Receiver<ItemId>,
 }
@@ -72,14 +75,19 @@ impl Shared {
         let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
         let breakers = Breakers::new(&metrics);
         let mysql = breakers.mysql.clone();
-        let catalog = Catalog::new(pool.clone(), mysql, counters.clone(), clock.clone());
+        let events = Outbox::new(config.events.enabled);
+        let line_max = config.waiting_list.line_max;
+        let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
+        let catalog =
+            Catalog::new(pool.clone(), mysql, counters.clone(), clock.clone(), line.clone());
         let shared = Self {
             lifecycle,
             writer,
             watch: Watch::new(catalog.clone()),
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
-            events: Outbox::new(config.events.enabled),
+            events,
+            line,
             instance: format!("{:016x}", rand::random::<u64>()),
             metrics,
             clock,
@@ -92,6 +100,22 @@ impl Shared {
             hub,
         };
         Ok((shared, Inboxes { outbox, wake_ups }))
+    }
+}
+
+impl Shared {
+    /// The waiting lists over these parts.
+    pub(super) fn waiting_lists(&self) -> WaitingLists {
+        WaitingLists::new(waiting_list::Parts {
+            pool: self.pool.clone(),
+            breaker: self.breakers.mysql.clone(),
+            catalog: self.catalog.clone(),
+            counters: self.counters.clone(),
+            hub: self.hub.clone(),
+            metrics: self.metrics.clone(),
+            clock: self.clock.clone(),
+            line: self.line.clone(),
+        })
     }
 }
 

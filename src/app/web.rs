@@ -21,12 +21,13 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::waiting_list::WaitingLists;
 
 pub(super) fn web(
     config: &Config,
     shared: &Shared,
     lock_servers: &LockServers,
-    (orders, purchases, payments): (Orders, Purchases, Payments),
+    (orders, purchases, payments, waiting_lists): (Orders, Purchases, Payments, WaitingLists),
     (addr, proxies): (SocketAddr, Proxies),
 ) -> Web {
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
@@ -37,6 +38,7 @@ pub(super) fn web(
         purchases,
         orders,
         payments,
+        waiting_lists,
         catalog: shared.catalog.clone(),
         accounts: accounts(config, shared, tokens.clone()),
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::job::{
     self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, TendEvents,
+    TendWaitingLists,
 };
 use crate::live;
 use crate::order::Orders;
@@ -18,6 +19,7 @@ use crate::purchase::Purchases;
 use crate::store::mysql::replication;
 use crate::store::redis::queue::Reader;
 use crate::strategy::redis_stream;
+use crate::waiting_list::WaitingLists;
 
 /// A worker: its name for the log, and its work, which ends when the service stops.
 pub(super) type Worker = (&'static str, BoxFuture<'static, ()>);
@@ -29,11 +31,12 @@ pub(super) fn workers(
     inboxes: Inboxes,
     writers: &Writers,
     (orders, purchases, payments): (&Orders, &Purchases, &Payments),
+    waiting_lists: &WaitingLists,
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, (orders, purchases, payments)) {
+    for job in jobs(config, shared, (orders, purchases, payments), waiting_lists) {
         let (name, status) = (job.name(), shared.job_status.clone());
         let run = job::run(job, status, shared.metrics.clone(), drained.clone());
         workers.push((name, Box::pin(run)));
@@ -57,6 +60,7 @@ fn jobs(
     config: &Config,
     shared: &Shared,
     (orders, purchases, payments): (&Orders, &Purchases, &Payments),
+    waiting_lists: &WaitingLists,
 ) -> Vec<Arc<dyn Job>> {
     let expire = Expire {
         orders: orders.clone(),
@@ -82,8 +86,15 @@ fn jobs(
         period: Duration::from_millis(config.job.audit_period_ms),
         progress: Progress::default(),
     };
-    let mut jobs: Vec<Arc<dyn Job>> =
-        vec![Arc::new(expire), Arc::new(reconcile), Arc::new(refresh), Arc::new(audit)];
+    let sweep = Duration::from_millis(config.waiting_list.sweep_ms);
+    let tend = TendWaitingLists::new(waiting_lists.clone(), sweep);
+    let mut jobs: Vec<Arc<dyn Job>> = vec![
+        Arc::new(expire),
+        Arc::new(reconcile),
+        Arc::new(refresh),
+        Arc::new(audit),
+        Arc::new(tend),
+    ];
     if config.payment.provider != "demo" {
         jobs.push(Arc::new(RequestRefunds { payments: payments.clone() }));
     }

@@ -25,6 +25,7 @@ mod stock;
 mod transaction;
 mod two_packets;
 mod unguarded;
+mod waiting_line;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,7 @@ pub use fence::Fence;
 pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit, SHARED_CONNECTIONS};
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
+pub use waiting_line::{LineChange, WaitingLine};
 
 /// Tries of a whole transaction.
 pub const ATTEMPTS_MAX: u32 = 4;
@@ -330,6 +332,10 @@ async fn after_error(
                 Err(_) => return Attempt::Again(Fault::Connection),
             }
         }
+        Fault::CheckViolated if Fault::violates(error, GROUP_LIMIT) => {
+            let limit = purchase.counted_group().map_or(0, |group| group.per_buyer_limit);
+            Outcome::Refused(Refusal::GroupLimitReached { limit })
+        }
         Fault::CheckViolated => {
             let limit = purchase.item.per_buyer_limit;
             Outcome::Refused(Refusal::LimitReached { limit })
@@ -355,6 +361,9 @@ pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
         Outcome::Refused(Refusal::KeyReused { order_id: order.id })
     }
 }
+
+/// The constraint that keeps the limits of groups.
+const GROUP_LIMIT: &str = "group_limits_within";
 
 /// The state in which the arbiter writes an order.
 const WRITTEN_AS: OrderStatus = OrderStatus::Pending;

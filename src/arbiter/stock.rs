@@ -4,8 +4,9 @@ use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::unguarded::{self, UnguardedWrite};
-use super::{Answer, Conflict};
+use super::{Answer, Conflict, waiting_line};
 use crate::domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
+use crate::store::mysql::outbox::Outbox;
 
 /// The statement that takes the stock of an order.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub enum StockWrite<'a> {
     GuardedByVersion(u64),
     /// The statement of `Guarded`, and only if the row's last change still is of this second.
     GuardedByTimestamp(OffsetDateTime),
+    /// Takes the unit that is offered to the buyer from the waiting list.
+    Offered,
     /// A textbook's statement, for a lab item whose arbiter is off.
     Unguarded(UnguardedWrite<'a>),
 }
@@ -45,6 +48,7 @@ pub(super) async fn take(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
     stock: StockWrite<'_>,
+    outbox: Outbox,
 ) -> sqlx::Result<Option<Answer>> {
     let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
     assert!(units > 0, "a purchase takes at least one unit");
@@ -58,6 +62,11 @@ pub(super) async fn take(
             return unguarded::write(connection, purchase, write).await;
         }
         StockWrite::Guarded => update(guarded),
+        StockWrite::Offered => {
+            let is_bought =
+                units == 1 && waiting_line::accept(connection, purchase, outbox).await?;
+            return Ok((!is_bought).then_some(Ok(Outcome::Refused(Refusal::NoOffer))));
+        }
         StockWrite::GuardedAfterLock => {
             if let Err(refusal) = lock_row(connection, purchase).await? {
                 return Ok(Some(Ok(Outcome::Refused(refusal))));

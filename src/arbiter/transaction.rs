@@ -59,7 +59,8 @@ async fn fill(
     let OrderWrite { purchase, fence, stock, .. } = *write;
     let is_guarded = is_guarded(purchase);
     let is_stock_first = matches!(stock, StockWrite::Unguarded(UnguardedWrite::SetFirst { .. }));
-    if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock).await? {
+    if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock, outbox).await?
+    {
         return Ok(Some(answer));
     }
     let sequence = match fence {
@@ -74,6 +75,7 @@ async fn fill(
     failpoint!("order-inserted");
     if is_guarded {
         count_buyer(connection, purchase).await?;
+        count_in_group(connection, purchase).await?;
     }
     failpoint!("buyer-counted");
     insert_movement(connection, purchase).await?;
@@ -82,7 +84,7 @@ async fn fill(
     if is_stock_first {
         return Ok(None);
     }
-    let refusal = stock::take(connection, purchase, stock).await?;
+    let refusal = stock::take(connection, purchase, stock, outbox).await?;
     failpoint!("stock-taken");
     Ok(refusal)
 }
@@ -96,11 +98,12 @@ pub(super) async fn insert_orders(
     sequence: Option<u64>,
 ) -> sqlx::Result<()> {
     let status = WRITTEN_AS.as_str();
-    let placeholder = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?)");
+    let placeholder = format!("(?, ?, ?, ?, ?, '{status}', ?, ?, ?, ?, ?, ?, ?, ?)");
     let placeholders = vec![placeholder; purchases.len()].join(", ");
     let statement = format!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-         fence, fence_backend, fence_sequence, request_key, created_at, expires_at) VALUES {placeholders}"
+         fence, fence_backend, fence_sequence, request_key, limit_group_id, created_at, expires_at) \
+         VALUES {placeholders}"
     );
     let mut query = sqlx::query(&statement);
     for purchase in purchases {
@@ -115,6 +118,7 @@ pub(super) async fn insert_orders(
             .bind(fence.map(|fence| fence.backend))
             .bind(sequence)
             .bind(purchase.key.as_str())
+            .bind(purchase.counted_group().map(|group| group.id.get()))
             .bind(purchase.created_at)
             .bind(purchase.expires_at);
     }
@@ -130,6 +134,25 @@ async fn count_buyer(connection: &mut MySqlConnection, purchase: &Purchase) -> s
          ON DUPLICATE KEY UPDATE bought = bought + ?, allowed = ?",
     )
     .bind(purchase.item.id.get())
+    .bind(purchase.buyer.get())
+    .bind(units)
+    .bind(limit)
+    .bind(units)
+    .bind(limit)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Counts the units against the limit of the item's group, if it is in one.
+async fn count_in_group(connection: &mut MySqlConnection, purchase: &Purchase) -> sqlx::Result<()> {
+    let Some(group) = purchase.counted_group() else { return Ok(()) };
+    let (units, limit) = (purchase.quantity.units(), group.per_buyer_limit);
+    sqlx::query(
+        "INSERT INTO group_limits (group_id, user_id, bought, allowed) VALUES (?, ?, ?, ?) \
+         ON DUPLICATE KEY UPDATE bought = bought + ?, allowed = ?",
+    )
+    .bind(group.id.get())
     .bind(purchase.buyer.get())
     .bind(units)
     .bind(limit)

@@ -7,17 +7,23 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{Catalog, StockedItem};
+use crate::arbiter::LineChange;
 use crate::arbiter::restock::{Restock, create_stock, restock};
-use crate::domain::{ArbiterMode, ItemEdit, ItemId, ItemKind, LedgerError, NewItem, SaleWindow};
+use crate::domain::{
+    ArbiterMode, ItemEdit, ItemId, ItemKind, LedgerError, LimitGroupId, NewItem, SaleWindow,
+};
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::items::{self, ItemUpdate};
 use crate::store::mysql::link::{TRANSACTION_MAX, within};
-use crate::store::mysql::{self, failed_change, failed_read};
+use crate::store::mysql::{self, failed_change, failed_read, limit_groups};
 use crate::strategy;
 
 /// The reason why an item was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
+    /// There is no such group of items.
+    #[error("no such group")]
+    NoSuchGroup,
     /// A shop item without the arbiter.
     #[error("an item of the shop must have the arbiter on")]
     ArbiterRequired,
@@ -52,6 +58,9 @@ pub enum EditError {
     /// The new schedule ends before it starts.
     #[error("the sale must start before it ends")]
     InvalidSchedule,
+    /// There is no such group of items.
+    #[error("no such group")]
+    NoSuchGroup,
     /// Fewer units are left than were to be taken out, or the total would be too large.
     #[error("the stock would be out of range")]
     StockOutOfRange,
@@ -97,6 +106,11 @@ impl Catalog {
             return Err(CreateError::ArbiterRequired);
         }
         check_strategy(&new.strategy, new.kind)?;
+        if let Some(group) = new.limit_group
+            && !self.has_group(group).await?
+        {
+            return Err(CreateError::NoSuchGroup);
+        }
         let create = async {
             let mut transaction = self.pool.begin().await?;
             let id = insert(&mut transaction, new, actor.now).await?;
@@ -113,8 +127,8 @@ impl Catalog {
         Ok(created)
     }
 
-    /// Edits an item for an operator; a restock is part of an edit and changes the counter in Redis
-    /// too.
+    /// Edits an item for an operator; a restock is part of an edit. Answers also what became of the
+    /// stock and of the buyers who wait, which the caller publishes.
     ///
     /// # Errors
     /// See [`EditError`].
@@ -123,30 +137,36 @@ impl Catalog {
         id: ItemId,
         edit: &ItemEdit,
         actor: &Actor,
-    ) -> Result<StockedItem, EditError> {
+    ) -> Result<(StockedItem, LineChange), EditError> {
         // Read first: if the ledger does not answer here, nothing has changed for certain.
         let found = mysql::ask(&self.breaker, items::find(&self.pool, id)).await;
         let before = found.map_err(|error| failed_read(&error))?.ok_or(EditError::NotFound)?;
         if let Some(strategy) = &edit.strategy {
             check_strategy(strategy, before.item.kind)?;
         }
-        let work = async { Ok(self.edit_in_ledger(id, edit, actor).await) };
-        let (edited, restocked) = within(TRANSACTION_MAX, work).await??;
-        if let Some((version, units)) = restocked {
-            self.counters.apply_restock_delta(id, version, units).await;
+        if let Some(Some(group)) = edit.limit_group
+            && !self.has_group(group).await?
+        {
+            return Err(EditError::NoSuchGroup);
         }
+        let work = async { Ok(self.edit_in_ledger(id, edit, actor).await) };
+        let edited = within(TRANSACTION_MAX, work).await??;
         self.forget(id);
         Ok(edited)
     }
 
-    /// Makes the edit; answers the item after it and, with a restock, the new version of the stock
-    /// and the units added.
+    async fn has_group(&self, group: LimitGroupId) -> Result<bool, LedgerError> {
+        let found = mysql::ask(&self.breaker, limit_groups::exists(&self.pool, group)).await;
+        found.map_err(|error| failed_read(&error))
+    }
+
+    /// Makes the edit; answers the item after it, and what became of the stock.
     async fn edit_in_ledger(
         &self,
         id: ItemId,
         edit: &ItemEdit,
         actor: &Actor,
-    ) -> Result<(StockedItem, Option<(u64, i64)>), EditError> {
+    ) -> Result<(StockedItem, LineChange), EditError> {
         let mut transaction = self.pool.begin().await?;
         let before = items::find_for_update(&mut transaction, id).await?;
         let item = before.ok_or(EditError::NotFound)?.item;
@@ -161,20 +181,43 @@ impl Catalog {
             window: window.ok_or(EditError::InvalidSchedule)?,
             paused: edit.paused.unwrap_or(item.paused),
             waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
+            offer_seconds: edit.offer_seconds.unwrap_or(item.offer_seconds),
+            limit_group: edit
+                .limit_group
+                .unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id)),
             strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
         };
         items::update(&mut transaction, id, &update).await?;
-        let mut restocked = None;
-        if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
-            let order = Restock { item: id, units, operator: actor.user, now: actor.now };
-            let version = restock(&mut transaction, &order).await?;
-            restocked = Some((version.ok_or(EditError::StockOutOfRange)?, units));
+        if let Some(group) = update.limit_group {
+            limit_groups::add_item(&mut transaction, group, id).await?;
         }
+        let change = self.change_stock(&mut transaction, id, edit, actor).await?;
         let detail = edit_json(edit);
         actions::record(&mut transaction, actor, "item_edited", Some(id), &detail).await?;
         let edited = read_back(&mut transaction, id).await?;
         transaction.commit().await?;
-        Ok((edited, restocked))
+        Ok((edited, change))
+    }
+
+    /// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line.
+    async fn change_stock(
+        &self,
+        transaction: &mut MySqlConnection,
+        id: ItemId,
+        edit: &ItemEdit,
+        actor: &Actor,
+    ) -> Result<LineChange, EditError> {
+        let mut restocked = None;
+        if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
+            let order = Restock { item: id, units, operator: actor.user, now: actor.now };
+            let version = restock(transaction, &order).await?;
+            restocked = Some((units, version.ok_or(EditError::StockOutOfRange)?));
+        }
+        let (change, _) = self.line.tend(transaction, id).await?;
+        Ok(match restocked {
+            Some((units, version)) => change.after_return(units, version),
+            None => change,
+        })
     }
 }
 
@@ -185,6 +228,9 @@ async fn insert(
 ) -> sqlx::Result<ItemId> {
     let id = items::insert(transaction, new, now).await?;
     create_stock(transaction, id, new.stock).await?;
+    if let Some(group) = new.limit_group {
+        limit_groups::add_item(transaction, group, id).await?;
+    }
     Ok(id)
 }
 
@@ -215,6 +261,8 @@ fn new_item_json(new: &NewItem) -> Value {
         "kind": new.kind.as_str(),
         "arbiter": new.arbiter.as_str(),
         "waiting_room": new.waiting_room,
+        "offer_seconds": new.offer_seconds,
+        "limit_group_id": new.limit_group.map(LimitGroupId::get),
     })
 }
 
@@ -225,6 +273,9 @@ fn edit_json(edit: &ItemEdit) -> Value {
         "ends_at": rfc3339(edit.ends_at),
         "paused": edit.paused,
         "waiting_room": edit.waiting_room,
+        "offer_seconds": edit.offer_seconds,
+        // 0: taken out of its group.
+        "limit_group_id": edit.limit_group.map(|group| group.map_or(0, LimitGroupId::get)),
         "strategy": edit.strategy,
         "stock_delta": edit.stock_delta.filter(|delta| *delta != 0),
     });

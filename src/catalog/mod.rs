@@ -6,6 +6,7 @@
 //! purchase uses it only to refuse an item that was sold out.
 
 mod edit;
+mod groups;
 mod reads;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,10 +16,11 @@ use sqlx::MySqlPool;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+use crate::arbiter::WaitingLine;
 use crate::domain::{Clock, ItemId, LedgerError, OrderStatus};
 use crate::store::breaker::Breaker;
 use crate::store::cache::Cache;
-use crate::store::mysql::{self, failed_read, items, orders};
+use crate::store::mysql::{self, failed_read, items, orders, waiting_list};
 use crate::store::redis::Counters;
 use crate::store::single_flight::SingleFlight;
 
@@ -27,6 +29,7 @@ use reads::ItemReads;
 pub use crate::store::mysql::items::StockedItem;
 pub use crate::store::mysql::orders::OrderCount;
 pub use edit::{CreateError, EditError, StrategyError, create};
+pub use groups::GroupError;
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
@@ -58,6 +61,10 @@ pub struct SaleFigures {
     pub orders: Vec<(OrderStatus, OrderCount)>,
     /// Units left by the counter in Redis, if it is loaded.
     pub counter_available: Option<i64>,
+    /// Buyers who wait.
+    pub waiting: i64,
+    /// Units that are held for buyers who waited.
+    pub offered: i64,
 }
 
 /// The cache entry of one item.
@@ -80,6 +87,8 @@ pub struct Catalog {
     pool: MySqlPool,
     breaker: Breaker,
     counters: Counters,
+    /// Who gets restocked units.
+    line: WaitingLine,
     reads: ItemReads,
     items: Cache<ItemId, Cached>,
     flights: SingleFlight<ItemId, Cached>,
@@ -87,13 +96,19 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Makes a catalog with an empty cache. Each read sets the database's time of `clock`; each
-    /// restock changes `counters`.
+    /// Makes a catalog with an empty cache. Each read sets the database's time of `clock`; restocked
+    /// units go to the buyers in `line`.
     #[must_use]
-    pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters, clock: Clock) -> Self {
+    pub fn new(
+        pool: MySqlPool,
+        breaker: Breaker,
+        counters: Counters,
+        clock: Clock,
+        line: WaitingLine,
+    ) -> Self {
         let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
         let reads = ItemReads::new(pool.clone(), breaker.clone(), clock);
-        Self { pool, breaker, counters, reads, items, flights, shop: Arc::default() }
+        Self { pool, breaker, counters, line, reads, items, flights, shop: Arc::default() }
     }
 
     /// Reads an item from the ledger, or from the cache while the ledger does not answer.
@@ -168,13 +183,14 @@ impl Catalog {
         let read = async {
             let Some(stocked) = items::find(&self.pool, id).await? else { return Ok(None) };
             let orders = orders::count_by_status(&self.pool, id).await?;
-            Ok(Some((stocked, orders)))
+            let line = waiting_list::counts(&self.pool, id).await?;
+            Ok(Some((stocked, orders, line)))
         };
         let read = mysql::ask(&self.breaker, read).await.map_err(|error| failed_read(&error))?;
-        let Some((stocked, orders)) = read else { return Ok(None) };
+        let Some((stocked, orders, (waiting, offered))) = read else { return Ok(None) };
         let counter = self.counters.peek(id).await.ok().flatten();
         let counter_available = counter.map(|counter| counter.available);
-        Ok(Some(SaleFigures { stocked, orders, counter_available }))
+        Ok(Some(SaleFigures { stocked, orders, counter_available, waiting, offered }))
     }
 
     /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.

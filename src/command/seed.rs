@@ -74,6 +74,8 @@ impl Demo {
             kind: ItemKind::Shop,
             arbiter: ArbiterMode::On,
             waiting_room: false,
+            offer_seconds: 300,
+            limit_group: None,
         })
     }
 }

@@ -83,6 +83,11 @@ impl Config {
                 "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or no buyer is ever admitted",
             ),
             (
+                (1..=1_000_000).contains(&self.waiting_list.line_max)
+                    && (10..=60_000).contains(&self.waiting_list.sweep_ms),
+                "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000",
+            ),
+            (
                 self.waiting_room.proof_bits_max <= 24,
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes",
             ),

@@ -38,6 +38,7 @@ pub struct Config {
     pub session: Session,
     pub purchase: Purchase,
     pub waiting_room: WaitingRoom,
+    pub waiting_list: WaitingList,
     pub lock: Lock,
     pub queue: Queue,
     pub job: Job,
@@ -188,6 +189,10 @@ sections! {
         ticket_seconds: u32,
         line_max: u64,
         proof_bits_max: u8,
+    }
+    WaitingList {
+        line_max: u64,
+        sweep_ms: u64,
     }
     Lock {
         lease_ms: u64,

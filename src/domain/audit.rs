@@ -16,6 +16,8 @@ pub struct Facts {
     pub total: i64,
     /// Units left, by the stock row.
     pub available: i64,
+    /// Units that open offers hold, by the stock row.
+    pub offered: i64,
     /// Units of paid orders.
     pub units_sold: i64,
     /// Units of pending orders.
@@ -40,6 +42,21 @@ pub struct Facts {
     pub fences_above_accepted: i64,
     /// Orders with a fence that was never compared with the accepted one.
     pub fences_not_compared: i64,
+    /// Open offers in the waiting list.
+    pub offers_open: i64,
+    /// Accepted offers without an order of their own of the same buyer, and orders from the waiting
+    /// list without an accepted offer.
+    pub offers_without_their_orders: i64,
+    /// Places that were served before a place in front of them.
+    pub places_overtaken: i64,
+    /// Buyers who wait although units are available and the sale is open.
+    pub waiting_in_vain: i64,
+    /// Whether the item or an order of it is in a group that shares a limit.
+    pub is_grouped: bool,
+    /// Buyers with more live units of a group than its limit allows.
+    pub group_buyers_over_limit: i64,
+    /// Buyers whose units counted in a group differ from their live orders.
+    pub group_buyers_miscounted: i64,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -51,7 +68,7 @@ pub struct Facts {
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`.
+    /// `I1` to `I7`, `I13` and `I14`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -66,7 +83,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, in order.
+    /// `I1` to `I7`, `I13` and `I14`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -87,23 +104,24 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7` of one item.
+/// Verifies `I1` to `I7`, `I13` and `I14` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
     let guarded = f.arbiter == ArbiterMode::On;
-    let accounted = f.available + f.units_sold + f.units_held;
+    let left = f.available + f.offered;
+    let accounted = left + f.units_sold + f.units_held;
     let drift = f.redis_available.map(|redis| redis + f.redis_queued - f.available);
     let split_drift = f.redis_buckets.map(|redis| redis - f.available);
     let drifts: Vec<i64> = drift.into_iter().chain(split_drift).collect();
     let findings = vec![
         Finding {
             invariant: "I1",
-            claim: "total = available + sold + held, and nothing below zero",
-            holds: Some(accounted == f.total && (!guarded || f.available >= 0)),
+            claim: "total = available + offered + sold + held, and nothing below zero",
+            holds: Some(accounted == f.total && (!guarded || f.available >= 0) && f.offered >= 0),
             detail: format!(
-                "total {}, available {}, sold {}, held {}",
-                f.total, f.available, f.units_sold, f.units_held
+                "total {}, available {}, offered {}, sold {}, held {}",
+                f.total, f.available, f.offered, f.units_sold, f.units_held
             ),
         },
         Finding {
@@ -117,12 +135,12 @@ pub fn verify(facts: Facts) -> Report {
         },
         Finding {
             invariant: "I3",
-            claim: "the movements add up to available - total",
-            holds: Some(f.movements_sum == f.available - f.total),
+            claim: "the movements add up to available + offered - total",
+            holds: Some(f.movements_sum == left - f.total),
             detail: format!(
-                "movements {}, available - total {}",
+                "movements {}, available + offered - total {}",
                 f.movements_sum,
-                f.available - f.total
+                left - f.total
             ),
         },
         Finding {
@@ -165,6 +183,38 @@ pub fn verify(facts: Facts) -> Report {
                 ),
             },
         },
+        Finding {
+            invariant: "I13",
+            claim: "offered units are open offers, accepted offers are orders, and nobody is overtaken or waits for available units",
+            holds: guarded.then_some(
+                f.offers_open == f.offered
+                    && f.offers_without_their_orders == 0
+                    && f.places_overtaken == 0
+                    && f.waiting_in_vain == 0,
+            ),
+            detail: format!(
+                "offered {}, open offers {}; {} without their orders, {} overtaken, {} wait in vain",
+                f.offered,
+                f.offers_open,
+                f.offers_without_their_orders,
+                f.places_overtaken,
+                f.waiting_in_vain
+            ),
+        },
+        Finding {
+            invariant: "I14",
+            claim: "no buyer has more of a group of items than its limit",
+            holds: f
+                .is_grouped
+                .then_some(f.group_buyers_over_limit == 0 && f.group_buyers_miscounted == 0),
+            detail: match f.is_grouped {
+                true => format!(
+                    "{} buyers over the limit, {} miscounted",
+                    f.group_buyers_over_limit, f.group_buyers_miscounted
+                ),
+                false => "in no group".to_owned(),
+            },
+        },
     ];
     Report { facts, findings }
 }
@@ -178,7 +228,8 @@ mod tests {
             item_id: ItemId::new(1).expect("positive"),
             arbiter: ArbiterMode::On,
             total: 10,
-            available: 6,
+            available: 5,
+            offered: 1,
             units_sold: 3,
             units_held: 1,
             orders: 4,
@@ -191,7 +242,14 @@ mod tests {
             fences_fallen: 0,
             fences_above_accepted: 0,
             fences_not_compared: 0,
-            redis_available: Some(6),
+            offers_open: 1,
+            offers_without_their_orders: 0,
+            places_overtaken: 0,
+            waiting_in_vain: 0,
+            is_grouped: true,
+            group_buyers_over_limit: 0,
+            group_buyers_miscounted: 0,
+            redis_available: Some(5),
             redis_queued: 0,
             redis_buckets: None,
         }
@@ -214,8 +272,8 @@ mod tests {
         assert_eq!(broken(deleted_order), ["I1", "I4"]);
         let below_zero = Facts {
             available: -1,
-            units_sold: 10,
-            movements_sum: -11,
+            units_sold: 9,
+            movements_sum: -10,
             redis_available: None,
             ..sound()
         };
@@ -228,10 +286,16 @@ mod tests {
         assert_eq!(broken(Facts { fences_not_compared: 1, ..sound() }), ["I6"]);
         let unguarded = Facts { arbiter: ArbiterMode::Off, fences_not_compared: 1, ..sound() };
         assert_eq!(broken(unguarded), [""; 0]);
+        assert_eq!(broken(Facts { offers_open: 2, ..sound() }), ["I13"]);
+        assert_eq!(broken(Facts { offers_without_their_orders: 1, ..sound() }), ["I13"]);
+        assert_eq!(broken(Facts { places_overtaken: 1, ..sound() }), ["I13"]);
+        assert_eq!(broken(Facts { waiting_in_vain: 1, ..sound() }), ["I13"]);
+        assert_eq!(broken(Facts { group_buyers_over_limit: 1, ..sound() }), ["I14"]);
+        assert_eq!(broken(Facts { group_buyers_miscounted: 1, ..sound() }), ["I14"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);
-        assert_eq!(broken(Facts { redis_buckets: Some(6), ..sound() }), [""; 0]);
+        assert_eq!(broken(Facts { redis_buckets: Some(5), ..sound() }), [""; 0]);
     }
 
     #[test]
@@ -240,6 +304,8 @@ mod tests {
         let facts = Facts {
             arbiter: ArbiterMode::Off,
             available: -2,
+            offered: 0,
+            offers_open: 0,
             units_sold: 12,
             units_held: 0,
             movements_sum: -12,
@@ -256,6 +322,8 @@ mod tests {
         let facts = Facts {
             arbiter: ArbiterMode::Off,
             available: 2,
+            offered: 0,
+            offers_open: 0,
             units_sold: 12,
             units_held: 0,
             movements_sum: -12,

@@ -54,6 +54,11 @@ positive_id! {
 }
 
 positive_id! {
+    /// The id of a group of items that share a limit.
+    LimitGroupId
+}
+
+positive_id! {
     /// The id of an endpoint that events are delivered to.
     EndpointId
 }

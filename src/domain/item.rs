@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::window::Phase;
-use super::{Cents, ItemId, SaleWindow};
+use super::{Cents, ItemId, LimitGroupId, SaleWindow};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -35,13 +35,30 @@ pub struct Item {
     pub paused: bool,
     /// Whether buyers need a ticket of the waiting room.
     pub waiting_room: bool,
+    /// For how many seconds an offer holds a unit for a buyer who waits; 0: there is no waiting list.
+    pub offer_seconds: u32,
+    /// The group of items that share a limit, if it is in one.
+    pub limit_group: Option<LimitGroup>,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
     pub has_queue: bool,
     /// Counts the edits of this row: the item's entity tag.
     pub revision: u64,
 }
 
+/// A group of items of which one buyer may have a number of units together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitGroup {
+    /// The id.
+    pub id: LimitGroupId,
+    /// The name.
+    pub name: String,
+    /// The number of units of all its items together.
+    pub per_buyer_limit: u32,
+}
+
 impl Item {
+    /// The longest offer to a buyer who waits: a day.
+    pub const OFFER_SECONDS_MAX: u32 = 86_400;
     /// The most units that one buyer may be allowed.
     pub const PER_BUYER_LIMIT_MAX: u32 = 1_000_000;
     /// The longest hold: a day.
@@ -82,6 +99,9 @@ pub struct NewItem {
     pub kind: ItemKind,
     pub arbiter: ArbiterMode,
     pub waiting_room: bool,
+    pub offer_seconds: u32,
+    /// The group that it belongs to from the start.
+    pub limit_group: Option<LimitGroupId>,
 }
 
 /// The changes of an item by an operator; `None` leaves a field as it is.
@@ -95,6 +115,10 @@ pub struct ItemEdit {
     pub paused: Option<bool>,
     /// Open or close the waiting room.
     pub waiting_room: Option<bool>,
+    /// New length of offers; 0 ends the waiting list.
+    pub offer_seconds: Option<u32>,
+    /// Another group (`Some(Some)`), or none (`Some(None)`).
+    pub limit_group: Option<Option<LimitGroupId>>,
     /// New meaning of `default`.
     pub strategy: Option<String>,
     /// Units to add to the sale; below zero, units to take out of it.

@@ -1,8 +1,8 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
-//! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`audit`]
-//! (the invariants), [`clock`], [`username`].
+//! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
+//! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`].
 
 pub mod audit;
 pub mod clock;
@@ -15,15 +15,17 @@ pub mod payment;
 pub mod purchase;
 pub mod quantity;
 pub mod username;
+pub mod waiting;
 pub mod window;
 
 pub use clock::Clock;
-pub use id::{EndpointId, ItemId, OrderId, RequestKey, UserId};
-pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, NewItem};
+pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, RequestKey, UserId};
+pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use money::Cents;
 pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
 pub use purchase::Purchase;
 pub use quantity::Quantity;
 pub use username::Username;
+pub use waiting::{Place, WaitingStatus};
 pub use window::SaleWindow;

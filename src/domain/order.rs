@@ -18,7 +18,7 @@
 use time::OffsetDateTime;
 
 use super::item::word_enum;
-use super::{Cents, ItemId, OrderId, Quantity, UserId};
+use super::{Cents, ItemId, LimitGroupId, OrderId, Quantity, UserId};
 
 /// An order as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Order {
     pub strategy: String,
     /// The fence of the lock under which it was written, if there was one.
     pub fence: Option<u64>,
+    /// The group in whose limit its units are counted, if the item was in one.
+    pub limit_group: Option<LimitGroupId>,
     /// The time of the order.
     pub created_at: OffsetDateTime,
     /// The end of its hold.

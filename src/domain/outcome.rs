@@ -82,6 +82,11 @@ pub enum Refusal {
         /// Units per buyer.
         limit: u32,
     },
+    /// The buyer already has, or would then have, more units than the items of a group allow together.
+    GroupLimitReached {
+        /// Units per buyer.
+        limit: u32,
+    },
     /// More units in one order than a buyer may ever have.
     QuantityOverLimit {
         /// Units per buyer.
@@ -106,6 +111,14 @@ pub enum Refusal {
     TicketExpired,
     /// The item has no waiting room.
     NoWaitingRoom,
+    /// The item has no waiting list.
+    NoWaitingList,
+    /// Units are left: the buyer can buy one without waiting.
+    UnitsLeft,
+    /// The waiting list is as long as it may be.
+    WaitingListFull,
+    /// The buyer has no open offer of a unit.
+    NoOffer,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -132,6 +145,7 @@ impl Refusal {
         match self {
             Self::SoldOut => "sold_out",
             Self::LimitReached { .. } => "limit_reached",
+            Self::GroupLimitReached { .. } => "group_limit_reached",
             Self::QuantityOverLimit { .. } => "quantity_over_limit",
             Self::SaleNotStarted { .. } => "sale_not_started",
             Self::SaleEnded => "sale_ended",
@@ -141,6 +155,10 @@ impl Refusal {
             Self::TicketNotYetValid => "ticket_not_yet_valid",
             Self::TicketExpired => "ticket_expired",
             Self::NoWaitingRoom => "no_waiting_room",
+            Self::NoWaitingList => "no_waiting_list",
+            Self::UnitsLeft => "units_left",
+            Self::WaitingListFull => "waiting_list_full",
+            Self::NoOffer => "no_offer",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",
@@ -156,7 +174,14 @@ impl Refusal {
     /// Whether the ledger decided, rather than a check in front of it.
     #[must_use]
     pub fn is_by_the_ledger(&self) -> bool {
-        matches!(self, Self::SoldOut | Self::LimitReached { .. } | Self::KeyReused { .. })
+        matches!(
+            self,
+            Self::SoldOut
+                | Self::LimitReached { .. }
+                | Self::GroupLimitReached { .. }
+                | Self::NoOffer
+                | Self::KeyReused { .. }
+        )
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::{Cents, Item, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
+use super::{
+    ArbiterMode, Cents, Item, LimitGroup, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId,
+};
 
 /// A purchase whose data is complete before a strategy decides about it. The id is made first,
 /// so that a retry after an unknown outcome writes the same order or finds it.
@@ -31,6 +33,12 @@ pub struct Purchase {
 }
 
 impl Purchase {
+    /// The group in whose limit the units are counted. Lab items without an arbiter count no buyers.
+    #[must_use]
+    pub fn counted_group(&self) -> Option<&LimitGroup> {
+        self.item.limit_group.as_ref().filter(|_| self.item.arbiter == ArbiterMode::On)
+    }
+
     /// Makes the order of this purchase with the given status.
     #[must_use]
     pub fn order(&self, status: OrderStatus, fence: Option<u64>) -> Order {
@@ -43,6 +51,7 @@ impl Purchase {
             status,
             strategy: self.strategy.to_owned(),
             fence,
+            limit_group: self.counted_group().map(|group| group.id),
             created_at: self.created_at,
             expires_at: self.expires_at,
             paid_at: None,

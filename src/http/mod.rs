@@ -48,6 +48,7 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::waiting_list::WaitingLists;
 use address::Proxies;
 use body::BodyLimits;
 use hosts::Hosts;
@@ -69,6 +70,7 @@ pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,
     pub payments: Payments,
+    pub waiting_lists: WaitingLists,
     pub catalog: Catalog,
     pub accounts: Accounts,
     pub operator_log: OperatorLog,
@@ -117,6 +119,7 @@ take_parts! {
     purchases: Purchases,
     orders: Orders,
     payments: Payments,
+    waiting_lists: WaitingLists,
     catalog: Catalog,
     accounts: Accounts,
     operator_log: OperatorLog,
@@ -164,6 +167,12 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
         .routes(routes!(route::ticket::create))
+        .routes(routes!(
+            route::waiting_list::find,
+            route::waiting_list::join,
+            route::waiting_list::leave
+        ))
+        .routes(routes!(route::waiting_list::accept))
         .routes(routes!(route::events::stock))
         .routes(routes!(route::orders::list))
         .routes(routes!(route::events::orders))
@@ -178,6 +187,7 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))
         .routes(routes!(route::admin::edit))
+        .routes(routes!(route::limit_groups::list, route::limit_groups::create))
         .routes(routes!(route::audit::find))
         .routes(routes!(route::lab::create, route::lab::list))
         .routes(routes!(route::lab::find, route::lab::cancel))

@@ -6,6 +6,7 @@ mod expire;
 mod reconcile;
 mod refunds;
 mod revocations;
+mod waiting_list;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,7 @@ pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
 pub use refunds::RequestRefunds;
 pub use revocations::RefreshRevocations;
+pub use waiting_list::TendWaitingLists;
 
 /// How long one run of a job may take: far longer than any does.
 const RUN_MAX: Duration = Duration::from_secs(300);

@@ -151,6 +151,8 @@ impl Work<'_> {
             kind: ItemKind::Lab,
             arbiter: ArbiterMode::parse(cell.arbiter).unwrap_or(ArbiterMode::On),
             waiting_room: false,
+            offer_seconds: 0,
+            limit_group: None,
         };
         Ok(catalog::create(&self.parts.pool, &new, now).await?.item.id)
     }

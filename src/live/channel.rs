@@ -1,6 +1,6 @@
 //! Order events between instances, over one Redis channel.
 //!
-//! A message has a line `order owner` for each change. The sender receives its own messages too; a
+//! A message has a line for each change: `order owner`, or `item:id owner` for a place in a waiting list. The sender receives its own messages too; a
 //! second event for a change is harmless, since a stream reads the order again.
 
 use std::fmt::Write;
@@ -12,14 +12,16 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, OrderChanged};
-use crate::domain::{OrderId, UserId};
+use super::{Changed, Hub, What};
+use crate::domain::{ItemId, OrderId, UserId};
 use crate::store::redis::RedisClient;
 
 /// Events that go out in one message.
 const BATCH_MAX: usize = 256;
 /// About the length of an event's line, in bytes.
 const LINE_LENGTH: usize = 56;
+/// Begins the line of a place; an instance that does not know places ignores it.
+const PLACE: &str = "item:";
 /// How long to wait before a lost connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// How long subscribing, or the answer to a ping, may take.
@@ -35,7 +37,7 @@ fn channel(redis: &RedisClient) -> String {
 /// Events that cannot be sent are dropped.
 pub async fn send(
     redis: RedisClient,
-    mut outbox: mpsc::Receiver<OrderChanged>,
+    mut outbox: mpsc::Receiver<Changed>,
     stop: CancellationToken,
 ) {
     let channel = channel(&redis);
@@ -51,7 +53,10 @@ pub async fn send(
         let mut message = String::with_capacity(received * LINE_LENGTH);
         for changed in batch.drain(..) {
             // Writing to a String does not fail.
-            let _ = writeln!(message, "{} {}", changed.order, changed.owner);
+            let _ = match changed.what {
+                What::Order(order) => writeln!(message, "{order} {}", changed.owner),
+                What::Place(item) => writeln!(message, "{PLACE}{item} {}", changed.owner),
+            };
         }
         let published = redis.shared().publish::<_, _, ()>(&channel, message).await;
         if let Err(error) = published {
@@ -107,9 +112,13 @@ async fn within<T>(
     timeout(limit, answer).await.map_err(too_late)?
 }
 
-fn parse(message: &str) -> Option<OrderChanged> {
-    let (order, owner) = message.split_once(' ')?;
-    Some(OrderChanged { order: OrderId::parse(order)?, owner: UserId::parse(owner)? })
+fn parse(message: &str) -> Option<Changed> {
+    let (what, owner) = message.split_once(' ')?;
+    let what = match what.strip_prefix(PLACE) {
+        Some(item) => What::Place(ItemId::parse(item)?),
+        None => What::Order(OrderId::parse(what)?),
+    };
+    Some(Changed { what, owner: UserId::parse(owner)? })
 }
 
 #[cfg(test)]
@@ -120,8 +129,10 @@ mod tests {
     fn messages_read_back_and_foreign_ones_are_ignored() {
         let order = OrderId::generate();
         let changed = parse(&format!("{order} 7")).expect("well formed");
-        assert_eq!((changed.order, changed.owner.get()), (order, 7));
-        for foreign in ["", "x", "x y", &format!("{order} -1")] {
+        assert_eq!((changed.what, changed.owner.get()), (What::Order(order), 7));
+        let place = What::Place(ItemId::new(3).expect("positive"));
+        assert_eq!(parse("item:3 7").map(|changed| changed.what), Some(place));
+        for foreign in ["", "x", "x y", "item:x 1", &format!("{order} -1")] {
             assert_eq!(parse(foreign), None);
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, mpsc};
 
-use crate::domain::{Order, UserId};
+use crate::domain::{ItemId, Order, OrderId, UserId};
 use crate::metrics::Metrics;
 
 pub use channel::{receive, send};
@@ -31,21 +31,30 @@ const ORDER_EVENTS_MAX: usize = 64;
 /// Order events that wait to be sent to other instances; further ones are dropped.
 const OUTBOX_MAX: usize = 10_000;
 
-/// The message that an order changed. An instance with a stream of its owner reads the order
+/// The message that something of a buyer changed. An instance with a stream of the buyer reads it
 /// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderChanged {
-    /// The order.
-    pub order: crate::domain::OrderId,
-    /// Its owner.
+pub struct Changed {
+    /// What changed.
+    pub what: What,
+    /// The buyer.
     pub owner: UserId,
+}
+
+/// What changed of a buyer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An order.
+    Order(OrderId),
+    /// The place in the waiting list of an item.
+    Place(ItemId),
 }
 
 /// The event hub of one instance: takes events and opens streams. Clones share everything.
 #[derive(Clone)]
 pub struct Hub {
-    owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<OrderChanged>>>>,
-    outbox: mpsc::Sender<OrderChanged>,
+    owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<Changed>>>>,
+    outbox: mpsc::Sender<Changed>,
     streams: StreamLimiter,
     metrics: Metrics,
 }
@@ -59,7 +68,7 @@ pub struct Stream {
 impl Hub {
     /// Makes a hub with these limits on streams, and the receiving end of its outbox for [`send`].
     #[must_use]
-    pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<OrderChanged>) {
+    pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<Changed>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
         let streams = StreamLimiter::new(limits);
         (Self { owners: Arc::default(), outbox, streams, metrics }, inbox)
@@ -77,15 +86,23 @@ impl Hub {
 
     /// Publishes a change of an order to this instance and to the others.
     pub fn order_changed(&self, order: &Order) {
-        let changed = OrderChanged { order: order.id, owner: order.user_id };
+        self.changed(Changed { what: What::Order(order.id), owner: order.user_id });
+    }
+
+    /// Publishes a change of a buyer's place in a waiting list.
+    pub fn waiting_changed(&self, item: ItemId, owner: UserId) {
+        self.changed(Changed { what: What::Place(item), owner });
+    }
+
+    fn changed(&self, changed: Changed) {
         self.publish_here(changed);
         // Full or closed: pages on other instances see the change when they read the order.
         let _ = self.outbox.try_send(changed);
     }
 
-    /// Subscribes to the changes of an owner's orders.
+    /// Subscribes to the changes of an owner's orders and places in waiting lists.
     #[must_use]
-    pub fn watch_orders(&self, owner: UserId) -> broadcast::Receiver<OrderChanged> {
+    pub fn watch_orders(&self, owner: UserId) -> broadcast::Receiver<Changed> {
         let mut owners = self.owners();
         // Each new watcher removes the owners without watchers, so that the map does not grow.
         owners.retain(|_, sender| sender.receiver_count() > 0);
@@ -96,13 +113,13 @@ impl Hub {
         !self.owners().is_empty()
     }
 
-    fn publish_here(&self, changed: OrderChanged) {
+    fn publish_here(&self, changed: Changed) {
         if let Some(sender) = self.owners().get(&changed.owner) {
             let _ = sender.send(changed);
         }
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<UserId, broadcast::Sender<OrderChanged>>> {
+    fn owners(&self) -> MutexGuard<'_, HashMap<UserId, broadcast::Sender<Changed>>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

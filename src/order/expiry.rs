@@ -6,10 +6,10 @@
 use sqlx::{Connection, MySqlConnection, MySqlPool};
 use time::OffsetDateTime;
 
-use super::transaction::{count_back, return_stock};
-use crate::domain::order::{Step, Transition};
+use super::transaction::{count_back, count_back_in_group, insert_movement, return_stock};
+use crate::arbiter::{LineChange, WaitingLine};
+use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus};
-use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Destination, answered, orders, settle};
 
 /// The orders whose hold has run out.
@@ -19,8 +19,8 @@ const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TI
 pub(super) struct Expired {
     /// The orders after the change.
     pub orders: Vec<Order>,
-    /// The version of the stock after the batch; 0 without orders.
-    pub stock_version: u64,
+    /// What became of the stock, and of the buyers who wait for units.
+    pub line: LineChange,
     /// The time of the expiry, by the database's clock; `None` without orders.
     pub at: Option<OffsetDateTime>,
 }
@@ -31,11 +31,11 @@ pub(super) async fn expire(
     pool: &MySqlPool,
     item: ItemId,
     (only, limit): (Option<OrderId>, u32),
-    outbox: Outbox,
+    line: &WaitingLine,
 ) -> sqlx::Result<Expired> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await?;
-    match expire_batch(&mut transaction, item, (only, limit), outbox).await {
+    match expire_batch(&mut transaction, item, (only, limit), line).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
             if let Err(error) = answered(transaction.commit()).await {
@@ -80,30 +80,40 @@ async fn expire_batch(
     connection: &mut MySqlConnection,
     item: ItemId,
     (only, limit): (Option<OrderId>, u32),
-    outbox: Outbox,
+    line: &WaitingLine,
 ) -> sqlx::Result<Expired> {
-    let mut expired = Vec::new();
+    let mut expired: Vec<(Order, MovementReason)> = Vec::new();
     for order in read_overdue(connection, item, only, limit).await? {
         let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
             continue;
         };
         if set_expired(connection, &order, status).await? {
-            count_back(connection, &order, reason).await?;
-            expired.push(Order { status, ..order });
+            expired.push((Order { status, ..order }, reason));
         }
     }
-    outbox.changed(connection, &expired).await?;
+    // All limits by item, then all by group, as a batch of purchases counts them.
+    for (order, _) in &expired {
+        count_back(connection, order).await?;
+    }
+    for (order, _) in &expired {
+        count_back_in_group(connection, order).await?;
+    }
+    for (order, reason) in &expired {
+        insert_movement(connection, order, *reason, order.quantity.signed()).await?;
+    }
+    let expired: Vec<Order> = expired.into_iter().map(|(order, _)| order).collect();
+    line.outbox().changed(connection, &expired).await?;
     // The stock row once and last: locked before the limits, it could deadlock with a purchase.
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
-    let stock_version = match units {
-        0 => 0,
-        units => return_stock(&mut *connection, item, units).await?,
+    let line = match units {
+        0 => LineChange::default(),
+        units => return_stock(&mut *connection, item, units, line).await?,
     };
     let at = match expired.is_empty() {
         true => None,
         false => sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?,
     };
-    Ok(Expired { orders: expired, stock_version, at })
+    Ok(Expired { orders: expired, line, at })
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use sqlx::MySqlPool;
 
+use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::Step;
 use crate::domain::{ItemId, LedgerError, Order, OrderId, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
-use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Fault, failed_read, orders, within};
 use crate::store::redis::{CounterError, Counters, Queue};
 use expiry::Expired;
@@ -79,7 +79,7 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
-    outbox: Outbox,
+    line: WaitingLine,
 }
 
 /// The result of one batch of the sweep.
@@ -93,7 +93,7 @@ pub struct Swept {
 
 impl Orders {
     /// Makes the steps for the ledger behind `pool` and its `breaker`; changes go to `counters` and
-    /// `hub` too.
+    /// `hub` too, and returned units to the buyers in `line`.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
@@ -101,15 +101,9 @@ impl Orders {
         counters: Counters,
         queue: Queue,
         hub: Hub,
-        metrics: Metrics,
+        (metrics, line): (Metrics, WaitingLine),
     ) -> Self {
-        Self { pool, breaker, counters, queue, hub, metrics, outbox: Outbox::default() }
-    }
-
-    /// Writes events of changed orders into `outbox`; without this it writes none.
-    #[must_use]
-    pub fn with_outbox(self, outbox: Outbox) -> Self {
-        Self { outbox, ..self }
+        Self { pool, breaker, counters, queue, hub, metrics, line }
     }
 
     /// Pays an order: in time, or late if the units can be taken from the stock again.
@@ -196,7 +190,7 @@ impl Orders {
     /// # Errors
     /// The database's; orders that expired before stay expired.
     pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
-        let batch = expiry::expire(&self.pool, item, (None, limit), self.outbox);
+        let batch = expiry::expire(&self.pool, item, (None, limit), &self.line);
         match within(LONG_READ_MAX, batch).await {
             Ok(expired) => {
                 self.publish_expired(item, &expired).await;
@@ -214,7 +208,7 @@ impl Orders {
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
         let overdue = within(LONG_READ_MAX, overdue).await?;
         for order in overdue {
-            let single = expiry::expire(&self.pool, item, (Some(order), 1), self.outbox);
+            let single = expiry::expire(&self.pool, item, (Some(order), 1), &self.line);
             match within(TRANSACTION_MAX, single).await {
                 Ok(expired) => {
                     self.publish_expired(item, &expired).await;
@@ -235,7 +229,7 @@ impl Orders {
         if !expired.is_empty() {
             let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
             let returned: Vec<_> = returned.collect();
-            self.counters.apply_order_delta(item, batch.stock_version, &returned).await;
+            self.publish_line(item, &batch.line, &returned).await;
         }
         for order in expired {
             self.metrics.orders_expired.inc();
@@ -260,7 +254,7 @@ impl Orders {
         let mut lost = None;
         loop {
             attempt += 1;
-            let work = transaction::step(&self.pool, (id, owner), step, self.outbox, &mut lost);
+            let work = transaction::step(&self.pool, (id, owner), step, &self.line, &mut lost);
             let stepped = self.asked(work, attempt).await;
             let error = match stepped {
                 Ok(stepped) => {
@@ -296,12 +290,19 @@ impl Orders {
     async fn publish(&self, stepped: &Stepped) {
         if stepped.units_returned != 0 {
             let returned = [(stepped.order.user_id, stepped.units_returned)];
-            let (item, version) = (stepped.order.item_id, stepped.stock_version);
-            self.counters.apply_order_delta(item, version, &returned).await;
+            self.publish_line(stepped.order.item_id, &stepped.line, &returned).await;
         }
         if stepped.changed {
             self.hub.order_changed(&stepped.order);
         }
+    }
+
+    /// Tells the counters of returned units, and the buyers who wait of their offers.
+    async fn publish_line(&self, item: ItemId, change: &LineChange, returned: &[(UserId, i64)]) {
+        let version = change.stock_version.unwrap_or_default();
+        self.counters.apply_order_delta(item, (version, change.to_stock), returned).await;
+        self.line.count(change);
+        change.changed.iter().for_each(|(buyer, _)| self.hub.waiting_changed(item, *buyer));
     }
 
     /// Makes one try of a step, unless the breaker of the ledger is open, and reports the result to

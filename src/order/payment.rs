@@ -8,10 +8,10 @@ use sqlx::{MySqlConnection, MySqlPool};
 
 use super::transaction::{Stepped, apply};
 use super::{ATTEMPTS_MAX, Orders, StepError};
+use crate::arbiter::WaitingLine;
 use crate::domain::order::Step;
 use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
 use crate::domain::{LedgerError, Order, OrderId, UserId};
-use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Fault, answered, failed_change, orders, payments};
 
 /// What became of a payment.
@@ -43,7 +43,7 @@ impl Orders {
         let mut refusal = None;
         let mut attempt = 0;
         loop {
-            let work = try_confirm(&self.pool, received, refusal, self.outbox);
+            let work = try_confirm(&self.pool, received, refusal, &self.line);
             match mysql::change(&self.breaker, work).await {
                 Ok(Tried::Known) => return Ok(Confirmed::Known),
                 Ok(Tried::RefundWanted(reason)) => {
@@ -72,10 +72,10 @@ async fn try_confirm(
     pool: &MySqlPool,
     received: &ReceivedPayment,
     refusal: Option<RefundReason>,
-    outbox: Outbox,
+    line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
     let mut transaction = pool.begin().await?;
-    let tried = match write(&mut transaction, received, refusal, outbox).await {
+    let tried = match write(&mut transaction, received, refusal, line).await {
         Ok(tried @ Tried::Refused(_)) => {
             answered(transaction.rollback()).await?;
             return Ok(tried);
@@ -96,7 +96,7 @@ async fn write(
     connection: &mut MySqlConnection,
     received: &ReceivedPayment,
     refusal: Option<RefundReason>,
-    outbox: Outbox,
+    line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
     if !payments::note_message(connection, &received.message).await?
         || payments::find_for_update(connection, &received.id).await?.is_some()
@@ -116,11 +116,8 @@ async fn write(
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
     payments::insert(connection, payment, (PaymentStatus::Accepted, None)).await?;
-    match apply(connection, received.order, owner, Step::Pay).await {
-        Ok(stepped) => {
-            outbox.changed(connection, std::slice::from_ref(&stepped.order)).await?;
-            Ok(Tried::Paid(Box::new(stepped)))
-        }
+    match apply(connection, (received.order, owner), Step::Pay, line).await {
+        Ok(stepped) => Ok(Tried::Paid(Box::new(stepped))),
         Err(StepError::SoldOut) => Ok(Tried::Refused(RefundReason::SoldOut)),
         Err(StepError::LimitReached) => Ok(Tried::Refused(RefundReason::LimitReached)),
         Err(StepError::Unavailable(error)) => Err(error),

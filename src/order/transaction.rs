@@ -6,9 +6,9 @@ use sqlx::{MySqlConnection, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::StepError;
+use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, UserId};
-use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Destination, Fault, answered, orders};
 
 /// An order after a step.
@@ -18,10 +18,17 @@ pub(super) struct Stepped {
     pub order: Order,
     /// Whether this call changed it.
     pub changed: bool,
-    /// Units given back to the stock; negative when they were taken again.
+    /// Units of the order that it holds no more; negative when they were taken again.
     pub units_returned: i64,
-    /// The version of the stock after the step; 0 when no units were moved.
-    pub stock_version: u64,
+    /// What became of the stock, and of the buyers who wait for units.
+    pub line: LineChange,
+}
+
+impl Stepped {
+    /// The step changed the order's status alone, or nothing.
+    fn without_stock(order: Order, changed: bool) -> Self {
+        Self { order, changed, units_returned: 0, line: LineChange::default() }
+    }
 }
 
 /// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,
@@ -30,19 +37,12 @@ pub(super) async fn step(
     pool: &MySqlPool,
     (id, owner): (OrderId, UserId),
     step: Step,
-    outbox: Outbox,
+    line: &WaitingLine,
     lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
-    let applied = async {
-        let stepped = apply(&mut transaction, id, owner, step).await?;
-        if stepped.changed {
-            let event = outbox.changed(&mut transaction, slice::from_ref(&stepped.order)).await;
-            event.map_err(StepError::Unavailable)?;
-        }
-        Ok(stepped)
-    };
+    let applied = async { apply(&mut transaction, (id, owner), step, line).await };
     let stepped = match applied.await {
         Ok(stepped) => stepped,
         Err(error) => {
@@ -66,12 +66,13 @@ pub(super) async fn step(
     Ok(stepped)
 }
 
-/// Makes one step within the caller's transaction, which is to be rolled back after an error.
+/// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
+/// of a change is written before the stock row is locked.
 pub(super) async fn apply(
     connection: &mut MySqlConnection,
-    id: OrderId,
-    owner: UserId,
+    (id, owner): (OrderId, UserId),
     step: Step,
+    line: &WaitingLine,
 ) -> Result<Stepped, StepError> {
     let statement = format!(
         "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
@@ -88,28 +89,40 @@ pub(super) async fn apply(
     let order = orders::read(&row).map_err(StepError::Unavailable)?;
     let now = row.try_get("ledger_now").map_err(StepError::Unavailable)?;
     match order.status.step(step) {
-        Transition::Already => {
-            Ok(Stepped { order, changed: false, units_returned: 0, stock_version: 0 })
-        }
+        Transition::Already => Ok(Stepped::without_stock(order, false)),
         Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
-            Ok(Stepped { order, changed: true, units_returned: 0, stock_version: 0 })
+            tell(connection, &order, line).await?;
+            Ok(Stepped::without_stock(order, true))
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            let given_back = give_back(connection, &order, reason).await;
-            let stock_version = given_back.map_err(StepError::Unavailable)?;
+            tell(connection, &order, line).await?;
+            let given_back = give_back(connection, &order, reason, line).await;
+            let line = given_back.map_err(StepError::Unavailable)?;
             let units_returned = order.quantity.signed();
-            Ok(Stepped { order, changed: true, units_returned, stock_version })
+            Ok(Stepped { order, changed: true, units_returned, line })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
-            let stock_version = take_again(connection, &order, reason).await?;
+            tell(connection, &order, line).await?;
+            let version = take_again(connection, &order, reason).await?;
             let units_returned = -order.quantity.signed();
-            Ok(Stepped { order, changed: true, units_returned, stock_version })
+            let line = LineChange::default().after_return(units_returned, version);
+            Ok(Stepped { order, changed: true, units_returned, line })
         }
     }
+}
+
+/// Writes the event of a changed order.
+async fn tell(
+    connection: &mut MySqlConnection,
+    order: &Order,
+    line: &WaitingLine,
+) -> Result<(), StepError> {
+    let told = line.outbox().changed(connection, slice::from_ref(order)).await;
+    told.map_err(StepError::Unavailable)
 }
 
 async fn set_status(
@@ -134,43 +147,69 @@ async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-) -> sqlx::Result<u64> {
-    count_back(connection, order, reason).await?;
-    return_stock(connection, order.item_id, order.quantity.signed()).await
+    line: &WaitingLine,
+) -> sqlx::Result<LineChange> {
+    count_back(connection, order).await?;
+    count_back_in_group(connection, order).await?;
+    insert_movement(connection, order, reason, order.quantity.signed()).await?;
+    return_stock(connection, order.item_id, order.quantity.signed(), line).await
 }
 
-/// Gives units back to the buyer's limit and writes the movement; the stock row is not touched.
+/// Gives units back to the buyer's limit.
 pub(super) async fn count_back(
     connection: &mut MySqlConnection,
     order: &Order,
-    reason: MovementReason,
 ) -> sqlx::Result<()> {
     // Lab items without an arbiter count no buyers, so the row may be missing.
     sqlx::query("UPDATE buyer_limits SET bought = bought - ? WHERE item_id = ? AND user_id = ?")
         .bind(order.quantity.signed())
         .bind(order.item_id.get())
         .bind(order.user_id.get())
-        .execute(&mut *connection)
+        .execute(connection)
         .await?;
-    insert_movement(connection, order, reason, order.quantity.signed()).await
+    Ok(())
 }
 
-/// Adds units to the stock row and answers its new version, by which a counter knows whether it was
-/// loaded before or after.
+/// Gives units back to the limit of the group in which the order was counted, if it was.
+pub(super) async fn count_back_in_group(
+    connection: &mut MySqlConnection,
+    order: &Order,
+) -> sqlx::Result<()> {
+    count_in_group(connection, order, -order.quantity.signed()).await
+}
+
+async fn count_in_group(
+    connection: &mut MySqlConnection,
+    order: &Order,
+    units: i64,
+) -> sqlx::Result<()> {
+    let Some(group) = order.limit_group else { return Ok(()) };
+    sqlx::query("UPDATE group_limits SET bought = bought + ? WHERE group_id = ? AND user_id = ?")
+        .bind(units)
+        .bind(group.get())
+        .bind(order.user_id.get())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Adds units to the stock row, and offers them to the buyers who wait.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
     item: ItemId,
     units: i64,
-) -> sqlx::Result<u64> {
+    line: &WaitingLine,
+) -> sqlx::Result<LineChange> {
     let done = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ?",
     )
     .bind(units)
     .bind(item.get())
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
-    Ok(done.last_insert_id())
+    let version = done.last_insert_id();
+    Ok(line.hand_out(connection, item).await?.after_return(units, version))
 }
 
 /// Takes the units again for a payment after the hold ran out, under the two conditions of a
@@ -181,16 +220,18 @@ async fn take_again(
     reason: MovementReason,
 ) -> Result<u64, StepError> {
     let (item, units) = (order.item_id.get(), order.quantity.signed());
+    let refused = |error| match Fault::of(&error) {
+        Fault::CheckViolated => StepError::LimitReached,
+        _ => StepError::Unavailable(error),
+    };
     sqlx::query("UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?")
         .bind(units)
         .bind(item)
         .bind(order.user_id.get())
         .execute(&mut *connection)
         .await
-        .map_err(|error| match Fault::of(&error) {
-            Fault::CheckViolated => StepError::LimitReached,
-            _ => StepError::Unavailable(error),
-        })?;
+        .map_err(refused)?;
+    count_in_group(connection, order, units).await.map_err(refused)?;
     insert_movement(connection, order, reason, -units).await.map_err(StepError::Unavailable)?;
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
@@ -205,7 +246,7 @@ async fn take_again(
     if taken.rows_affected() == 1 { Ok(taken.last_insert_id()) } else { Err(StepError::SoldOut) }
 }
 
-async fn insert_movement(
+pub(super) async fn insert_movement(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,

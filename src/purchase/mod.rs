@@ -16,6 +16,7 @@ mod items;
 mod join_or_poll;
 mod keys;
 mod load_shedder;
+mod offers;
 mod requests;
 mod sold_out;
 pub mod waiting_room;
@@ -44,6 +45,7 @@ use items::Found;
 pub use admission::Admission;
 pub use items::Items;
 pub use keys::{KeyReader, Keys, NotLookedUp, Trace};
+pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
 pub use waiting_room::WaitingRoom;
@@ -77,6 +79,8 @@ pub struct Purchases {
 pub struct Parts {
     /// The strategies.
     pub strategies: Strategies,
+    /// The gate of units that are offered to buyers who waited.
+    pub accept_offer: Arc<dyn Strategy>,
     /// Looks up the results of earlier requests.
     pub keys: Keys,
     /// The orders that are on their way to the ledger.
@@ -206,24 +210,29 @@ impl Purchases {
         Ok((card, found.strategy.as_ref().ok_or(unavailable)?))
     }
 
-    /// Checks everything that can be said without the gate, and answers the price of all units.
-    fn check_eligibility(&self, request: &PurchaseRequest, item: &Item) -> Result<Cents, Outcome> {
+    /// Checks the price and the state of the sale, and answers the price of all units.
+    fn check_sale(&self, request: &PurchaseRequest, item: &Item) -> Result<Cents, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
         let Some(amount) = item.price.times(request.quantity) else {
             return refuse(Refusal::AmountOverflow);
         };
-        let now = self.parts.clock.now();
-        match item.window.phase(now) {
+        match item.window.phase(self.parts.clock.now()) {
             Phase::Upcoming => {
                 let starts_at = item.window.starts_at();
-                return refuse(Refusal::SaleNotStarted { starts_at });
+                refuse(Refusal::SaleNotStarted { starts_at })
             }
-            Phase::Ended => return refuse(Refusal::SaleEnded),
-            Phase::Open if item.paused => return refuse(Refusal::SalePaused),
-            Phase::Open => {}
+            Phase::Ended => refuse(Refusal::SaleEnded),
+            Phase::Open if item.paused => refuse(Refusal::SalePaused),
+            Phase::Open => Ok(amount),
         }
+    }
+
+    /// Checks everything that can be said without the gate, and answers the price of all units.
+    fn check_eligibility(&self, request: &PurchaseRequest, item: &Item) -> Result<Cents, Outcome> {
+        let refuse = |refusal| Err(Outcome::Refused(refusal));
+        let amount = self.check_sale(request, item)?;
         if item.waiting_room {
-            let ticket = request.ticket.as_deref();
+            let (ticket, now) = (request.ticket.as_deref(), self.parts.clock.now());
             let admitted = self.parts.waiting_room.admit(ticket, item.id, request.buyer, now);
             admitted.map_err(Outcome::Refused)?;
         }

@@ -32,12 +32,13 @@ const RESUME_AGE_MS_MAX = 60_000;
 
 /**
  * The purchase of one item by one buyer.
- * @param {{itemId: number, userId: number, hasRoom: () => boolean, onChange: (state: PurchaseState) => void}} options
- *   `hasRoom` tells whether the item has a waiting room
+ * @param {{itemId: number, userId: number, hasRoom: () => boolean, isOffer?: boolean, onChange: (state: PurchaseState) => void}} options
+ *   `hasRoom` tells whether the item has a waiting room; `isOffer` buys the unit that is offered to a buyer who waited
  */
-export function createPurchase({ itemId, userId, hasRoom, onChange }) {
+export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onChange }) {
   const line = createLine({ itemId, userId });
-  const entry = `seckill.purchase.${userId}.${itemId}`;
+  const entry = `seckill.${isOffer ? 'offer' : 'purchase'}.${userId}.${itemId}`;
+  const path = isOffer ? `/api/items/${itemId}/waiting/purchase` : `/api/seckill/default/${itemId}`;
   let running = false;
   let wake = () => {};
 
@@ -135,8 +136,8 @@ export function createPurchase({ itemId, userId, hasRoom, onChange }) {
     writeEntry(entry, attempt);
     try {
       const order = await post(
-        `/api/seckill/default/${itemId}`,
-        { quantity: attempt.quantity },
+        path,
+        isOffer ? {} : { quantity: attempt.quantity },
         { 'Idempotency-Key': attempt.key, ...ticketHeader() },
       );
       removeEntry(entry);

@@ -62,14 +62,15 @@ export function outcomePanel(panel, { item, again }) {
       show('wait', text('outcome.unknown'), text('outcome.unknownText'), againButton(), ordersLink());
       return;
     }
-    const { title, detail } = explain(code, { limit: item().per_buyer_limit ?? '' });
+    const limits = { limit: item().per_buyer_limit ?? '', group: item().limit_group?.per_buyer_limit ?? '' };
+    const { title, detail } = explain(code, limits);
     if (kind === 'unavailable') {
       // With a pause asked for, the Buy button itself counts it down.
       if (retryAfterMs > 0) show('wait', title, text('outcome.tryIn'));
       else show('wait', title, text('outcome.tryLater'), againButton());
       return;
     }
-    const toOrders = ['limit_reached', 'idempotency_key_reused'].includes(code);
+    const toOrders = ['limit_reached', 'group_limit_reached', 'idempotency_key_reused'].includes(code);
     show('bad', title, detail, toOrders && ordersLink());
   }
 

@@ -59,6 +59,19 @@ fn operations() -> Vec<Operation> {
         operation("POST", "/api/admin/items", Who::Admin, Some(item_body(json!({}))), 201),
         operation("PATCH", "/api/admin/items/{id}", Who::Admin, Some(json!({})), 200),
         operation("GET", "/api/admin/items/{id}/audit", Who::Admin, None, 200),
+        operation("GET", "/api/admin/limit-groups", Who::Admin, None, 200),
+        operation(
+            "POST",
+            "/api/admin/limit-groups",
+            Who::Admin,
+            Some(json!({ "name": "Consoles", "per_buyer_limit": 2 })),
+            201,
+        ),
+        // Units are left, and so nobody has to wait.
+        operation("GET", "/api/items/{id}/waiting", Who::Buyer, None, 200),
+        operation("POST", "/api/items/{id}/waiting", Who::Buyer, None, 409),
+        operation("DELETE", "/api/items/{id}/waiting", Who::Buyer, None, 204),
+        operation("POST", "/api/items/{id}/waiting/purchase", Who::Buyer, None, 409),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/api/admin/endpoints", Who::Admin, None, 200),
         // Events are switched off here.

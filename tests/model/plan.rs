@@ -21,6 +21,8 @@ pub struct Sale {
     pub limit: i64,
     pub starts_at: i64,
     pub ends_at: i64,
+    /// The limit that the item shares with its twin, if it does.
+    pub group_limit: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,14 +48,31 @@ pub enum Step {
     Restock(i64),
     Switch(&'static str),
     Pause(bool),
+    /// A buyer joins the waiting list.
+    Join(i64),
+    /// A buyer leaves the line, or declines the offer.
+    Leave(i64),
+    /// A buyer buys the offered unit.
+    Accept(i64, Option<u8>),
+    /// A buyer buys units of the twin, the other item of the group.
+    BuyTwin(i64, i64),
+    /// A buyer cancels the last order of the twin.
+    CancelTwin(i64),
     /// An instance crashes this number of microseconds after a purchase was sent to it.
     CrashDuring(Buy, u64),
 }
 
 pub fn plan() -> impl Strategy<Value = Plan> {
-    let sale = (0_i64..12, 1_i64..5, prop_oneof![4 => Just(0), 1 => Just(5)]);
-    let sale =
-        sale.prop_map(|(stock, limit, starts_at)| Sale { stock, limit, starts_at, ends_at: 60 });
+    let stock = prop_oneof![2 => 0_i64..12, 1 => 0_i64..3];
+    let group = prop_oneof![1 => Just(None), 1 => (1_i64..6).prop_map(Some)];
+    let sale = (stock, 1_i64..5, prop_oneof![4 => Just(0), 1 => Just(5)], group);
+    let sale = sale.prop_map(|(stock, limit, starts_at, group_limit)| Sale {
+        stock,
+        limit,
+        starts_at,
+        ends_at: 60,
+        group_limit,
+    });
     (sale, vec(step(), 1..STEPS_MAX)).prop_map(|(sale, steps)| Plan { sale, steps })
 }
 
@@ -68,6 +87,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (-4_i64..6).prop_map(Step::Restock),
         1 => strategy().prop_map(Step::Switch),
         1 => any::<bool>().prop_map(Step::Pause),
+        6 => (1_i64..4).prop_map(Step::Join),
+        1 => (1_i64..4).prop_map(Step::Leave),
+        3 => ((1_i64..4), option::of(0_u8..6)).prop_map(|(buyer, key)| Step::Accept(buyer, key)),
+        2 => (1_i64..4, 1_i64..4).prop_map(|(buyer, units)| Step::BuyTwin(buyer, units)),
+        1 => (1_i64..4).prop_map(Step::CancelTwin),
         1 => (buy(), 0_u8..6, 0_u64..6_000).prop_map(|(buy, key, after_us)| {
             Step::CrashDuring(Buy { key: Some(key), ..buy }, after_us)
         }),

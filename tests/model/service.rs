@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
-use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES};
+use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES, OFFER_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};
 use crate::support::{Answer, Client, Instance, Shop, item_body, purchase_path};
 
@@ -51,6 +51,8 @@ struct Process {
 struct Run {
     books: Books,
     item: i64,
+    /// The other item of its group; any other item where it is in none.
+    twin: i64,
     /// The first buyer's id less one: each plan has buyers of its own.
     buyers: i64,
 }
@@ -87,6 +89,7 @@ impl Service {
             // What another instance changed is seen at once.
             (config.purchase.item_age_ms_max, config.purchase.sold_out_ms) = (0, 0);
             (config.job.expire_period_ms, config.job.reconcile_period_ms) = (20, 50);
+            config.waiting_list.sweep_ms = 20;
             (config.queue.poll_ms, config.queue.claim_idle_ms) = (20, 200);
             // What a crash leaves locked is free soon.
             (config.redis.command_timeout_ms, config.lock.lease_ms) = (400, 1_200);
@@ -105,17 +108,24 @@ impl Service {
 
     pub fn carry_out(&mut self, plan: &Plan) -> Tried {
         static BUYERS_SO_FAR: AtomicI64 = AtomicI64::new(0);
-        let item = self.make_item(&plan.sale);
+        let group = plan.sale.group_limit.map(|limit| self.make_group(limit));
+        let item = self.make_item(&plan.sale, group);
+        let twin = self.make_twin(group);
         let buyers = BUYERS_SO_FAR.fetch_add(BUYERS, Ordering::Relaxed);
-        let mut run = Run { books: Books::new(plan.sale.clone()), item, buyers };
+        let mut run = Run { books: Books::new(plan.sale.clone()), item, twin, buyers };
         for (number, step) in plan.steps.iter().enumerate() {
             let done = self.take(&mut run, number, step).and_then(|()| self.compare(&run));
             done.map_err(|why| fail(format!("step {number}, {step:?}: {why}\n{:#?}", run.books)))?;
         }
         self.wait_for("a clean audit", &async |service: &Self| {
-            let audit = service.instances[0].admin();
-            let audit = audit.get(&format!("/api/admin/items/{item}/audit")).await.json;
-            if audit["clean"] == true { Ok(()) } else { Err(audit.to_string()) }
+            for item in [item, twin] {
+                let audit = service.instances[0].admin();
+                let audit = audit.get(&format!("/api/admin/items/{item}/audit")).await.json;
+                if audit["clean"] != true {
+                    return Err(audit.to_string());
+                }
+            }
+            Ok(())
         })?;
         self.wait_for("the neighbours' orders to be in the ledger", &async |service: &Self| {
             let admin = service.instances[0].admin();
@@ -142,13 +152,29 @@ impl Service {
         Ok(())
     }
 
-    fn make_item(&self, sale: &Sale) -> i64 {
+    fn make_group(&self, limit: i64) -> i64 {
+        let body = json!({ "name": "Twins", "per_buyer_limit": limit });
+        let admin = self.instances[0].admin();
+        let made = self.runtime.block_on(admin.post("/api/admin/limit-groups", &body));
+        made.json["id"].as_i64().unwrap_or_else(|| panic!("no group: {}", made.text))
+    }
+
+    fn make_twin(&self, group: Option<i64>) -> i64 {
+        let body = json!({
+            "stock": 1_000_000, "per_buyer_limit": 1_000_000, "strategy": "mysql-batch",
+            "hold_seconds": 86_400, "limit_group_id": group.unwrap_or(0),
+        });
+        self.runtime.block_on(self.instances[0].instance.make_item(body))
+    }
+
+    fn make_item(&self, sale: &Sale, group: Option<i64>) -> i64 {
         let process = &self.instances[0];
         let now = process.instance.clock.now();
         let at = |minutes: i64| (now + time::Duration::minutes(minutes)).format(&Rfc3339);
         let body = item_body(json!({
             "kind": "shop", "stock": sale.stock, "per_buyer_limit": sale.limit,
-            "hold_seconds": HOLD_MINUTES * 60, "strategy": "lock-redis",
+            "hold_seconds": HOLD_MINUTES * 60, "offer_seconds": OFFER_MINUTES * 60,
+            "strategy": "lock-redis", "limit_group_id": group.unwrap_or(0),
             "starts_at": at(sale.starts_at).expect("a time"), "ends_at": at(sale.ends_at).expect("a time"),
         }));
         let made = self.runtime.block_on(process.admin().post("/api/admin/items", &body));
@@ -192,8 +218,46 @@ impl Service {
                 self.edit(run, at, &json!({ "strategy": strategy }), &Expected::Order(""))
             }
             Step::Pause(paused) => {
-                run.books.paused = *paused;
+                run.books.pause(*paused);
                 self.edit(run, at, &json!({ "paused": paused }), &Expected::Order(""))
+            }
+            Step::Join(buyer) => {
+                let expected = run.books.join(*buyer);
+                let client = self.instances[at].buyer(run.buyers + buyer);
+                let path = format!("/api/items/{}/waiting", run.item);
+                expect(&self.runtime.block_on(client.post(&path, &json!({}))), &expected)
+            }
+            Step::Leave(buyer) => {
+                run.books.leave(*buyer);
+                let client = self.instances[at].buyer(run.buyers + buyer);
+                let path = format!("/api/items/{}/waiting", run.item);
+                let left = Client::send(client.request(Method::DELETE, &path));
+                let left = self.runtime.block_on(left);
+                if left.status == 204 { Ok(()) } else { Err(fail(left.text)) }
+            }
+            Step::Accept(buyer, key) => self.accept(run, at, *buyer, *key),
+            Step::BuyTwin(buyer, units) => {
+                let codes = run.books.refusals_of_twin(*buyer, *units);
+                let client = self.instances[at].buyer(run.buyers + buyer);
+                let path = purchase_path("mysql-batch", run.twin);
+                let body = json!({ "quantity": units });
+                let answer = self.runtime.block_on(client.post(&path, &body));
+                match answer.json["id"].as_str() {
+                    Some(id) if codes.is_empty() => {
+                        run.books.twin.push((*buyer, *units, id.to_owned()));
+                        Ok(())
+                    }
+                    _ => expect(&answer, &Expected::Refused(codes)),
+                }
+            }
+            Step::CancelTwin(buyer) => {
+                let last = run.books.twin.iter().rposition(|order| order.0 == *buyer);
+                let Some(last) = last else { return Ok(()) };
+                let (_, _, id) = run.books.twin.remove(last);
+                let client = self.instances[at].buyer(run.buyers + buyer);
+                let path = format!("/api/orders/{id}/cancellation");
+                let answer = self.runtime.block_on(client.post(&path, &json!({})));
+                expect(&answer, &Expected::Order("cancelled"))
             }
             Step::CrashDuring(buy, after_us) => {
                 let request = self.purchase(run, at, buy).0;
@@ -206,6 +270,31 @@ impl Service {
                 let answer = self.runtime.block_on(self.buy(run, at, buy))?;
                 run.bought(buy, &answer)
             }
+        }
+    }
+
+    /// Buys the offered unit.
+    fn accept(&self, run: &mut Run, at: usize, buyer: i64, key: Option<u8>) -> Tried {
+        let client = self.instances[at].buyer(run.buyers + buyer);
+        let path = format!("/api/items/{}/waiting/purchase", run.item);
+        let request = client.request(Method::POST, &path);
+        let request = match key {
+            Some(key) => request.header("idempotency-key", format!("key-{key}")),
+            None => request,
+        };
+        let answer = self.runtime.block_on(Client::send(request));
+        let id = answer.json["id"].as_str().unwrap_or_default().to_owned();
+        match run.books.expected_acceptance(buyer, key) {
+            ExpectedPurchase::Sells if accepted(&answer) => {
+                run.books.accept(buyer, key, id);
+                Ok(())
+            }
+            // What was queued and then rejected is answered as it was.
+            ExpectedPurchase::Replays(order) if [201, 202].contains(&answer.status) => {
+                if run.books.orders[order].id == id { Ok(()) } else { Err(fail("another order")) }
+            }
+            ExpectedPurchase::Refuses(codes) => expect(&answer, &Expected::Refused(codes)),
+            expected => Err(fail(format!("{expected:?}, not {}", answer.text))),
         }
     }
 
@@ -276,7 +365,7 @@ impl Service {
         for (buy, answer) in refused {
             // What is queued counts until the ledger has refused it.
             let was_right = match answer.code() {
-                "limit_reached" => rejected.contains(&buy.buyer),
+                "limit_reached" | "group_limit_reached" => rejected.contains(&buy.buyer),
                 "sold_out" => !rejected.is_empty(),
                 _ => false,
             };
@@ -319,8 +408,14 @@ impl Service {
                 return Err(format!("total {total}, available {available}"));
             }
             for buyer in 1..=BUYERS {
+                let place = format!("/api/items/{}/waiting", run.item);
+                let place = process.buyer(run.buyers + buyer).get(&place).await.json;
+                if place["status"] != run.books.place(buyer) {
+                    return Err(format!("the place of {buyer}: {place}"));
+                }
                 let listed = process.buyer(run.buyers + buyer).get("/api/orders").await.json;
                 let mut found: Vec<_> = listed["orders"].as_array().into_iter().flatten().collect();
+                found.retain(|order| order["item_id"] == run.item);
                 found.sort_by_key(|order| order["id"].to_string());
                 let found: Vec<_> = found
                     .iter()
@@ -377,7 +472,9 @@ impl Run {
             // The queue takes what the ledger then refuses; it is written down as an order.
             ExpectedPurchase::Refuses(codes)
                 if answer.code() == "rejected"
-                    && codes.iter().all(|code| ["limit_reached", "sold_out"].contains(code)) =>
+                    && codes.iter().all(|code| {
+                        ["limit_reached", "group_limit_reached", "sold_out"].contains(code)
+                    }) =>
             {
                 let order: Value = serde_json::from_str(&answer.text).unwrap_or_default();
                 let id = order["id"].as_str().unwrap_or_default().to_owned();

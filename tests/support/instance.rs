@@ -93,16 +93,22 @@ impl Shop {
         }
     }
 
-    /// Ends the holds of all unpaid orders `seconds` sooner: they go by the database's clock, which
+    /// Ends the holds of all unpaid orders, and all open offers, `seconds` sooner: they go by the database's clock, which
     /// no test can move.
     pub async fn let_holds_pass(&self, seconds: i64) {
         super::eventually("the holds to be moved", || async {
-            let moved = sqlx::query(
+            // At once: an offer that is made because a hold ran out is not moved.
+            let mut transaction = self.pool.begin().await.ok()?;
+            for statement in [
                 "UPDATE orders SET expires_at = expires_at - INTERVAL ? SECOND \
                  WHERE status = 'pending'",
-            );
-            // A sweep may be in the way.
-            moved.bind(seconds).execute(&self.pool).await.ok()
+                "UPDATE waiting_list SET offer_expires_at = offer_expires_at - INTERVAL ? SECOND \
+                 WHERE status = 'offered'",
+            ] {
+                // A sweep may be in the way.
+                sqlx::query(statement).bind(seconds).execute(&mut *transaction).await.ok()?;
+            }
+            transaction.commit().await.ok()
         })
         .await;
     }

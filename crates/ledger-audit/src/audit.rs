@@ -1,7 +1,7 @@
 //! The judgement: a pure function of the ledger's rows and the record of answers, so that planted
 //! faults can test it without a database.
 
-use crate::rules::{ledger as ledger_rules, record as record_rules};
+use crate::rules::{ledger as ledger_rules, record as record_rules, waiting};
 use crate::{Answer, CannotJudge, Judgement, Ledger, Stock};
 
 /// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
@@ -26,7 +26,7 @@ pub struct Evidence<'a> {
     pub answers: &'a [Answer],
 }
 
-/// Judges I1 to I12.
+/// Judges I1 to I14.
 ///
 /// # Errors
 /// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
@@ -37,6 +37,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     let record = record_rules::judge(evidence);
     let mut findings = ledger.findings;
     findings.extend(record.findings);
+    findings.extend([waiting::line(evidence), waiting::group(evidence)]);
     Ok(Judgement {
         findings,
         units_live: ledger.units_live,

@@ -11,6 +11,47 @@ pub struct Ledger {
     pub orders: Vec<Order>,
     /// The movements, summed by reason.
     pub movements: Vec<Movements>,
+    /// The buyers who wait for units that come back.
+    pub line: Line,
+    /// The limit that the item shares with others; `None` when it shares none.
+    pub group: Option<Group>,
+}
+
+/// The waiting list of an item.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Line {
+    /// `stock.offered`: units that open offers hold.
+    pub offered: i64,
+    /// Every place there ever was, by its number.
+    pub places: Vec<Place>,
+}
+
+/// One row of `waiting_list`. Times are in microseconds since 1970, by the database's clock.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// `waiting_list.place`: the smaller one is served first.
+    pub number: i64,
+    /// `waiting_list.user_id`.
+    pub buyer: i64,
+    /// `waiting`, `offered`, `accepted`, `lapsed`, `left` or `ended`.
+    pub status: String,
+    /// When the buyer joined.
+    pub joined_at: i64,
+    /// When a unit was offered.
+    pub offered_at: Option<i64>,
+    /// When the place was closed.
+    pub closed_at: Option<i64>,
+    /// The order that the offer became.
+    pub order_id: Option<String>,
+}
+
+/// A limit that several items share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Group {
+    /// Units of all items together that one buyer may have.
+    pub limit: i64,
+    /// Buyers with more than that, and their units.
+    pub over: Vec<(i64, i64)>,
 }
 
 /// The stock row.

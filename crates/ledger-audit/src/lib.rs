@@ -16,9 +16,9 @@
 //!
 //! | | invariant | from |
 //! |---|---|---|
-//! | I1 | total = available + sold + held, and nothing below zero | ledger |
+//! | I1 | total = available + offered + sold + held, and nothing below zero | ledger |
 //! | I2 | no buyer has more than the limit | ledger |
-//! | I3 | the stock movements add up to available - total | ledger |
+//! | I3 | the stock movements add up to available + offered - total | ledger |
 //! | I4 | no order without its movement, no movement without an order | ledger |
 //! | I5 | each cancelled or expired order gave its units back once | ledger |
 //! | I6 | the fencing tokens of accepted writes never fall | ledger |
@@ -28,6 +28,8 @@
 //! | I10 | one idempotency key made at most one order | both |
 //! | I11 | a definite refusal left no order behind | both |
 //! | I12 | when demand exceeded the stock, everything was sold | both |
+//! | I13 | each offered unit is one open offer to a buyer who waited, each accepted offer one order, and no buyer in the line was overtaken | ledger |
+//! | I14 | no buyer has more of a group of items than the limit that they share | ledger |
 //!
 //! Three decisions carry the proof:
 //!
@@ -75,7 +77,8 @@
 //! };
 //! let sold = Movements { reason: "sold".to_owned(), count: 1, units: -1 };
 //! let stock = Some(Stock { total: 1, available: 0 });
-//! let after = Ledger { item_exists: true, stock, orders: vec![order], movements: vec![sold] };
+//! let (orders, movements) = (vec![order], vec![sold]);
+//! let after = Ledger { item_exists: true, stock, orders, movements, ..Ledger::default() };
 //! let mut evidence = Evidence {
 //!     stock: 1,
 //!     per_buyer_limit: 1,
@@ -110,8 +113,9 @@ mod tests;
 
 pub use audit::{Evidence, judge};
 pub use failure::CannotJudge;
-pub use ledger::{Fence, Ledger, Movements, Order, Stock};
+pub use ledger::{Fence, Group, Ledger, Line, Movements, Order, Place, Stock};
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, writer_of};
 pub use record::{Answer, Outcome, write_history};
 pub use report::{EXAMPLES_MAX, Faults, Finding, Judgement, State, UnknownOutcomes};
 pub use rules::purchase::{Purchase, purchases};
+pub use rules::waiting::faults_of_line;

@@ -8,7 +8,7 @@ use sqlx::{MySqlConnection, MySqlPool, QueryBuilder, Row};
 
 use super::sql::powers_of_two;
 use crate::arbiter::{Answer, is_guarded, replay};
-use crate::domain::{ItemId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
+use crate::domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
 use crate::store::mysql::{answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
@@ -24,10 +24,12 @@ pub(super) async fn choose(
 ) -> sqlx::Result<Vec<usize>> {
     answer_finished(connection, purchases, answers).await?;
     let bought = bought_so_far(connection, purchases).await?;
+    let grouped = bought_in_groups(connection, purchases).await?;
     let available = available(connection, &items_of(purchases)).await?;
     // What the chosen ones would take, of each stock and of each buyer's limit.
     let mut taken: HashMap<ItemId, i64> = HashMap::new();
     let mut taken_by: HashMap<(ItemId, UserId), i64> = HashMap::new();
+    let mut taken_in: HashMap<(LimitGroupId, UserId), i64> = HashMap::new();
     let mut chosen = Vec::with_capacity(candidates.len());
     for &index in candidates {
         let purchase = &purchases[index];
@@ -41,12 +43,30 @@ pub(super) async fn choose(
         let taken = taken.entry(item).or_default();
         let taken_by = taken_by.entry((item, purchase.buyer)).or_default();
         let over_limit = |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
+        let group = purchase.counted_group().map(|group| ((group.id, purchase.buyer), group));
+        let over_group = |counted: i64| {
+            let limit = group.map(|(_, group)| i64::from(group.per_buyer_limit));
+            limit.is_some_and(|limit| counted + units > limit)
+        };
+        let of = |counts: &HashMap<_, i64>| {
+            group.and_then(|(key, _)| counts.get(&key).copied()).unwrap_or_default()
+        };
+        let (written_in, chosen_in) = (of(&grouped), of(&taken_in));
         if over_limit(written) {
             answers[index] = Some(Ok(Outcome::Refused(Refusal::LimitReached { limit })));
+        } else if over_group(written_in) {
+            let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::GroupLimitReached { limit })));
         } else if units > available {
             answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut)));
-        } else if !over_limit(written + *taken_by) && *taken + units <= available {
+        } else if !over_limit(written + *taken_by)
+            && !over_group(written_in + chosen_in)
+            && *taken + units <= available
+        {
             *taken_by += units;
+            if let Some((key, _)) = group {
+                *taken_in.entry(key).or_default() += units;
+            }
             *taken += units;
             assert!(*taken <= available, "the chosen orders take at most the units that are left");
             chosen.push(index);
@@ -97,6 +117,29 @@ async fn bought_so_far(
         });
         for row in select.build().fetch_all(&mut *connection).await? {
             let buyer = (row.try_get("item_id")?, row.try_get("user_id")?);
+            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
+        }
+    }
+    Ok(bought)
+}
+
+/// Units that the batch's buyers have already, of all items of each group.
+async fn bought_in_groups(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> sqlx::Result<HashMap<(LimitGroupId, UserId), i64>> {
+    let mut bought = HashMap::new();
+    let key = |one: &Purchase| one.counted_group().map(|group| (group.id, one.buyer));
+    let counted: Vec<_> = purchases.iter().filter_map(key).collect();
+    for chunk in powers_of_two(&counted) {
+        let mut select = QueryBuilder::new(
+            "SELECT group_id, user_id, bought FROM group_limits WHERE (group_id, user_id) IN",
+        );
+        select.push_tuples(chunk, |mut row, (group, buyer)| {
+            row.push_bind(group.get()).push_bind(buyer.get());
+        });
+        for row in select.build().fetch_all(&mut *connection).await? {
+            let buyer = (row.try_get("group_id")?, row.try_get("user_id")?);
             bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
         }
     }

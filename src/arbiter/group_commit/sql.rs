@@ -1,7 +1,7 @@
 //! The one transaction of a batch.
 //!
 //! Its locks are taken in one order, in every instance: the keys of the orders, then the buyers'
-//! limits, then the stock rows, each sorted. So two batches that have items in common wait for each
+//! limits by item, then those by group of items, then the stock rows, each sorted. So two batches that have items in common wait for each
 //! other and do not deadlock.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::arbiter::fence::{Fence, Raised, raise_fence};
 use crate::arbiter::transaction::insert_orders;
 use crate::arbiter::{WRITTEN_AS, is_guarded};
 use crate::domain::order::MovementReason;
-use crate::domain::{ItemId, Purchase, UserId};
+use crate::domain::{ItemId, LimitGroupId, Purchase, UserId};
 use crate::store::mysql::link::roll_back;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, answered};
@@ -116,6 +116,7 @@ async fn write_rows(
     }
     failpoint!("batch-orders-inserted");
     answered(count_buyers(connection, purchases)).await?;
+    answered(count_in_groups(connection, purchases)).await?;
     failpoint!("batch-buyers-counted");
     for chunk in powers_of_two(&sorted) {
         answered(insert_movements(connection, chunk)).await?;
@@ -146,6 +147,34 @@ async fn count_buyers(
         let mut query = sqlx::query(&statement);
         for ((item, user), (units, limit)) in chunk {
             query = query.bind(item.get()).bind(user.get()).bind(units).bind(limit);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// One row for each buyer of each group of items that share a limit, sorted.
+async fn count_in_groups(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+) -> sqlx::Result<()> {
+    let mut counted: BTreeMap<(LimitGroupId, UserId), (i64, u32)> = BTreeMap::new();
+    for purchase in purchases {
+        let Some(group) = purchase.counted_group() else { continue };
+        let buyer = counted.entry((group.id, purchase.buyer)).or_default();
+        buyer.0 += purchase.quantity.signed();
+        buyer.1 = group.per_buyer_limit;
+    }
+    let counted: Vec<_> = counted.into_iter().collect();
+    for chunk in powers_of_two(&counted) {
+        let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
+        let statement = format!(
+            "INSERT INTO group_limits (group_id, user_id, bought, allowed) VALUES {placeholders} \
+             ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
+        );
+        let mut query = sqlx::query(&statement);
+        for ((group, user), (units, limit)) in chunk {
+            query = query.bind(group.get()).bind(user.get()).bind(units).bind(limit);
         }
         query.execute(&mut *connection).await?;
     }

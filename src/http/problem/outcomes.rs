@@ -18,6 +18,15 @@ impl From<Refusal> for Problem {
             Refusal::LimitReached { limit } => ProblemType::LimitReached
                 .detail(format!("You have bought the {limit} units that one buyer may have."))
                 .member("orders", "/api/orders"),
+            Refusal::GroupLimitReached { limit } => ProblemType::GroupLimitReached
+                .detail(format!(
+                    "You have bought the {limit} units of these items together that one buyer may have."
+                ))
+                .member("orders", "/api/orders"),
+            Refusal::NoWaitingList => ProblemType::NoWaitingList.into(),
+            Refusal::UnitsLeft => ProblemType::UnitsLeft.into(),
+            Refusal::WaitingListFull => ProblemType::WaitingListFull.into(),
+            Refusal::NoOffer => ProblemType::NoOffer.into(),
             Refusal::QuantityOverLimit { limit } => ProblemType::QuantityOverLimit
                 .detail(format!("Buy fewer units: one buyer may have {limit}.")),
             Refusal::SaleNotStarted { starts_at } => {
@@ -106,6 +115,7 @@ impl From<EditError> for Problem {
             EditError::NotFound => ProblemType::ItemNotFound.into(),
             EditError::RevisionChanged => ProblemType::PreconditionFailed.into(),
             EditError::InvalidSchedule => ProblemType::InvalidSchedule.into(),
+            EditError::NoSuchGroup => ProblemType::LimitGroupNotFound.into(),
             EditError::StockOutOfRange => ProblemType::StockBelowSold.into(),
             EditError::Strategy(error) => error.into(),
             EditError::Ledger(error) => error.into(),
@@ -116,6 +126,7 @@ impl From<EditError> for Problem {
 impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         match error {
+            CreateError::NoSuchGroup => ProblemType::LimitGroupNotFound.into(),
             CreateError::ArbiterRequired => ProblemType::ArbiterRequired.into(),
             CreateError::Strategy(error) => error.into(),
             CreateError::Ledger(error) => error.into(),
@@ -233,7 +244,12 @@ mod tests {
         let refusals = [
             Refusal::SoldOut,
             Refusal::LimitReached { limit: 1 },
+            Refusal::GroupLimitReached { limit: 1 },
             Refusal::QuantityOverLimit { limit: 1 },
+            Refusal::NoWaitingList,
+            Refusal::UnitsLeft,
+            Refusal::WaitingListFull,
+            Refusal::NoOffer,
             Refusal::SaleNotStarted { starts_at: OffsetDateTime::UNIX_EPOCH },
             Refusal::SaleEnded,
             Refusal::SalePaused,

@@ -86,6 +86,8 @@ problem_types! {
         "Choose a strategy that GET /api/strategies lists.";
     AccountNotFound: 404 "account_not_found", "Account not found",
         "Sign in with an account that has a password of its own.";
+    LimitGroupNotFound: 404 "limit_group_not_found", "Limit group not found",
+        "Check the group's id; GET /api/admin/limit-groups lists the groups.";
     OrderNotFound: 404 "order_not_found", "Order not found",
         "Check the order id; GET /api/orders lists your orders.";
     RunNotFound: 404 "run_not_found", "Lab run not found",
@@ -105,6 +107,18 @@ problem_types! {
         "Fewer units are left than you want; try again if unpaid orders expire.";
     LimitReached: 409 "limit_reached", "Purchase limit reached",
         "You have bought as many units as one buyer may have.";
+    GroupLimitReached: 409 "group_limit_reached", "Purchase limit of a group reached",
+        "You have bought as many units of these items together as one buyer may have.";
+    NoWaitingList: 409 "no_waiting_list", "Item without waiting list",
+        "Try again when unpaid orders expire: nobody can wait for this item.";
+    UnitsLeft: 409 "units_left", "Units left",
+        "Buy the item now: units are left.";
+    WaitingListFull: 409 "waiting_list_full", "Waiting list full",
+        "Try again later: as many buyers wait as can.";
+    NoOffer: 409 "no_offer", "No open offer",
+        "GET /api/items/{id}/waiting tells your place; an offer that was not accepted in time is over.";
+    TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
+        "Use a group that exists.";
     SaleNotStarted: 409 "sale_not_started", "Sale not started",
         "Try again when the sale has started.";
     SaleEnded: 409 "sale_ended", "Sale ended",
@@ -184,6 +198,8 @@ problem_types! {
         "Send a limit in the range that /docs names.";
     HoldOutOfRange: 422 "hold_out_of_range", "Hold time out of range",
         "Send a hold time in the range that /docs names.";
+    OfferOutOfRange: 422 "offer_out_of_range", "Offer time out of range",
+        "Send an offer time in the range that /docs names.";
     StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
         "Send a stock in the range that /docs names.";
     StockBelowSold: 422 "stock_below_sold", "Stock change out of range",

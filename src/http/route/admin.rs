@@ -13,17 +13,22 @@ use super::items::{ItemBody, answer};
 use super::texts;
 use crate::account::Actor;
 use crate::catalog::Catalog;
-use crate::domain::{ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
+use crate::domain::{
+    ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow,
+};
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::purchase::Purchases;
+use crate::waiting_list::WaitingLists;
 
 /// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
 /// The default of `hold_seconds`.
 const HOLD_SECONDS_DEFAULT: u32 = 300;
+/// The default of `offer_seconds`.
+const OFFER_SECONDS_DEFAULT: u32 = 300;
 /// The default of `strategy`.
 const STRATEGY_DEFAULT: &str = "lock-redis";
 
@@ -69,6 +74,15 @@ pub struct CreateItemBody {
     /// Whether buyers need a ticket of the waiting room; `false` if it is left out.
     #[serde(default)]
     waiting_room: Option<bool>,
+    /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait. 300 if it
+    /// is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 86400)]
+    offer_seconds: Integer,
+    /// The group of items that share a limit; 0 (if it is left out): none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    limit_group_id: Integer,
 }
 
 /// The changes of a sale; a field that is left out stays as it is.
@@ -87,6 +101,15 @@ pub struct EditItemBody {
     /// Open or close the waiting room.
     #[serde(default)]
     waiting_room: Option<bool>,
+    /// For how many seconds an offer holds a unit for a buyer who waits; 0 ends the waiting list.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 86400)]
+    offer_seconds: Integer,
+    /// The group of items that share a limit; 0: none. Orders stay in the group in which they were
+    /// counted.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    limit_group_id: Integer,
     #[serde(default)]
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out.
@@ -144,6 +167,7 @@ pub async fn create(
 pub async fn edit(
     State(catalog): State<Catalog>,
     State(purchases): State<Purchases>,
+    State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
     Admin(claims): Admin,
     ClientAddress(address): ClientAddress,
@@ -161,13 +185,16 @@ pub async fn edit(
         ends_at: body.ends_at.as_deref().map(instant).transpose()?,
         paused: body.paused,
         waiting_room: body.waiting_room,
+        offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
+        limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
     };
     let now = clock.now();
     let actor = Actor { user: claims.user, address: Some(address), now };
-    let edited = catalog.edit(id, &edit, &actor).await?;
+    let (edited, change) = catalog.edit(id, &edit, &actor).await?;
+    lists.publish(id, &change).await;
     purchases.item_changed(id);
     tracing::info!(item = %id, operator = %claims.user, "item edited");
     Ok(answer(&edited, now))
@@ -180,10 +207,6 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     let description = texts::description(&body.description)?;
     let price_out_of_range = || {
         ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {} cents.", Cents::MAX))
-    };
-    let limit_out_of_range = || {
-        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
-        ProblemType::LimitOutOfRange.detail(detail)
     };
     let hold_out_of_range = || {
         let detail = format!("Send a hold of 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
@@ -198,11 +221,7 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window: SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
             .ok_or(ProblemType::InvalidSchedule)?,
-        per_buyer_limit: body.per_buyer_limit.or(
-            Some(PER_BUYER_LIMIT_DEFAULT),
-            in_range(1, Item::PER_BUYER_LIMIT_MAX),
-            limit_out_of_range,
-        )?,
+        per_buyer_limit: limit(body.per_buyer_limit, Some(PER_BUYER_LIMIT_DEFAULT))?,
         hold_seconds: body.hold_seconds.or(
             Some(HOLD_SECONDS_DEFAULT),
             in_range(1, Item::HOLD_SECONDS_MAX),
@@ -212,7 +231,43 @@ fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         kind,
         arbiter,
         waiting_room: body.waiting_room.unwrap_or(false),
+        offer_seconds: body
+            .offer_seconds
+            .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
+            .unwrap_or(OFFER_SECONDS_DEFAULT),
+        limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
     })
+}
+
+/// Parses a limit per buyer.
+///
+/// # Errors
+/// 422 for a limit out of range, or for none without a default.
+pub fn limit(sent: Integer, default: Option<u32>) -> Result<u32, Problem> {
+    sent.or(default, in_range(1, Item::PER_BUYER_LIMIT_MAX), || {
+        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
+        ProblemType::LimitOutOfRange.detail(detail)
+    })
+}
+
+fn offer_seconds(number: i128) -> Option<Option<u32>> {
+    in_range(0, Item::OFFER_SECONDS_MAX)(number).map(Some)
+}
+
+fn offer_out_of_range() -> Problem {
+    let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
+    ProblemType::OfferOutOfRange.detail(detail)
+}
+
+/// A group, or none for 0.
+#[expect(clippy::option_option, reason = "no field, no group, and a group are three things")]
+fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
+    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
+    Some(Some(LimitGroupId::new(number)))
+}
+
+fn no_such_group() -> Problem {
+    ProblemType::LimitGroupNotFound.into()
 }
 
 /// Accepts a number from `least` to `most`.

@@ -20,6 +20,8 @@ pub struct AuditBody {
     clean: bool,
     total: i64,
     available: i64,
+    /// Units that open offers hold for buyers who waited.
+    offered: i64,
     /// Units of paid orders.
     sold: i64,
     /// Units of pending orders.
@@ -37,7 +39,7 @@ pub struct AuditBody {
 /// One invariant.
 #[derive(Serialize, ToSchema)]
 pub struct FindingBody {
-    /// `I1` to `I7`.
+    /// `I1` to `I7`, `I13` or `I14`.
     invariant: &'static str,
     claim: &'static str,
     /// Whether it holds; `null` when there was nothing to check.
@@ -60,6 +62,7 @@ impl From<Report> for AuditBody {
             clean,
             total: report.facts.total,
             available: report.facts.available,
+            offered: report.facts.offered,
             sold: report.facts.units_sold,
             held: report.facts.units_held,
             oversold,

@@ -14,6 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::orders::OrderBody;
+use super::waiting_list::PlaceBody;
 use crate::account::Claims;
 use crate::catalog::StockedItem;
 use crate::domain::window::Phase;
@@ -22,7 +23,7 @@ use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
-use crate::live::{self, TooManyStreams, Watcher};
+use crate::live::{self, TooManyStreams, Watcher, What};
 
 /// The longest pause in a stream; then a comment is sent, which finds dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -89,13 +90,13 @@ pub async fn stock(
     }))
 }
 
-/// Watch your orders: an event at each change.
+/// Watch your orders and your places in waiting lists: an event at each change.
 #[utoipa::path(
     get,
     path = "/api/orders/events",
     tag = "buyer",
     responses(
-        (status = 200, description = "Events `order`, each with the order after the change", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Events `order`, each with the order after the change, and `waiting`, each with the place after the change", content_type = "text/event-stream", body = String),
         (status = "4XX", description = "Not signed in, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
     ),
@@ -121,11 +122,21 @@ pub async fn orders(
                 Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
             };
-            let Ok(Some(order)) = web.orders.find(changed.order, owner).await else {
-                continue;
+            let (name, body) = match changed.what {
+                What::Order(order) => match web.orders.find(order, owner).await {
+                    Ok(Some(order)) => ("order", serde_json::to_string(&OrderBody::from(order))),
+                    _ => continue,
+                },
+                What::Place(item) => match web.waiting_lists.find(item, owner).await {
+                    Ok(found) => {
+                        let place = PlaceBody::new(item, found, web.clock.now());
+                        ("waiting", serde_json::to_string(&place))
+                    }
+                    Err(_) => continue,
+                },
             };
-            let body = serde_json::to_string(&OrderBody::from(order)).unwrap_or_default();
-            if out.send(Event::default().event("order").data(body)).await.is_err() {
+            let event = Event::default().event(name).data(body.unwrap_or_default());
+            if out.send(event).await.is_err() {
                 return;
             }
         }

@@ -11,8 +11,9 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use super::limit_groups::LimitGroupBody;
 use crate::catalog::{Catalog, Seen, StockedItem, Unreachable};
-use crate::domain::{Clock, Item, Refusal};
+use crate::domain::{ArbiterMode, Clock, Item, Refusal};
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
 
@@ -47,6 +48,10 @@ pub struct ItemBody {
     paused: bool,
     /// Whether a purchase needs a ticket, see `POST /api/items/{id}/ticket`.
     waiting_room: bool,
+    /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait.
+    offer_seconds: u32,
+    /// The group of items that share a limit.
+    limit_group: Option<LimitGroupBody>,
     /// `upcoming`, `open`, `sold_out` or `ended`.
     state: &'static str,
     /// Whether this is an older copy, because the ledger does not answer; the header `Age` has its
@@ -79,6 +84,8 @@ impl ItemBody {
             arbiter: item.arbiter.as_str(),
             paused: item.paused,
             waiting_room: item.waiting_room,
+            offer_seconds: if item.arbiter == ArbiterMode::On { item.offer_seconds } else { 0 },
+            limit_group: item.limit_group.as_ref().map(LimitGroupBody::from),
             state: item.state(stocked.available, now).as_str(),
             stale: false,
             server_time: now,

@@ -28,6 +28,10 @@ pub struct LiveBody {
     total: i64,
     /// Units left, by the ledger.
     available: i64,
+    /// Units that are held for buyers who waited.
+    offered: i64,
+    /// Buyers who wait.
+    waiting: i64,
     /// Units left by the Redis counter, if it is loaded.
     counter_available: Option<i64>,
     /// The counter minus the ledger: running purchases, or drift if it lasts.
@@ -68,7 +72,7 @@ pub async fn find(
     ItemPath(id): ItemPath,
 ) -> Result<Json<LiveBody>, Problem> {
     let figures = web.catalog.figures(id).await?.ok_or(Refusal::ItemNotFound)?;
-    let SaleFigures { stocked, orders, counter_available } = figures;
+    let SaleFigures { stocked, orders, counter_available, waiting, offered } = figures;
     let StockedItem { item, total, available } = stocked;
     let orders = orders.into_iter().map(|(status, count)| {
         (status.as_str(), OrderCountBody { orders: count.orders, units: count.units })
@@ -81,6 +85,8 @@ pub async fn find(
         server_time: web.clock.now(),
         total,
         available,
+        offered,
+        waiting,
         counter_available,
         drift: counter_available.map(|counter| counter - available),
         orders: orders.collect(),

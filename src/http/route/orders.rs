@@ -224,7 +224,7 @@ pub async fn cancel(
 
 /// Runs a step on a task of its own, so that it finishes even when its client has gone: a step that
 /// stops half-way would keep a row locked until MySQL notices.
-fn detached<T: Send + 'static, E: Into<Problem> + Send + 'static>(
+pub(super) fn detached<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     lifecycle: &Lifecycle,
     step: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> impl Future<Output = Result<T, Problem>> {

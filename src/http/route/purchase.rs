@@ -75,7 +75,7 @@ pub async fn purchase(
     answer(purchases.buy(request).await)
 }
 
-fn answer(outcome: Outcome) -> Result<Response, Problem> {
+pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
     let created = |status: StatusCode, order: Order| {
         let location = [("location", format!("/api/orders/{}", order.id))];
         (status, location, Json(OrderBody::from(order))).into_response()

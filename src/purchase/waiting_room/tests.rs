@@ -24,6 +24,8 @@ fn item() -> Item {
         arbiter: ArbiterMode::On,
         paused: false,
         waiting_room: true,
+        offer_seconds: 0,
+        limit_group: None,
         has_queue: false,
         revision: 1,
     }

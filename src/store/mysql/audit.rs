@@ -60,13 +60,13 @@ pub async fn recent_sales(pool: &MySqlPool) -> sqlx::Result<Vec<RecentSale>> {
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
     let row = sqlx::query_as(
-        "SELECT total, available, arbiter, per_buyer_limit FROM stock \
+        "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
          JOIN items ON items.id = item_id WHERE item_id = ?",
     )
     .bind(id.get())
     .fetch_optional(&mut *connection)
     .await?;
-    let Some((total, available, arbiter, limit)) = row else { return Ok(None) };
+    let Some((total, available, offered, arbiter, limit)) = row else { return Ok(None) };
     let limit: u32 = limit;
 
     let (orders, units_sold, units_held) = sqlx::query_as(
@@ -84,6 +84,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         arbiter,
         total,
         available,
+        offered,
         units_sold,
         units_held,
         orders,
@@ -96,6 +97,13 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         fences_fallen: count(connection, FENCES_FALLEN, &[id.get()]).await?,
         fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get()]).await?,
         fences_not_compared: count(connection, FENCES_NOT_COMPARED, &[id.get()]).await?,
+        offers_open: count(connection, OFFERS_OPEN, &[id.get()]).await?,
+        offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 2]).await?,
+        places_overtaken: count(connection, PLACES_OVERTAKEN, &[id.get()]).await?,
+        waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
+        is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
+        group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
+        group_buyers_miscounted: count(connection, GROUP_MISCOUNTED, &[id.get(); 2]).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
@@ -173,3 +181,60 @@ const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
 /// Orders with a fence that were written without its comparison.
 const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \
      WHERE item_id = ? AND fence IS NOT NULL AND fence_sequence IS NULL";
+
+const OFFERS_OPEN: &str =
+    "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'offered'";
+
+/// Accepted offers whose order is missing, of another buyer or shared; and orders that no offer became.
+const OFFERS_UNMATCHED: &str = "SELECT \
+     (SELECT COUNT(*) - COUNT(DISTINCT orders.id) FROM waiting_list AS places \
+       LEFT JOIN orders ON orders.id = places.order_id AND orders.item_id = places.item_id \
+         AND orders.user_id = places.user_id AND orders.strategy = 'waiting-list' \
+       WHERE places.item_id = ? AND places.status = 'accepted') + \
+     (SELECT COUNT(*) FROM orders WHERE item_id = ? AND strategy = 'waiting-list' \
+       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places WHERE places.item_id = orders.item_id \
+         AND places.user_id = orders.user_id AND places.order_id = orders.id \
+         AND places.status = 'accepted'))";
+
+/// Places with an offer that was made while a place in front of them, which is served later or never,
+/// was in the line.
+const PLACES_OVERTAKEN: &str = "SELECT COUNT(*) FROM ( \
+     SELECT place, until, MIN(offered_at) OVER ( \
+       ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_offer \
+     FROM (SELECT place, offered_at, COALESCE(offered_at, closed_at, '9999-12-31') AS until \
+       FROM waiting_list WHERE item_id = ?) AS places) AS line \
+     WHERE next_offer < until";
+
+const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
+     JOIN stock ON stock.item_id = waiting_list.item_id \
+     JOIN items ON items.id = waiting_list.item_id \
+     WHERE waiting_list.item_id = ? AND status = 'waiting' AND available > 0 AND NOT paused \
+       AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
+
+const IS_GROUPED: &str = "SELECT EXISTS (SELECT 1 FROM items \
+     WHERE id = ? AND limit_group_id IS NOT NULL) \
+     OR EXISTS (SELECT 1 FROM limit_group_items WHERE item_id = ?)";
+
+/// Buyers with too many live units of a group that the item is or was in.
+const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
+     SELECT orders.limit_group_id, user_id FROM limit_group_items AS own \
+       JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
+       JOIN orders ON orders.item_id = all_items.item_id \
+         AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
+       JOIN limit_groups ON limit_groups.id = own.group_id \
+     WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id \
+     HAVING SUM(quantity) > MAX(limit_groups.per_buyer_limit)) AS buyers";
+
+/// Buyers whose count in a group that the item is or was in differs from their live orders.
+const GROUP_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT group_id, user_id, SUM(units) AS difference FROM ( \
+       SELECT orders.limit_group_id AS group_id, user_id, CAST(quantity AS SIGNED) AS units \
+         FROM limit_group_items AS own \
+         JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
+         JOIN orders ON orders.item_id = all_items.item_id \
+           AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
+         WHERE own.item_id = ? \
+       UNION ALL \
+       SELECT group_limits.group_id, user_id, -bought FROM limit_group_items AS own \
+         JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?) AS both_sides \
+     GROUP BY group_id, user_id HAVING difference <> 0) AS buyers";

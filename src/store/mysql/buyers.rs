@@ -3,7 +3,7 @@
 use sqlx::MySqlExecutor;
 
 use super::link::{LONG_READ_MAX, answered, within};
-use crate::domain::{ItemId, UserId};
+use crate::domain::{ItemId, LimitGroupId, UserId};
 
 /// Reads the units of the buyer's orders that hold stock.
 ///
@@ -17,6 +17,24 @@ pub async fn bought(
     let bought =
         sqlx::query_scalar("SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?")
             .bind(item.get())
+            .bind(buyer.get())
+            .fetch_optional(executor);
+    let bought: Option<i32> = answered(bought).await?;
+    Ok(bought.map_or(0, i64::from))
+}
+
+/// Reads the units of the buyer's orders that hold stock, of all items of a group.
+///
+/// # Errors
+/// The database's.
+pub async fn bought_of_group(
+    executor: impl MySqlExecutor<'_>,
+    group: LimitGroupId,
+    buyer: UserId,
+) -> sqlx::Result<i64> {
+    let bought =
+        sqlx::query_scalar("SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ?")
+            .bind(group.get())
             .bind(buyer.get())
             .fetch_optional(executor);
     let bought: Option<i32> = answered(bought).await?;

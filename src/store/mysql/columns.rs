@@ -8,7 +8,8 @@ use sqlx::mysql::{MySql, MySqlTypeInfo, MySqlValueRef};
 use sqlx::{Decode, Type};
 
 use crate::domain::{
-    ArbiterMode, Cents, EndpointId, ItemId, ItemKind, OrderId, OrderStatus, Quantity, UserId,
+    ArbiterMode, Cents, EndpointId, ItemId, ItemKind, LimitGroupId, OrderId, OrderStatus, Quantity,
+    UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -36,10 +37,12 @@ macro_rules! column {
 column!(ItemId, i64, Self::new);
 column!(UserId, i64, Self::new);
 column!(EndpointId, i64, Self::new);
+column!(LimitGroupId, i64, Self::new);
 column!(Cents, i64, Self::new);
 column!(Quantity, u32, |units: u32| Self::new(units.into()));
 column!(OrderId, &str, Self::parse);
 column!(OrderStatus, &str, Self::parse);
+column!(WaitingStatus, &str, Self::parse);
 column!(ItemKind, &str, Self::parse);
 column!(ArbiterMode, &str, Self::parse);
 

@@ -42,6 +42,13 @@ impl Fault {
         }
     }
 
+    /// Whether an error says that a row violates the CHECK constraint of this name.
+    #[must_use]
+    pub fn violates(error: &sqlx::Error, constraint: &str) -> bool {
+        let named = |error: &dyn sqlx::error::DatabaseError| error.message().contains(constraint);
+        Self::of(error) == Self::CheckViolated && error.as_database_error().is_some_and(named)
+    }
+
     fn of_answer(number: u16, message: &str) -> Self {
         match number {
             // TiDB: a schema change came between. The number means any error.

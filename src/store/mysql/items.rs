@@ -9,7 +9,7 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, MySqlPool, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::link::answered;
-use crate::domain::{Item, ItemId, NewItem, SaleWindow};
+use crate::domain::{Item, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
 
 /// An item with its stock at the moment of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,11 +29,17 @@ pub struct ItemUpdate<'a> {
     pub window: SaleWindow,
     pub paused: bool,
     pub waiting_room: bool,
+    pub offer_seconds: u32,
+    pub limit_group: Option<LimitGroupId>,
     pub strategy: &'a str,
 }
 
 const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
      per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
+     offer_seconds, limit_group_id, \
+     (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
+     (SELECT limit_groups.per_buyer_limit FROM limit_groups \
+      WHERE limit_groups.id = limit_group_id) AS group_limit, \
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
      revision, total, available";
 
@@ -128,8 +134,8 @@ pub async fn insert(
 ) -> sqlx::Result<ItemId> {
     let inserted = sqlx::query(
         "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
-         per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
+         limit_group_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(&new.name)
     .bind(&new.description)
@@ -143,6 +149,8 @@ pub async fn insert(
     .bind(new.kind.as_str())
     .bind(new.arbiter.as_str())
     .bind(new.waiting_room)
+    .bind(new.offer_seconds)
+    .bind(new.limit_group.map(LimitGroupId::get))
     .bind(now)
     .execute(transaction)
     .await?;
@@ -161,12 +169,14 @@ pub async fn update(
 ) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
-         strategy = ?, revision = revision + 1 WHERE id = ?",
+         offer_seconds = ?, limit_group_id = ?, strategy = ?, revision = revision + 1 WHERE id = ?",
     )
     .bind(datetime(update.window.starts_at()))
     .bind(datetime(update.window.ends_at()))
     .bind(update.paused)
     .bind(update.waiting_room)
+    .bind(update.offer_seconds)
+    .bind(update.limit_group.map(LimitGroupId::get))
     .bind(update.strategy)
     .bind(id.get())
     .execute(transaction)
@@ -198,12 +208,27 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             arbiter: row.try_get("arbiter")?,
             paused: row.try_get("paused")?,
             waiting_room: row.try_get("waiting_room")?,
+            offer_seconds: row.try_get("offer_seconds")?,
+            limit_group: limit_group(row)?,
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
             revision: row.try_get("revision")?,
         };
         let (total, available) = (row.try_get("total")?, row.try_get("available")?);
         Ok(Self { item: Arc::new(item), total, available })
     }
+}
+
+/// The group of an item, if it is in one that exists.
+fn limit_group(row: &MySqlRow) -> sqlx::Result<Option<LimitGroup>> {
+    let id: Option<LimitGroupId> = row.try_get("limit_group_id")?;
+    let name: Option<String> = row.try_get("group_name")?;
+    let limit: Option<u32> = row.try_get("group_limit")?;
+    Ok(match (id, name, limit) {
+        (Some(id), Some(name), Some(per_buyer_limit)) => {
+            Some(LimitGroup { id, name, per_buyer_limit })
+        }
+        _ => None,
+    })
 }
 
 /// Makes the error for a column whose value is out of its range: a damaged row, not a missing one.

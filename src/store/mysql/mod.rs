@@ -15,6 +15,7 @@ pub mod event_log;
 pub mod failures;
 pub mod hosts;
 pub mod items;
+pub mod limit_groups;
 pub mod link;
 pub mod migrations;
 pub mod operators;
@@ -28,6 +29,7 @@ pub mod sessions;
 pub mod settle;
 pub mod stock;
 pub mod users;
+pub mod waiting_list;
 pub mod writer;
 
 use std::sync::Arc;

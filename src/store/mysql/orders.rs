@@ -12,7 +12,7 @@ use crate::domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
 pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
-     created_at, expires_at, paid_at";
+     limit_group_id, created_at, expires_at, paid_at";
 
 /// Finds an owner's order; another user's order is not found.
 ///
@@ -200,6 +200,7 @@ impl FromRow<'_, MySqlRow> for Order {
             status: row.try_get("status")?,
             strategy: row.try_get("strategy")?,
             fence: row.try_get("fence")?,
+            limit_group: row.try_get("limit_group_id")?,
             created_at: row.try_get("created_at")?,
             expires_at: row.try_get("expires_at")?,
             paid_at: row.try_get("paid_at")?,

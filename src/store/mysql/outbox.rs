@@ -18,12 +18,17 @@ pub struct Outbox {
     enabled: bool,
 }
 
+/// The type of the rows about orders.
+const ORDERS_CHANGED: &str = "orders.changed";
+
 /// A row of the outbox that is not written yet.
 #[derive(Debug)]
 pub struct NewEvent {
     /// Its id.
     pub id: OrderId,
-    /// The changed orders, as JSON.
+    /// Its type.
+    pub kind: &'static str,
+    /// The changes, as JSON.
     pub payload: String,
 }
 
@@ -43,6 +48,22 @@ struct Change {
     quantity: u32,
     amount_cents: i64,
     status: &'static str,
+}
+
+/// An offer to a buyer who waits, after its change.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub struct OfferChange {
+    pub place: i64,
+    pub item_id: i64,
+    pub user_id: i64,
+    pub status: &'static str,
+}
+
+/// The changed offers of a transaction, as JSON.
+#[derive(Serialize)]
+struct OffersPayload {
+    offers: Vec<OfferChange>,
 }
 
 impl Outbox {
@@ -88,7 +109,7 @@ impl Outbox {
             return Ok(None);
         }
         let orders = purchases.iter().map(|purchase| Change::inserted(purchase, status));
-        NewEvent::of(orders.collect()).map(Some)
+        NewEvent::of(ORDERS_CHANGED, &Payload { orders: orders.collect() }).map(Some)
     }
 
     /// Writes one row for the orders that the transaction changes; `orders` are as they are after
@@ -104,7 +125,25 @@ impl Outbox {
         if !self.enabled || orders.is_empty() {
             return Ok(());
         }
-        insert(transaction, NewEvent::of(orders.iter().map(Change::of).collect())?).await
+        let orders = orders.iter().map(Change::of).collect();
+        insert(transaction, NewEvent::of(ORDERS_CHANGED, &Payload { orders })?).await
+    }
+}
+
+impl Outbox {
+    /// Writes one row for the offers that the transaction changes.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn offers(
+        self,
+        transaction: &mut MySqlConnection,
+        offers: Vec<OfferChange>,
+    ) -> sqlx::Result<()> {
+        if !self.enabled || offers.is_empty() {
+            return Ok(());
+        }
+        insert(transaction, NewEvent::of("offers.changed", &OffersPayload { offers })?).await
     }
 }
 
@@ -133,19 +172,20 @@ impl Change {
 }
 
 impl NewEvent {
-    fn of(orders: Vec<Change>) -> sqlx::Result<Self> {
-        let payload = serde_json::to_string(&Payload { orders })
-            .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
-        Ok(Self { id: OrderId::generate(), payload })
+    fn of(kind: &'static str, payload: &impl Serialize) -> sqlx::Result<Self> {
+        let payload =
+            serde_json::to_string(payload).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        Ok(Self { id: OrderId::generate(), kind, payload })
     }
 }
 
 async fn insert(transaction: &mut MySqlConnection, event: NewEvent) -> sqlx::Result<()> {
     let inserted = sqlx::query(
         "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) \
-         VALUES (?, 'orders', 'ledger', 'orders.changed', ?, UTC_TIMESTAMP(6))",
+         VALUES (?, 'orders', 'ledger', ?, ?, UTC_TIMESTAMP(6))",
     )
     .bind(event.id.to_string())
+    .bind(event.kind)
     .bind(event.payload)
     .execute(transaction);
     answered(inserted).await?;

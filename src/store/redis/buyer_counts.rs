@@ -24,12 +24,17 @@ static LOWER: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_lower_buyer_count.lua")));
 
 impl Counters {
-    /// Adds the returned units of orders (negative: taken again) to a loaded counter, each with the
-    /// buyer of its order. `version` is that of the item's stock after the change: a counter loaded
-    /// at this version or later has the change already. Best effort: the reconciliation finds a
-    /// missed change, as does a gate that would refuse a buyer for it.
-    pub async fn apply_order_delta(&self, item: ItemId, version: u64, returned: &[(UserId, i64)]) {
-        let units = returned.iter().map(|(_, units)| units).sum();
+    /// Adds units that came back to the stock (negative: taken again) to a loaded counter, and takes
+    /// the returned units of orders from the buyers' counts. The two differ when units were offered to
+    /// buyers who wait. `version` is that of the item's stock after the change: a counter loaded at
+    /// this version or later has the change already. Best effort: the reconciliation finds a missed
+    /// change, as does a gate that would refuse a buyer for it.
+    pub async fn apply_order_delta(
+        &self,
+        item: ItemId,
+        (version, units): (u64, i64),
+        returned: &[(UserId, i64)],
+    ) {
         let mut call = APPLY_DELTA.key(self.key(item));
         call.arg(version).arg(units);
         for (buyer, units) in returned {

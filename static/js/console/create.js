@@ -48,6 +48,8 @@ function body(form) {
     stock: whole('stock'),
     per_buyer_limit: whole('limit'),
     hold_seconds: whole('hold'),
+    offer_seconds: whole('offer'),
+    limit_group_id: whole('group'),
     starts_at: fieldInstant(String(form.get('starts'))),
     ends_at: fieldInstant(String(form.get('ends'))),
     strategy: form.get('strategy'),

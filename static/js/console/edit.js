@@ -7,6 +7,7 @@ import { announce, byId, el, setText } from '../dom.js';
 import { fieldInstant, fieldTime, reason } from '../desk.js';
 import { download } from '../desk.js';
 import { text } from '../strings.js';
+import { showGroup } from './groups.js';
 import { strategyHint } from './strategies.js';
 
 /** @type {any} */
@@ -26,6 +27,12 @@ export function startEditing(edited) {
       'schedule-result',
     ),
   );
+  on('waiting-form', () =>
+    edit(
+      { offer_seconds: Math.trunc(Number(byId('edit-offer').value)), limit_group_id: Number(byId('edit-group').value) },
+      'waiting-result',
+    ),
+  );
   on('strategy-form', () => edit({ strategy: byId('edit-strategy').value }, 'strategy-result'));
   byId('edit-strategy').addEventListener('change', drawHint);
   byId('audit').addEventListener('click', audit);
@@ -39,10 +46,12 @@ export function editSale(chosen) {
   item = chosen;
   lastAudit = null;
   byId('audit-result').hidden = true;
-  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'strategy-result', 'audit-failed'])
+  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'waiting-result', 'strategy-result', 'audit-failed'])
     setText(byId(id), '');
   byId('edit-starts').value = fieldTime(item.starts_at);
   byId('edit-ends').value = fieldTime(item.ends_at);
+  byId('edit-offer').value = String(item.offer_seconds);
+  showGroup(item);
   byId('edit-strategy').value = item.strategy;
   drawSale(chosen);
   drawHint();

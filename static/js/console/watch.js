@@ -56,6 +56,7 @@ export function watchSale(itemId) {
       refused: perSecond(rates.refused),
       held: count(units('pending')),
       paid: count(units('paid')),
+      waiting: text('watch.offeredAndWaiting', { offered: count(live.offered), waiting: count(live.waiting) }),
       arbiter: count(live.arbiter_refusals),
       drift: live.drift === null ? text('watch.noCounter') : count(live.drift),
     };

@@ -5,6 +5,7 @@ import { get } from '../api.js';
 import { everySecond } from '../clock.js';
 import { startCreating } from '../console/create.js';
 import { drawSale, editSale, startEditing } from '../console/edit.js';
+import { startGroups } from '../console/groups.js';
 import { watchHealth } from '../console/health.js';
 import { loadStrategies } from '../console/strategies.js';
 import { watchSale } from '../console/watch.js';
@@ -36,7 +37,7 @@ async function begin() {
     drawChosen();
   });
   try {
-    await loadStrategies();
+    await Promise.all([loadStrategies(), startGroups()]);
   } catch (error) {
     setText(byId('failed'), reason(error));
     byId('failed').hidden = false;

@@ -13,6 +13,7 @@ import { picture } from '../picture.js';
 import { countdownText, mergeFacts, nextMoment, stateChip, stateOf, stockRuler } from '../sale.js';
 import { currentSession, onSessionChange, signInAddress } from '../session.js';
 import { text } from '../strings.js';
+import { waitingPanel } from '../waiting.js';
 
 const POLL_MS = 2_000;
 const LOAD_RETRY_MS = 3_000;
@@ -26,10 +27,14 @@ const chip = stateChip();
 const stock = stockRuler();
 const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy });
 
+const waiting = waitingPanel(byId('waiting'), { item: () => item, mayWait: () => room() > 0, accept: acceptOffer });
+
 /** @type {any} */
 let item = null;
 /** @type {ReturnType<typeof createPurchase> | null} */
 let purchase = null;
+/** The purchase of a unit that is offered to a buyer who waited. @type {ReturnType<typeof createPurchase> | null} */
+let offer = null;
 let phase = 'idle';
 /** The buyer's orders of this item. @type {object[]} */
 let mine = [];
@@ -110,10 +115,20 @@ function startPurchase() {
     hasRoom: () => item.waiting_room === true,
     onChange: onPurchase,
   });
+  offer = session && createPurchase({
+    itemId,
+    userId: session.user_id,
+    hasRoom: () => false,
+    isOffer: true,
+    onChange: onPurchase,
+  });
   panel.clear();
   loadMine();
+  waiting.load();
   drawButton();
   if (purchase === null) return;
+  // A repetition with its key tells what became of it.
+  if (offer.shouldResume()) return offer.start(1);
   const attempt = purchase.unfinished();
   if (attempt === null) return;
   byId('quantity').value = String(attempt.quantity);
@@ -128,6 +143,11 @@ function buy() {
   purchase.start(quantity());
 }
 
+function acceptOffer() {
+  if (offer === null || isBusy()) return;
+  offer.start(1);
+}
+
 function onPurchase(state) {
   phase = state.phase;
   panel.draw(state);
@@ -140,6 +160,7 @@ function onPurchase(state) {
   shownOrderId = state.outcome.order?.id ?? '';
   refresh();
   loadMine();
+  waiting.load();
 }
 
 function drawFacts() {
@@ -151,6 +172,9 @@ function drawFacts() {
   setText(byId('hold'), duration(item.hold_seconds));
   setText(byId('window'), text('item.windowText', saleWindow(item.starts_at, item.ends_at)));
   byId('quantity-row').hidden = item.per_buyer_limit === 1;
+  const group = item.limit_group ?? null;
+  byId('group-row').hidden = group === null;
+  if (group !== null) setText(byId('group'), text('item.groupText', { limit: count(group.per_buyer_limit), name: group.name }));
 }
 
 function drawNow() {
@@ -160,7 +184,8 @@ function drawNow() {
   byId('item').dataset.state = state;
   setText(byId('moment-label'), label);
   setText(byId('moment'), state === 'ended' ? dateTime(item.ends_at) : countdownText(atMs));
-  byId('returns-hint').hidden = state !== 'sold_out';
+  byId('returns-hint').hidden = state !== 'sold_out' || item.offer_seconds > 0;
+  waiting.draw();
   if (lastState !== '' && lastState !== state) onStateChange(state);
   lastState = state;
   drawButton();
@@ -247,6 +272,7 @@ async function loadMine() {
   }
   drawMine();
   drawButton();
+  waiting.draw();
 }
 
 function drawMine() {

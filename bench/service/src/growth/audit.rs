@@ -87,6 +87,7 @@ mod tests {
             stock: Some(Stock { total: STOCK, available: STOCK - sold }),
             orders: orders.iter().map(order).collect(),
             movements: if sold > 0 { vec![movements] } else { Vec::new() },
+            ..Ledger::default()
         }
     }
 

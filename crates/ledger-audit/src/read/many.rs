@@ -8,7 +8,8 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use tokio::time::timeout;
 
 use super::{
-    ORDER_COLUMNS, Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, stock, unreadable,
+    ORDER_COLUMNS, PLACE_COLUMNS, Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, place,
+    stock, unreadable,
 };
 use crate::{CannotJudge, Ledger};
 
@@ -56,9 +57,19 @@ async fn read(
         ledgers.entry(item(&row)?).or_default().item_exists = true;
     }
     let statement = "SELECT CAST(item_id AS SIGNED) AS item, CAST(total AS SIGNED) AS total, \
-                     CAST(available AS SIGNED) AS available FROM stock WHERE item_id BETWEEN ? AND ?";
+                     CAST(available AS SIGNED) AS available, CAST(offered AS SIGNED) AS offered \
+                     FROM stock WHERE item_id BETWEEN ? AND ?";
     for row in rows(statement).await? {
-        ledgers.entry(item(&row)?).or_default().stock = Some(stock(&row)?);
+        let ledger = ledgers.entry(item(&row)?).or_default();
+        ledger.stock = Some(stock(&row)?);
+        ledger.line.offered = row.try_get("offered")?;
+    }
+    let statement = format!(
+        "SELECT CAST(item_id AS SIGNED) AS item, {PLACE_COLUMNS} \
+         FROM waiting_list WHERE item_id BETWEEN ? AND ? ORDER BY place"
+    );
+    for row in rows(&statement).await? {
+        ledgers.entry(item(&row)?).or_default().line.places.push(place(&row)?);
     }
     let statement = format!(
         "SELECT CAST(item_id AS SIGNED) AS item, {ORDER_COLUMNS} \

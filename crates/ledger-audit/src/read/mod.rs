@@ -2,7 +2,9 @@
 //!
 //! It uses only the columns that outside tools may rely on: `items(id)`,
 //! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
-//! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`.
+//! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`; and
+//! for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
+//! `orders(limit_group_id)`, `limit_groups` and `limit_group_items`.
 
 mod hosts;
 mod many;
@@ -17,7 +19,9 @@ use sqlx::Row;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use tokio::time::{sleep, timeout};
 
-use crate::{Answer, CannotJudge, Fence, Ledger, Movements, Order, Outcome, Stock};
+use crate::{
+    Answer, CannotJudge, Fence, Group, Ledger, Line, Movements, Order, Outcome, Place, Stock,
+};
 
 /// Connecting and each reading must end within this.
 const SQL_SECONDS_MAX: u64 = 60;
@@ -34,7 +38,8 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 ///
 /// It uses these columns alone: `items(id)`, `stock(item_id, total, available)`, `orders(id, item_id,
 /// user_id, quantity, status, request_key, fence, fence_backend, fence_sequence)` and
-/// `stock_movements(item_id, delta, reason)`. Each reading is one consistent snapshot and ends within
+/// `stock_movements(item_id, delta, reason)`; and for buyers who wait and limits that items share
+/// `stock(offered)`, `waiting_list`, `orders(limit_group_id)`, `limit_groups` and `limit_group_items`. Each reading is one consistent snapshot and ends within
 /// 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,
@@ -181,13 +186,23 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
         .fetch_one(&mut *connection)
         .await?;
     let stock = sqlx::query(
-        "SELECT CAST(total AS SIGNED) AS total, CAST(available AS SIGNED) AS available FROM stock WHERE item_id = ?",
+        "SELECT CAST(total AS SIGNED) AS total, CAST(available AS SIGNED) AS available, \
+         CAST(offered AS SIGNED) AS offered FROM stock WHERE item_id = ?",
     )
     .bind(item_id)
     .fetch_optional(&mut *connection)
-    .await?
-    .map(|row| stock(&row))
-    .transpose()?;
+    .await?;
+    let mut line = Line::default();
+    if let Some(row) = &stock {
+        line.offered = row.try_get("offered")?;
+    }
+    let stock = stock.map(|row| self::stock(&row)).transpose()?;
+    let statement =
+        format!("SELECT {PLACE_COLUMNS} FROM waiting_list WHERE item_id = ? ORDER BY place");
+    for row in sqlx::query(&statement).bind(item_id).fetch_all(&mut *connection).await? {
+        line.places.push(place(&row)?);
+    }
+    let group = group(connection, item_id).await?;
     let statement =
         format!("SELECT {ORDER_COLUMNS} FROM orders WHERE item_id = ? ORDER BY orders.id");
     let orders = sqlx::query(&statement)
@@ -207,7 +222,55 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
     .into_iter()
     .map(|row| movements(&row))
     .collect::<Result<_, sqlx::Error>>()?;
-    Ok(Ledger { item_exists: items > 0, stock, orders, movements })
+    Ok(Ledger { item_exists: items > 0, stock, orders, movements, line, group })
+}
+
+/// The limit that the item shares now, and the buyers who are above it.
+async fn group(
+    connection: &mut MySqlConnection,
+    item_id: i64,
+) -> Result<Option<Group>, sqlx::Error> {
+    let found: Option<(i64, i64)> = sqlx::query_as(
+        "SELECT CAST(limit_groups.id AS SIGNED), CAST(limit_groups.per_buyer_limit AS SIGNED) \
+         FROM items JOIN limit_groups ON limit_groups.id = limit_group_id WHERE items.id = ?",
+    )
+    .bind(item_id)
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some((id, limit)) = found else { return Ok(None) };
+    let over = sqlx::query_as(
+        "SELECT CAST(user_id AS SIGNED), CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
+         WHERE item_id IN (SELECT item_id FROM limit_group_items WHERE group_id = ?) \
+           AND limit_group_id = ? AND status IN ('pending', 'paid') \
+         GROUP BY user_id HAVING units > ? ORDER BY user_id",
+    )
+    .bind(id)
+    .bind(id)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    Ok(Some(Group { limit, over }))
+}
+
+/// What [`place`] reads.
+const PLACE_COLUMNS: &str = "CAST(place AS SIGNED) AS place, CAST(user_id AS SIGNED) AS buyer, \
+     CAST(status AS CHAR) AS status, \
+     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', joined_at) AS joined, \
+     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', offered_at) AS offered, \
+     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', closed_at) AS closed, \
+     CAST(order_id AS CHAR) AS order_id";
+
+/// A row with the [`PLACE_COLUMNS`].
+fn place(row: &MySqlRow) -> Result<Place, sqlx::Error> {
+    Ok(Place {
+        number: row.try_get("place")?,
+        buyer: row.try_get("buyer")?,
+        status: row.try_get("status")?,
+        joined_at: row.try_get("joined")?,
+        offered_at: row.try_get("offered")?,
+        closed_at: row.try_get("closed")?,
+        order_id: row.try_get("order_id")?,
+    })
 }
 
 /// A row with `total` and `available`.

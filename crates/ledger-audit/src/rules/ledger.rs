@@ -69,23 +69,26 @@ fn balance(evidence: &Evidence<'_>, stock: Stock, units_live: i64) -> Finding {
             )
         });
     }
-    let accounted = stock.available + units_live;
+    let offered = evidence.after.line.offered;
+    let accounted = stock.available + offered + units_live;
     if accounted != evidence.stock {
         faults.add(|| {
             format!(
-                "available {} + live orders {units_live} = {accounted}, not {}",
+                "available {} + offered {offered} + live orders {units_live} = {accounted}, not {}",
                 stock.available, evidence.stock
             )
         });
     }
-    if stock.available < 0 {
-        faults.add(|| format!("available is {}", stock.available));
+    for (units, what) in [(stock.available, "available"), (offered, "offered")] {
+        if units < 0 {
+            faults.add(|| format!("{what} is {units}"));
+        }
     }
     Finding::judged(
         "I1",
-        "total = available + sold + held, none below zero",
+        "total = available + offered + sold + held, none below zero",
         format!(
-            "total {}, available {}, sold {units_paid}, held {}",
+            "total {}, available {}, offered {offered}, sold {units_paid}, held {}",
             stock.total,
             stock.available,
             units_live - units_paid
@@ -126,14 +129,16 @@ fn limit(evidence: &Evidence<'_>, over_limit: Faults) -> Finding {
 
 fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
     let sum: i64 = ledger.movements.iter().map(|movements| movements.units).sum();
-    let expected = stock.available - stock.total;
+    let expected = stock.available + ledger.line.offered - stock.total;
     let mut faults = Faults::default();
     if sum != expected {
-        faults.add(|| format!("the movements add up to {sum}, available - total is {expected}"));
+        faults.add(|| {
+            format!("the movements add up to {sum}, available + offered - total is {expected}")
+        });
     }
     Finding::judged(
         "I3",
-        "the movements add up to available - total",
+        "the movements add up to available + offered - total",
         format!("{sum} units"),
         faults,
     )

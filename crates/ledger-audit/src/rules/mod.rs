@@ -6,3 +6,4 @@ pub(crate) mod ledger;
 pub(crate) mod purchase;
 pub(crate) mod record;
 pub(crate) mod undersold;
+pub(crate) mod waiting;

@@ -8,7 +8,9 @@ use crate::{Evidence, Faults, Finding, Order, Outcome};
 /// I12: units left that some turned-away buyer could have had. Counted from the orders, since
 /// `available` is exactly what a lost update falsifies; I1 compares the two.
 pub fn undersold(evidence: &Evidence<'_>) -> Faults {
-    let left = evidence.stock - units(evidence.after, Order::took_stock);
+    // An offered unit waits for its buyer.
+    let offered = evidence.after.line.offered;
+    let left = evidence.stock - units(evidence.after, Order::took_stock) - offered;
     let demand = demand(evidence);
     let demand_unmet = demand
         - (units(evidence.after, Order::took_stock) - units(evidence.before, Order::took_stock));

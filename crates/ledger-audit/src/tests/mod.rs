@@ -3,3 +3,4 @@
 mod ledger;
 mod record;
 mod sale;
+mod waiting;

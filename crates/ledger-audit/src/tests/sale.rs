@@ -59,7 +59,8 @@ impl Case {
 }
 
 pub fn ledger(total: i64, available: i64, orders: Vec<Order>, movements: Vec<Movements>) -> Ledger {
-    Ledger { item_exists: true, stock: Some(Stock { total, available }), orders, movements }
+    let stock = Some(Stock { total, available });
+    Ledger { item_exists: true, stock, orders, movements, ..Ledger::default() }
 }
 
 pub fn order(buyer: i64) -> Order {

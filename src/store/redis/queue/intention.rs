@@ -107,6 +107,7 @@ impl Intention {
             status: OrderStatus::Queued,
             strategy: strategy.to_owned(),
             fence: None,
+            limit_group: None,
             created_at: self.created_at,
             expires_at: self.expires_at,
             paid_at: None,

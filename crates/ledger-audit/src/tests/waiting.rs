@@ -1,0 +1,87 @@
+//! Planted faults of waiting lists and of limits that items share.
+
+use super::sale::*;
+use crate::{Group, Line, Place, State};
+
+/// Place 1 was offered a unit and has bought it, place 2 is offered one, place 3 waits.
+fn line() -> Line {
+    let place = |number: i64, status: &str, offered_at: Option<i64>| Place {
+        number,
+        buyer: number,
+        status: status.to_owned(),
+        joined_at: number,
+        offered_at,
+        closed_at: (status == "accepted").then_some(30),
+        order_id: (status == "accepted").then(|| format!("order-{number}")),
+    };
+    Line {
+        offered: 1,
+        places: vec![
+            place(1, "accepted", Some(10)),
+            place(2, "offered", Some(20)),
+            place(3, "waiting", None),
+        ],
+    }
+}
+
+/// The sale of [`Case::sound`] with one more unit, which is offered.
+fn case(change: impl FnOnce(&mut Line)) -> Case {
+    let mut case = Case::sound();
+    case.stock += 1;
+    case.after.stock.as_mut().expect("a row").total += 1;
+    case.after.line = line();
+    change(&mut case.after.line);
+    case
+}
+
+#[test]
+fn a_sound_line_is_clean_and_its_offers_are_units() {
+    let judgement = case(|_| {}).judge();
+    assert_eq!(judgement.broken(), Vec::<&str>::new(), "{:?}", judgement.findings);
+    // An offered unit that the stock row does not count is missing in the balance.
+    assert_eq!(case(|line| line.offered = 0).judge().broken(), ["I1", "I3", "I13"]);
+}
+
+#[test]
+fn each_fault_of_a_line_is_found() {
+    let broken = |change: fn(&mut Line)| case(change).judge().broken();
+    assert_eq!(broken(|line| line.places[2].status = "offered".to_owned()), ["I13"]);
+    assert_eq!(broken(|line| line.places[2].buyer = 2), ["I13"], "twice in the line");
+    assert_eq!(broken(|line| line.places[0].order_id = None), ["I13"], "no order");
+    assert_eq!(
+        broken(|line| line.places[0].order_id = Some("order-2".to_owned())),
+        ["I13"],
+        "another's order"
+    );
+    // Place 2 was offered a unit while place 1 was still waiting.
+    assert_eq!(broken(|line| line.places[0].offered_at = Some(25)), ["I13"]);
+    // Place 3 is served before place 2, which never was.
+    assert_eq!(
+        broken(|line| {
+            line.places[1].status = "waiting".to_owned();
+            line.places[1].offered_at = None;
+            line.places[2].status = "offered".to_owned();
+            line.places[2].offered_at = Some(20);
+        }),
+        ["I13"]
+    );
+    // A place that was left before is not overtaken.
+    assert_eq!(
+        broken(|line| {
+            line.places[0].status = "left".to_owned();
+            (line.places[0].offered_at, line.places[0].closed_at) = (None, Some(15));
+        }),
+        Vec::<&str>::new()
+    );
+}
+
+#[test]
+fn a_buyer_above_a_shared_limit_is_found() {
+    let mut case = Case::sound();
+    let state = |case: &Case| case.judge().findings.last().expect("I14").state;
+    assert_eq!(state(&case), State::NotJudged);
+    case.after.group = Some(Group { limit: 2, over: Vec::new() });
+    assert_eq!(state(&case), State::Holds);
+    case.after.group = Some(Group { limit: 2, over: vec![(7, 3)] });
+    assert_eq!(case.judge().broken(), ["I14"]);
+}

@@ -1,0 +1,106 @@
+//! `/api/admin/limit-groups`: groups of items that share a limit.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::admin::limit;
+use super::texts;
+use crate::account::Actor;
+use crate::catalog::{Catalog, GroupError};
+use crate::domain::{Clock, LimitGroup};
+use crate::http::address::ClientAddress;
+use crate::http::body::{Integer, JsonBody};
+use crate::http::extract::Admin;
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+
+/// A group of items of which one buyer may have a number of units together.
+#[derive(Serialize, ToSchema)]
+pub struct LimitGroupBody {
+    id: i64,
+    name: String,
+    /// Units of all items of the group together that one buyer may have.
+    per_buyer_limit: u32,
+}
+
+impl From<&LimitGroup> for LimitGroupBody {
+    fn from(group: &LimitGroup) -> Self {
+        let LimitGroup { id, name, per_buyer_limit } = group;
+        Self { id: id.get(), name: name.clone(), per_buyer_limit: *per_buyer_limit }
+    }
+}
+
+/// The groups.
+#[derive(Serialize, ToSchema)]
+pub struct LimitGroupsBody {
+    groups: Vec<LimitGroupBody>,
+}
+
+/// A new group.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateLimitGroupBody {
+    name: String,
+    /// Units of all items of the group together that one buyer may have. It cannot be changed.
+    #[serde(default)]
+    #[schema(value_type = u32, minimum = 1)]
+    per_buyer_limit: Integer,
+}
+
+/// List the groups of items that share a limit.
+#[utoipa::path(
+    get,
+    path = "/api/admin/limit-groups",
+    tag = "operator",
+    responses(
+        (status = 200, description = "The groups, oldest first", body = LimitGroupsBody),
+        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn list(
+    State(catalog): State<Catalog>,
+    Admin(_operator): Admin,
+) -> Result<Json<LimitGroupsBody>, Problem> {
+    let groups = catalog.limit_groups().await?;
+    Ok(Json(LimitGroupsBody { groups: groups.iter().map(LimitGroupBody::from).collect() }))
+}
+
+/// Create a group of items that share a limit. `limit_group_id` of an item puts the item into it.
+#[utoipa::path(
+    post,
+    path = "/api/admin/limit-groups",
+    tag = "operator",
+    request_body = CreateLimitGroupBody,
+    responses(
+        (status = 201, description = "The group", body = LimitGroupBody),
+        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Read the list before you try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn create(
+    State(catalog): State<Catalog>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    JsonBody(body): JsonBody<CreateLimitGroupBody>,
+) -> Result<(StatusCode, Json<LimitGroupBody>), Problem> {
+    let name = texts::name(&body.name)?;
+    let per_buyer_limit = limit(body.per_buyer_limit, None)?;
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    let created = catalog.create_limit_group(&name, per_buyer_limit, &actor).await?;
+    Ok((StatusCode::CREATED, Json((&created).into())))
+}
+
+impl From<GroupError> for Problem {
+    fn from(error: GroupError) -> Self {
+        match error {
+            GroupError::TooMany => ProblemType::TooManyLimitGroups.into(),
+            GroupError::Ledger(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The job that ends offers which were not accepted in time, and the lines of sales that are over.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use super::Job;
+use crate::waiting_list::WaitingLists;
+
+/// The pause between two measurements.
+const MEASURED_EVERY: Duration = Duration::from_secs(2);
+
+/// The job that looks after the waiting lists.
+pub struct TendWaitingLists {
+    lists: WaitingLists,
+    period: Duration,
+    measured: Mutex<Option<Instant>>,
+}
+
+impl TendWaitingLists {
+    /// The job for `lists`.
+    #[must_use]
+    pub fn new(lists: WaitingLists, period: Duration) -> Self {
+        Self { lists, period, measured: Mutex::default() }
+    }
+
+    fn is_due(&self) -> bool {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = measured.is_none_or(|at| at.elapsed() >= MEASURED_EVERY);
+        if is_due {
+            *measured = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+#[async_trait]
+impl Job for TendWaitingLists {
+    fn name(&self) -> &'static str {
+        "waiting-list"
+    }
+
+    fn period(&self) -> Duration {
+        self.period
+    }
+
+    async fn run(&self) -> Result<String, String> {
+        let changed = self.lists.tend().await.map_err(|error| error.to_string())?;
+        if self.is_due() {
+            self.lists.measure().await.map_err(|error| error.to_string())?;
+        }
+        Ok(format!("{changed} places changed"))
+    }
+}

@@ -1,0 +1,102 @@
+//! The purchase of a unit that is offered to a buyer who waited.
+//!
+//! The offer takes the place of the gate. Everything else is as for any purchase: the sale's
+//! window, the breakers, admission, the key of the request, and the arbiter's transaction, which
+//! takes the unit from the offer instead of the stock.
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{PurchaseRequest, Purchases, hides_an_order};
+use crate::arbiter::{Arbiter, OrderWrite, StockWrite};
+use crate::domain::{ItemId, Outcome, Purchase, Quantity, RequestKey, UserId};
+use crate::strategy::{Breaks, Card, Options, Strategy};
+
+/// What orders from a waiting list have as their strategy. It is not on the list of strategies, since nobody can
+/// choose it.
+pub(super) static CARD: Card = Card {
+    name: "waiting-list",
+    family: "sql",
+    store: "mysql",
+    safe: true,
+    breaks_with: Breaks::Never,
+    summary: "Takes the unit that is offered to the buyer.",
+    breaks_when: "Never oversells.",
+    needs: &[],
+    durable_before_reply: true,
+    source: "ours",
+    takes_options: false,
+};
+
+/// The gate of an offered unit.
+pub struct AcceptOffer {
+    arbiter: Arbiter,
+}
+
+impl AcceptOffer {
+    /// The gate in front of `arbiter`.
+    #[must_use]
+    pub fn new(arbiter: Arbiter) -> Self {
+        Self { arbiter }
+    }
+}
+
+#[async_trait]
+impl Strategy for AcceptOffer {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let (stock, deadline) = (StockWrite::Offered, Some(deadline));
+        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
+        self.arbiter.write(&write).await
+    }
+}
+
+impl Purchases {
+    /// Buys the unit that is offered to a buyer, or says why not. The rest is as for
+    /// [`Purchases::buy`].
+    pub async fn accept_offer(
+        &self,
+        buyer: UserId,
+        item: ItemId,
+        key: Option<RequestKey>,
+    ) -> Outcome {
+        let request = PurchaseRequest {
+            buyer,
+            item,
+            quantity: Quantity::ONE,
+            strategy: CARD.name.to_owned(),
+            options: Options::default(),
+            key,
+            ticket: None,
+        };
+        let started = Instant::now();
+        let item = match self.find(&request).await {
+            Ok(item) => item,
+            Err(outcome) => return outcome,
+        };
+        let (id, has_queue) = (item.id, item.has_queue);
+        let mut outcome = match self.check_sale(&request, &item) {
+            Ok(amount) => {
+                let gate = (&CARD, &self.parts.accept_offer);
+                self.run(&request, item, amount, gate, started).await
+            }
+            Err(outcome) => outcome,
+        };
+        if let Some(key) = &request.key
+            && hides_an_order(&outcome)
+            && let Some(earlier) = Box::pin(self.earlier(&request, key, has_queue, &outcome)).await
+        {
+            outcome = earlier;
+        }
+        if matches!(outcome, Outcome::Sold(_)) {
+            self.parts.metrics.waiting.changed("accepted");
+            self.parts.hub.waiting_changed(id, buyer);
+        }
+        self.parts.metrics.purchase_ended(
+            CARD.name,
+            outcome.as_str(),
+            started.elapsed().as_secs_f64(),
+        );
+        self.parts.outcome_counts.count(id, &outcome);
+        outcome
+    }
+}

@@ -1,0 +1,82 @@
+//! Groups of items that share a limit. The counts of their buyers are written by the arbiter.
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use time::OffsetDateTime;
+
+use super::items::out_of_range;
+use super::link::answered;
+use crate::domain::{ItemId, LimitGroup, LimitGroupId};
+
+/// The most groups of a ledger.
+pub const GROUPS_MAX: usize = 1_000;
+
+/// Inserts a group, and answers it.
+///
+/// # Errors
+/// The database's.
+pub async fn insert(
+    transaction: &mut MySqlConnection,
+    name: &str,
+    per_buyer_limit: u32,
+    now: OffsetDateTime,
+) -> sqlx::Result<LimitGroup> {
+    let inserted = sqlx::query(
+        "INSERT INTO limit_groups (name, per_buyer_limit, created_at) VALUES (?, ?, ?)",
+    )
+    .bind(name)
+    .bind(per_buyer_limit)
+    .bind(now)
+    .execute(transaction)
+    .await?;
+    let id = i64::try_from(inserted.last_insert_id()).ok().and_then(LimitGroupId::new);
+    let id = id.ok_or_else(|| out_of_range("id"))?;
+    Ok(LimitGroup { id, name: name.to_owned(), per_buyer_limit })
+}
+
+/// Lists all groups, oldest first.
+///
+/// # Errors
+/// The database's.
+pub async fn list(executor: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<LimitGroup>> {
+    let listed =
+        sqlx::query_as("SELECT id, name, per_buyer_limit FROM limit_groups ORDER BY id LIMIT ?");
+    answered(listed.bind(GROUPS_MAX as u64).fetch_all(executor)).await
+}
+
+/// Whether there is such a group.
+///
+/// # Errors
+/// The database's.
+pub async fn exists(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx::Result<bool> {
+    let found = sqlx::query_scalar("SELECT 1 FROM limit_groups WHERE id = ?").bind(id.get());
+    let found: Option<i64> = answered(found.fetch_optional(executor)).await?;
+    Ok(found.is_some())
+}
+
+/// Notes that an item belongs to a group, for the audit.
+///
+/// # Errors
+/// The database's.
+pub async fn add_item(
+    transaction: &mut MySqlConnection,
+    group: LimitGroupId,
+    item: ItemId,
+) -> sqlx::Result<()> {
+    sqlx::query("INSERT IGNORE INTO limit_group_items (group_id, item_id) VALUES (?, ?)")
+        .bind(group.get())
+        .bind(item.get())
+        .execute(transaction)
+        .await?;
+    Ok(())
+}
+
+impl FromRow<'_, MySqlRow> for LimitGroup {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            per_buyer_limit: row.try_get("per_buyer_limit")?,
+        })
+    }
+}

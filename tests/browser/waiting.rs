@@ -1,0 +1,131 @@
+//! Buyers wait for a unit that comes back, and operators see it; with the keyboard, on a phone, and in
+//! Chinese.
+
+use seckill::account::Role;
+use serde_json::json;
+
+use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::{make_sale, orders_of};
+use crate::http::order_id;
+use crate::support::{Instance, Shop};
+
+const BUYER: i64 = 77;
+
+/// A sale of one unit that buyer 1 has, and for which buyer 2 waits; answers item and order.
+async fn sold_sale(instance: &Instance) -> (i64, String) {
+    let item = make_sale(instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
+    let order = order_id(&instance.buyer(1).buy("default", item).await);
+    let joined = instance.buyer(2).post(&format!("/api/items/{item}/waiting"), &json!({})).await;
+    assert_eq!(joined.status, 200, "{}", joined.text);
+    (item, order)
+}
+
+async fn cancel(instance: &Instance, buyer: i64, order: &str) {
+    let path = format!("/api/orders/{order}/cancellation");
+    assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+}
+
+async fn leave(instance: &Instance, buyer: i64, item: i64) {
+    let client = instance.buyer(buyer);
+    let request = client.request(reqwest::Method::DELETE, &format!("/api/items/{item}/waiting"));
+    assert_eq!(request.send().await.expect("an answer").status(), 204);
+}
+
+/// Puts the keyboard's focus on an element.
+async fn focus(page: &Page, css: &str) {
+    page.run(&format!("document.querySelector(\"{css}\").focus()"), Vec::new()).await;
+}
+
+#[tokio::test]
+async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
+    let (_shop, instance) = Shop::open().await;
+    let (item, order) = sold_sale(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#waiting", "Wait for a unit").await;
+    page.shot("waiting-join").await;
+    // By the keyboard alone.
+    focus(&page, "#waiting .button").await;
+    page.press("\u{e007}").await;
+    page.until_text("#waiting", "One buyer is in front of you").await;
+    page.shot("waiting-in-line").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    leave(&instance, 2, item).await;
+    cancel(&instance, 1, &order).await;
+    page.until_text("#waiting", "held for you").await;
+    page.until("a countdown", "/\\d/.test(document.querySelector('.waiting-left').textContent)")
+        .await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.shot("waiting-offered").await;
+    page.until_text("#buy", "Sold out").await;
+    // The focus was on leaving the list; it moves to buying by itself.
+    let on_buying = "document.activeElement.textContent.startsWith('Buy it')";
+    page.until("the focus on buying", on_buying).await;
+    page.press("\u{e007}").await;
+    page.until_text("#outcome", "It’s yours").await;
+    page.until("no offer any more", "document.getElementById('waiting').hidden").await;
+    page.shot("waiting-bought").await;
+    let orders = orders_of(&instance, BUYER).await;
+    assert_eq!((orders.len(), &orders[0]["strategy"]), (1, &json!("waiting-list")));
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_buyer_declines_on_a_phone_and_in_chinese() {
+    let (_shop, instance) = Shop::open().await;
+    let (item, order) = sold_sale(&instance).await;
+    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
+    let page = Page::open(instance.addr, chinese).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#waiting", "候补").await;
+    page.click("#waiting .button").await;
+    page.until_text("#waiting", "您前面还有 1 位买家").await;
+    page.shot("phone-waiting-in-line").await;
+    page.click("#waiting .button.quiet").await;
+    page.until_text("#waiting", "加入候补名单").await;
+    page.click("#waiting .button").await;
+    page.until_text("#waiting", "您前面还有 1 位买家").await;
+    leave(&instance, 2, item).await;
+    page.reload().await;
+    page.until_text("#waiting", "您排在第一位").await;
+    cancel(&instance, 1, &order).await;
+    page.until_text("#waiting", "已为您保留").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.shot("phone-waiting-offered").await;
+    page.click("#waiting .button.quiet").await;
+    page.until("a unit for everybody", "document.getElementById('item').dataset.state === 'open'")
+        .await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
+    page.close().await;
+}
+
+#[tokio::test]
+async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
+    let (_shop, instance) = Shop::open().await;
+    let (item, order) = sold_sale(&instance).await;
+    cancel(&instance, 1, &order).await;
+    instance.buyer(3).post(&format!("/api/items/{item}/waiting"), &json!({})).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
+    page.until_text("#figure-waiting", "1, 1").await;
+    page.fill("#group-name", "Lamps").await;
+    page.click("#group-form button[type='submit']").await;
+    page.until_text("#group-result", "Created: Lamps").await;
+    page.run("document.getElementById('edit-group').selectedIndex = 1", Vec::new()).await;
+    page.fill("#edit-offer", "120").await;
+    page.click("#waiting-form button[type='submit']").await;
+    page.until_text("#waiting-result", "Done").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.click("#audit").await;
+    page.until_text("#audit-verdict", "Clean").await;
+    page.shot("console-waiting").await;
+    let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
+    assert_eq!(
+        (&seen["offer_seconds"], &seen["limit_group"]["name"]),
+        (&json!(120), &json!("Lamps"))
+    );
+    page.visit(&format!("/item.html?id={item}")).await;
+    page.until_text("#group", "2 of all items of “Lamps” together").await;
+    page.shot("item-shared-limit").await;
+    page.close().await;
+}

@@ -1,0 +1,235 @@
+//! Limits across items: "two of these five", kept by the ledger whatever the gate is.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::http::{assert_problem, order_id};
+use crate::support::{Instance, Shop, assert_clean, eventually, when};
+
+/// A strategy of each kind.
+const STRATEGIES: [&str; 8] = [
+    "mysql-atomic",
+    "mysql-batch",
+    "mysql-for-update",
+    "lock-redis",
+    "redis-lua",
+    "redis-bucket",
+    "redis-stream",
+    "redis-watch",
+];
+
+async fn make_group(instance: &Instance, limit: u32) -> i64 {
+    let body = json!({ "name": "Consoles", "per_buyer_limit": limit });
+    let made = instance.admin().post("/api/admin/limit-groups", &body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    made.json["id"].as_i64().expect("an id")
+}
+
+/// Items of one group, each with more units and a higher limit than the group.
+async fn make_items(instance: &Instance, group: i64, count: usize) -> Vec<i64> {
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let body = json!({ "stock": 100, "per_buyer_limit": 10, "limit_group_id": group });
+        items.push(instance.make_item(body).await);
+    }
+    items
+}
+
+/// Units of a buyer's orders of these items that hold stock.
+async fn held(instance: &Instance, buyer: i64, items: &[i64]) -> i64 {
+    let listed = instance.buyer(buyer).get("/api/orders?limit=200").await.json;
+    let orders = listed["orders"].as_array().expect("a list").iter();
+    let held = orders.filter(|order| {
+        let status = order["status"].as_str().expect("a word");
+        ["pending", "paid"].contains(&status)
+            && items.contains(&order["item_id"].as_i64().expect("an id"))
+    });
+    held.map(|order| order["quantity"].as_i64().expect("units")).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
+    let (_shop, instance) = Shop::open().await;
+    let group = make_group(&instance, 2).await;
+    let items = make_items(&instance, group, 5).await;
+    for (buyer, strategy) in (1..).zip(STRATEGIES) {
+        let client = instance.buyer(buyer);
+        for item in &items[..2] {
+            let bought = client.buy_for_good(strategy, *item).await;
+            assert_eq!(bought.status, 201, "{strategy}: {}", bought.text);
+        }
+        let over = client.buy_for_good(strategy, items[2]).await;
+        let code = if strategy == "redis-stream" { "rejected" } else { "group_limit_reached" };
+        assert_eq!(over.brief(), (409, code), "{strategy}: {}", over.text);
+        assert_eq!(held(&instance, buyer, &items).await, 2, "{strategy}");
+    }
+    for item in items {
+        let audit = assert_clean(&instance, item).await;
+        let finding = audit["findings"].as_array().expect("findings").last().expect("I14");
+        assert_eq!((&finding["invariant"], &finding["holds"]), (&json!("I14"), &json!(true)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
+    let shop = Shop::new().await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let group = make_group(&one, 3).await;
+    let items = make_items(&one, group, 5).await;
+    // Others of the same batches are not kept out.
+    let free = one.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
+    for strategy in ["mysql-batch", "mysql-atomic", "redis-lua"] {
+        let buyers: Vec<i64> = (1..=6)
+            .map(|buyer| buyer + i64::try_from(strategy.len()).expect("small") * 100)
+            .collect();
+        let clients: Vec<_> =
+            buyers.iter().flat_map(|buyer| [one.buyer(*buyer), two.buyer(*buyer)]).collect();
+        let grouped =
+            clients.iter().flat_map(|client| items.iter().map(|item| client.buy(strategy, *item)));
+        let others = clients.iter().map(|client| client.buy(strategy, free));
+        let (grouped, others) = tokio::join!(join_all(grouped), join_all(others));
+        for answer in &grouped {
+            let fine = answer.status == 201
+                || ["group_limit_reached", "contended", "overloaded"].contains(&answer.code());
+            assert!(fine, "{strategy}: {}", answer.text);
+        }
+        assert!(
+            others.iter().all(|answer| answer.status == 201 || answer.status == 503),
+            "{strategy}"
+        );
+        for buyer in buyers {
+            let units = held(&one, buyer, &items).await;
+            assert!(units <= 3, "{strategy}: buyer {buyer} has {units}");
+            // Whoever was refused because others ran has the rest now.
+            for _ in units..3 {
+                assert_eq!(one.buyer(buyer).buy("mysql-atomic", items[4]).await.status, 201);
+            }
+            let over = one.buyer(buyer).buy("mysql-atomic", items[0]).await;
+            assert_problem(&over, (409, "group_limit_reached"), strategy);
+        }
+    }
+    for item in items {
+        assert_clean(&one, item).await;
+    }
+}
+
+#[tokio::test]
+async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
+    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
+    let instance = shop.start().await;
+    let group = make_group(&instance, 2).await;
+    let items = make_items(&instance, group, 3).await;
+    let buyer = instance.buyer(1);
+    let first = order_id(&buyer.buy("mysql-atomic", items[0]).await);
+    let second = order_id(&buyer.buy("mysql-batch", items[1]).await);
+    assert_problem(&buyer.buy("mysql-batch", items[2]).await, (409, "group_limit_reached"), "full");
+    buyer.post(&format!("/api/orders/{first}/cancellation"), &json!({})).await;
+    let third = order_id(&buyer.buy("mysql-batch", items[2]).await);
+    // Both of them expire; then other orders have the limit, and a late payment is refused.
+    shop.let_holds_pass(301).await;
+    for order in [&second, &third] {
+        eventually("an expired order", || async {
+            let seen = buyer.get(&format!("/api/orders/{order}")).await.json["status"].clone();
+            when(seen == "expired", seen)
+        })
+        .await;
+    }
+    assert_eq!(buyer.buy("mysql-atomic", items[0]).await.status, 201);
+    let paid = buyer.post(&format!("/api/orders/{second}/payment"), &json!({})).await;
+    assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
+    let late = buyer.post(&format!("/api/orders/{third}/payment"), &json!({})).await;
+    assert_problem(&late, (409, "limit_reached"), "the limit is used up");
+    for item in items {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn an_order_stays_in_the_group_in_which_it_was_counted() {
+    let shop = Shop::with(|config| config.purchase.item_age_ms_max = 0).await;
+    let instance = shop.start().await;
+    let (old, new) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
+    let items = make_items(&instance, old, 2).await;
+    let buyer = instance.buyer(1);
+    let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
+    let path = format!("/api/admin/items/{}", items[0]);
+    let moved = instance.admin().patch(&path, &json!({ "limit_group_id": new })).await;
+    assert_eq!(moved.json["limit_group"]["id"], new, "{}", moved.text);
+    assert_problem(&buyer.buy("mysql-atomic", items[1]).await, (409, "group_limit_reached"), "old");
+    assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "the new group counts afresh");
+    buyer.post(&format!("/api/orders/{order}/cancellation"), &json!({})).await;
+    assert_eq!(
+        buyer.buy("mysql-atomic", items[1]).await.status,
+        201,
+        "it came back to the old one"
+    );
+    assert_problem(&buyer.buy("mysql-batch", items[0]).await, (409, "group_limit_reached"), "new");
+    let freed = instance.admin().patch(&path, &json!({ "limit_group_id": 0 })).await;
+    assert_eq!(freed.json["limit_group"], Value::Null);
+    assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "no group");
+    for item in items {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_who_could_not_accept() {
+    let (_shop, instance) = Shop::open().await;
+    let group = make_group(&instance, 1).await;
+    let items = make_items(&instance, group, 2).await;
+    let scarce = instance
+        .make_item(json!({ "stock": 1, "limit_group_id": group, "hold_seconds": 900 }))
+        .await;
+    let sold = order_id(&instance.buyer(1).buy("mysql-atomic", scarce).await);
+    let path = format!("/api/items/{scarce}/waiting");
+    assert_eq!(instance.buyer(2).buy("mysql-atomic", items[0]).await.status, 201);
+    let refused = instance.buyer(2).post(&path, &json!({})).await;
+    assert_problem(&refused, (409, "group_limit_reached"), "has one already");
+    // And the ledger decides once more when an offer is accepted.
+    assert_eq!(instance.buyer(3).post(&path, &json!({})).await.status, 200);
+    assert_eq!(instance.buyer(3).buy("mysql-atomic", items[0]).await.status, 201);
+    instance.buyer(1).post(&format!("/api/orders/{sold}/cancellation"), &json!({})).await;
+    let accepted = instance.buyer(3).post(&format!("{path}/purchase"), &json!({})).await;
+    assert_problem(&accepted, (409, "group_limit_reached"), "bought meanwhile");
+    assert_clean(&instance, scarce).await;
+}
+
+#[tokio::test]
+async fn only_operators_make_groups_and_items_name_groups_that_exist() {
+    let (_shop, instance) = Shop::open().await;
+    let body = json!({ "name": "Consoles", "per_buyer_limit": 2 });
+    let path = "/api/admin/limit-groups";
+    assert_problem(&instance.buyer(1).post(path, &body).await, (403, "forbidden"), "a buyer");
+    assert_problem(
+        &instance.admin().post(path, &json!({ "name": "x" })).await,
+        (422, "missing_field"),
+        "no limit",
+    );
+    assert_problem(
+        &instance.admin().post(path, &json!({ "name": "", "per_buyer_limit": 2 })).await,
+        (422, "invalid_text"),
+        "no name",
+    );
+    let group = make_group(&instance, 2).await;
+    let listed = instance.admin().get(path).await.json;
+    assert_eq!(
+        listed["groups"],
+        json!([{ "id": group, "name": "Consoles", "per_buyer_limit": 2 }])
+    );
+    let item = instance.make_item(json!({ "limit_group_id": group })).await;
+    let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
+    assert_eq!(seen["limit_group"]["name"], "Consoles");
+    let edited = instance
+        .admin()
+        .patch(&format!("/api/admin/items/{item}"), &json!({ "limit_group_id": 77 }))
+        .await;
+    assert_problem(&edited, (404, "limit_group_not_found"), "no such group");
+    let log = instance.admin().get("/api/admin/actions").await.json;
+    let names: Vec<_> = log["actions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|line| line["action"].clone())
+        .collect();
+    assert_eq!(names, ["item_created", "limit_group_created"]);
+}
