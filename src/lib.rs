@@ -26,7 +26,8 @@
 //! 1. The sale: [`domain`] (types and rules), [`purchase`] (one purchase from request to outcome),
 //!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued
 //!    orders), [`order`] (payment, cancellation, expiry).
-//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`event`]
+//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
+//!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
@@ -46,7 +47,9 @@ pub mod config;
 pub mod consumer;
 pub mod domain;
 pub mod event;
+pub mod export;
 pub mod http;
+pub mod identity;
 pub mod job;
 pub mod lab;
 pub mod lifecycle;

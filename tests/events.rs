@@ -1,7 +1,7 @@
 //! Events for other systems: each durable change is delivered at least once, and no other event is.
 
 mod endpoints;
-mod receiver;
+pub mod receiver;
 
 use std::collections::BTreeMap;
 

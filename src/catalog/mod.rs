@@ -26,7 +26,7 @@ use reads::ItemReads;
 
 pub use crate::store::mysql::items::StockedItem;
 pub use crate::store::mysql::orders::OrderCount;
-pub use edit::{CreateError, EditError, StrategyError, create};
+pub use edit::{CreateError, EditError, StrategyError, check, create};
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod body;
 pub mod connection_limiter;
+pub mod cors;
 pub mod extract;
 pub mod hosts;
 mod layers;
@@ -39,6 +40,8 @@ use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::domain::Clock;
 use crate::event::Endpoints;
+use crate::export::Exporter;
+use crate::identity::Identity;
 use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
@@ -50,6 +53,7 @@ use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use address::Proxies;
 use body::BodyLimits;
+use cors::CorsOrigins;
 use hosts::Hosts;
 use problem::ProblemType;
 use rates::Rates;
@@ -71,6 +75,9 @@ pub struct Parts {
     pub payments: Payments,
     pub catalog: Catalog,
     pub accounts: Accounts,
+    /// `None`: there is no identity provider.
+    pub identity: Option<Arc<Identity>>,
+    pub exporter: Exporter,
     pub operator_log: OperatorLog,
     pub endpoints: Endpoints,
     pub auditor: Auditor,
@@ -83,6 +90,7 @@ pub struct Parts {
     pub rates: Rates,
     pub proxies: Proxies,
     pub hosts: Hosts,
+    pub cors: CorsOrigins,
     pub job_status: JobStatus,
     pub locks: Locks,
     pub metrics: Metrics,
@@ -119,6 +127,8 @@ take_parts! {
     payments: Payments,
     catalog: Catalog,
     accounts: Accounts,
+    identity: Option<Arc<Identity>>,
+    exporter: Exporter,
     operator_log: OperatorLog,
     endpoints: Endpoints,
     auditor: Auditor,
@@ -171,7 +181,10 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::orders::pay))
         .routes(routes!(route::orders::cancel))
         .routes(routes!(route::users::create))
-        .routes(routes!(route::session::create, route::session::end))
+        .routes(routes!(route::session::create, route::session::end, route::session::find))
+        .routes(routes!(route::identity::methods))
+        .routes(routes!(route::identity::start))
+        .routes(routes!(route::identity::finish))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
         .routes(routes!(route::lists::strategies))
@@ -179,6 +192,8 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::admin::create))
         .routes(routes!(route::admin::edit))
         .routes(routes!(route::audit::find))
+        .routes(routes!(route::export::export))
+        .routes(routes!(route::import::import))
         .routes(routes!(route::lab::create, route::lab::list))
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))

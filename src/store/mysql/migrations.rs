@@ -22,6 +22,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (10, "operations", include_str!("../../../migrations/0010_operations.sql")),
     (12, "events out", include_str!("../../../migrations/0012_events_out.sql")),
     (13, "payments", include_str!("../../../migrations/0013_payments.sql")),
+    (14, "accounts elsewhere", include_str!("../../../migrations/0014_accounts_elsewhere.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

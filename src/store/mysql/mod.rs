@@ -12,6 +12,7 @@ pub mod endpoints;
 pub mod engine;
 pub mod error;
 pub mod event_log;
+pub mod export;
 pub mod failures;
 pub mod hosts;
 pub mod items;
@@ -27,6 +28,7 @@ pub mod schema;
 pub mod sessions;
 pub mod settle;
 pub mod stock;
+pub mod subjects;
 pub mod users;
 pub mod writer;
 
