@@ -4,6 +4,7 @@ mod access;
 mod adopt;
 mod console;
 mod driver;
+mod foreign;
 mod lab;
 mod outcomes;
 mod shop;

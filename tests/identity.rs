@@ -1,7 +1,7 @@
 //! Accounts from elsewhere: tokens of an identity provider, and sign-in by it.
 
 mod attacks;
-mod browser_flow;
+mod code_flow;
 pub mod keys;
 pub mod provider;
 

@@ -48,5 +48,6 @@ mod stream;
 mod tidy;
 mod tls;
 mod trouble;
+mod typescript;
 mod upgrade;
 mod writer;

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use axum::extract::{Form, Query, State};
+use axum::body::Bytes;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
@@ -22,7 +23,7 @@ use super::keys::TestKey;
 pub const CLIENT_ID: &str = "seckill-test";
 const CLIENT_SECRET: &str = "a secret: with signs & spaces";
 
-type Parameters = HashMap<String, String>;
+pub type Parameters = HashMap<String, String>;
 
 /// What a code stands for.
 #[derive(Clone)]
@@ -187,7 +188,13 @@ async fn authorize(Query(asked): Query<Parameters>) -> Response {
     .into_response()
 }
 
-async fn login(State(shared): State<Arc<Shared>>, Form(form): Form<Parameters>) -> Redirect {
+/// The fields of a form.
+pub fn form_of(body: &[u8]) -> Parameters {
+    form_urlencoded::parse(body).into_owned().collect()
+}
+
+async fn login(State(shared): State<Arc<Shared>>, body: Bytes) -> Redirect {
+    let form = form_of(&body);
     let code = BASE64.encode(rand::random::<[u8; 24]>());
     let subject = form.get("who").cloned().unwrap_or_default();
     let (back, state) = (form["redirect_uri"].clone(), form["state"].clone());
@@ -204,11 +211,8 @@ async fn login(State(shared): State<Arc<Shared>>, Form(form): Form<Parameters>) 
     Redirect::to(&format!("{back}?{}", query.finish()))
 }
 
-async fn token(
-    State(shared): State<Arc<Shared>>,
-    headers: HeaderMap,
-    Form(form): Form<Parameters>,
-) -> Response {
+async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let form = form_of(&body);
     let refuse = |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error })));
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", encode(CLIENT_ID), encode(CLIENT_SECRET));

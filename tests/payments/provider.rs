@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Form, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, Redirect};
 use axum::routing::{get, post};
@@ -199,7 +199,8 @@ async fn checkout(Query(asked): Query<Fields>) -> Html<String> {
 }
 
 /// Takes the money, and tells the shop badly: forged, of the wrong amount, and then right, but twice.
-async fn pay(State(shared): State<Arc<Shared>>, Form(form): Form<Fields>) -> Redirect {
+async fn pay(State(shared): State<Arc<Shared>>, body: Bytes) -> Redirect {
+    let form = crate::identity::provider::form_of(&body);
     let shop = (*shared.shop.lock().expect("no panic")).expect("a shop");
     let (order, cents) = (&form["order"], form["cents"].parse::<i64>().expect("a number"));
     let body = |payment: &str, cents: i64| {
