@@ -169,6 +169,33 @@ fn api() -> OpenApiRouter<Web> {
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("bearer", bearer);
+    let mut router = routes(document);
+    name_operations(router.get_openapi_mut());
+    router
+}
+
+/// Gives each operation an id of its own, made of its method and path, as OpenAPI asks for:
+/// generators of clients make names of these ids.
+fn name_operations(document: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let words = path.trim_start_matches("/api").split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        let operations = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{}", words.join("_")));
+            }
+        }
+    }
+}
+
+fn routes(document: utoipa::openapi::OpenApi) -> OpenApiRouter<Web> {
     OpenApiRouter::with_openapi(document)
         .routes(routes!(route::purchase::purchase))
         .routes(routes!(route::items::list))
