@@ -179,6 +179,17 @@ async fn without_the_providers_keys_nobody_is_believed() {
 }
 
 #[tokio::test]
+async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_network() {
+    let (provider, mut shop) = provider_and_shop().await;
+    shop.config.identity.private_networks = "192.0.2.0/24".to_owned();
+    let instance = shop.start().await;
+    let token = provider.key(0).token(&provider.claims("1"));
+    let answer = exchange(&instance, &token).await;
+    assert_problem(&answer, (503, "dependency_unavailable"), "a private network");
+    assert_eq!(provider.reads_of_keys(), 0);
+}
+
+#[tokio::test]
 async fn keys_of_a_file_need_no_provider() {
     let key = TestKey::ed("file-1");
     let path = std::env::temp_dir().join(crate::support::unique("keys"));

@@ -64,7 +64,7 @@ pub enum ExportError {
     /// The rows do not add up to the sums of the ledger.
     #[error("the rows do not add up to the sums of the ledger: {0}")]
     Unequal(String),
-    /// It took too long.
+    /// The export took too long.
     #[error("the export took too long")]
     TooLong,
     /// Its reader has gone.

@@ -27,9 +27,9 @@ const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 /// The reason why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenFault {
-    /// It is not one that we believe; the text is for the log.
+    /// The token is not believed; the text is for the log.
     Refused(String),
-    /// It was genuine, and has expired.
+    /// The token was genuine, and has expired.
     Expired,
     /// The provider's keys cannot be read.
     Unavailable,

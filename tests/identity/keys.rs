@@ -127,7 +127,7 @@ impl TestKey {
         format!("{message}.{}", BASE64.encode(signature))
     }
 
-    /// The bytes that somebody may take for a shared secret: the public key.
+    /// The public key, as bytes that may be taken for a shared secret.
     pub fn public_bytes(&self) -> Vec<Vec<u8>> {
         let Pair::Rsa(pair) = &self.pair else { panic!("no RSA key") };
         let PublicKeyComponents::<Vec<u8>> { n, .. } = pair.public().into();
