@@ -23,7 +23,7 @@ pub struct TestKey {
 
 enum Pair {
     Rsa(RsaKeyPair),
-    Ec { fixed: EcdsaKeyPair, asn1: EcdsaKeyPair },
+    Ec { fixed: Box<EcdsaKeyPair>, asn1: Box<EcdsaKeyPair> },
     Ed(Ed25519KeyPair),
 }
 
@@ -42,7 +42,7 @@ impl TestKey {
         let load = |signing| EcdsaKeyPair::from_pkcs8(signing, document.as_ref(), &random);
         let fixed = load(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key");
         let asn1 = load(&ECDSA_P256_SHA256_ASN1_SIGNING).expect("a key");
-        Self { id: id.to_owned(), pair: Pair::Ec { fixed, asn1 } }
+        Self { id: id.to_owned(), pair: Pair::Ec { fixed: Box::new(fixed), asn1: Box::new(asn1) } }
     }
 
     pub fn ed(id: &str) -> Self {
