@@ -27,7 +27,8 @@
 //!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued
 //!    orders), [`order`] (payment, cancellation, expiry),
 //!    [`waiting_list`] (buyers who wait for units that come back).
-//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`event`]
+//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
+//!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
@@ -47,7 +48,9 @@ pub mod config;
 pub mod consumer;
 pub mod domain;
 pub mod event;
+pub mod export;
 pub mod http;
+pub mod identity;
 pub mod job;
 pub mod lab;
 pub mod lifecycle;

@@ -1,8 +1,10 @@
 //! The pages in a real browser, against a real service: what buyers and operators do.
 
 mod access;
+mod adopt;
 mod console;
 mod driver;
+mod foreign;
 mod lab;
 mod outcomes;
 mod shop;

@@ -2,7 +2,7 @@
 
 mod cost;
 mod endpoints;
-mod receiver;
+pub mod receiver;
 mod volume;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@ mod access;
 mod admin_actions;
 mod bad_bodies;
 mod bad_requests;
+mod cors;
 mod degraded;
 mod documented;
 pub mod events;

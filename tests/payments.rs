@@ -1,6 +1,6 @@
 //! Payments by a provider that misbehaves: late, twice, wrong amount, wrong order, forged.
 
-mod provider;
+pub mod provider;
 
 use seckill::config::Secret;
 use serde_json::{Value, json};

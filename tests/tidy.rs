@@ -28,6 +28,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("account", &["domain", "config", "store"]),
     ("event", &["domain", "store", "metrics"]),
     ("payment", &["domain", "store", "order", "event", "metrics"]),
+    ("identity", &["domain", "config", "store", "account", "event"]),
+    ("export", &["domain", "store", "account"]),
     (
         "job",
         &[
@@ -53,6 +55,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "readiness",
             "payment",
             "event",
+            "identity",
+            "export",
             "order",
             "purchase",
             "waiting_list",

@@ -32,6 +32,9 @@ pub use token::{Claims, Role, TokenError, Tokens};
 /// The reason why an account was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignUpError {
+    /// Accounts with passwords are switched off.
+    #[error("passwords are switched off")]
+    PasswordsOff,
     /// The name is not acceptable, see [`Username`].
     #[error("the username is not acceptable")]
     InvalidUsername,
@@ -55,6 +58,9 @@ pub enum SignUpError {
 /// The reason why a sign-in was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
+    /// Accounts with passwords are switched off.
+    #[error("passwords are switched off")]
+    PasswordsOff,
     /// The name or the password is wrong; the error does not say which.
     #[error("wrong username or password")]
     WrongCredentials,
@@ -99,6 +105,8 @@ pub struct Parts {
     pub token_life: Duration,
     /// Whether demo accounts, whose passwords are public, may sign in.
     pub demo_accounts: bool,
+    /// Whether people can sign up and sign in with a password.
+    pub own_accounts: bool,
 }
 
 /// The accounts in the ledger. Clones share everything.
@@ -126,6 +134,9 @@ impl Accounts {
         password: String,
         address: IpAddr,
     ) -> Result<UserId, SignUpError> {
+        if !self.parts.own_accounts {
+            return Err(SignUpError::PasswordsOff);
+        }
         let username = Username::parse(username).ok_or(SignUpError::InvalidUsername)?;
         if !password::is_acceptable(&password) {
             return Err(SignUpError::InvalidPassword);
@@ -146,6 +157,12 @@ impl Accounts {
         created.map_err(|error| failed_change(&error))?.ok_or(SignUpError::UsernameTaken)
     }
 
+    /// Whether people can sign up and sign in with a password.
+    #[must_use]
+    pub fn own_accounts(&self) -> bool {
+        self.parts.own_accounts
+    }
+
     /// Signs a user in. An unknown name takes as long as a wrong password.
     ///
     /// # Errors
@@ -156,6 +173,9 @@ impl Accounts {
         password: String,
         address: IpAddr,
     ) -> Result<Session, SignInError> {
+        if !self.parts.own_accounts {
+            return Err(SignInError::PasswordsOff);
+        }
         let folded = username::fold(username).ok_or(SignInError::WrongCredentials)?;
         if password.len() > password::PASSWORD_BYTES_MAX {
             return Err(SignInError::WrongCredentials);

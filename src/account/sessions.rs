@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use time::OffsetDateTime;
+
 use super::{Accounts, Claims, Role, Session, SignInError, hashing, password};
 use crate::domain::{LedgerError, UserId};
 use crate::store::mysql::{self, failed_change, failed_read, sessions, users};
@@ -41,18 +43,46 @@ impl Accounts {
     /// user's sessions.
     pub(super) fn session(&self, user: UserId, role: Role, generation: u32) -> Session {
         let expires_at = self.parts.clock.now() + self.parts.token_life;
+        self.session_until(user, role, generation, expires_at)
+    }
+
+    fn session_until(
+        &self,
+        user: UserId,
+        role: Role,
+        generation: u32,
+        expires_at: OffsetDateTime,
+    ) -> Session {
         let token = self.parts.tokens.sign_in_generation(user, role, expires_at, generation);
         Session { token, user, role, expires_at }
     }
 
-    /// Opens a session for a user whom another party has identified.
+    /// Opens a session for a user whom another party has identified. It ends at `until` if that is
+    /// earlier than the end of other sessions.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn open_session(&self, user: UserId, role: Role) -> Result<Session, LedgerError> {
+    pub async fn open_session(
+        &self,
+        user: UserId,
+        role: Role,
+        until: Option<OffsetDateTime>,
+    ) -> Result<Session, LedgerError> {
         let read = sessions::generation(&self.parts.pool, user);
         let generation = mysql::ask(&self.parts.breaker, read).await;
-        Ok(self.session(user, role, generation.map_err(|error| failed_read(&error))?))
+        let generation = generation.map_err(|error| failed_read(&error))?;
+        let usual = self.parts.clock.now() + self.parts.token_life;
+        let until = until.map_or(usual, |until| until.min(usual));
+        Ok(self.session_until(user, role, generation, until))
+    }
+
+    /// The name of a user; `None` if it has no account, such as the buyers of a load test.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn name_of(&self, user: UserId) -> Result<Option<String>, LedgerError> {
+        let name = mysql::ask(&self.parts.breaker, users::name_of(&self.parts.pool, user)).await;
+        name.map_err(|error| failed_read(&error))
     }
 
     /// Signs a session out: its token is refused here at once, and on other instances after two
@@ -90,6 +120,9 @@ impl Accounts {
         (current, new): (String, String),
         address: IpAddr,
     ) -> Result<Session, ChangePasswordError> {
+        if !self.parts.own_accounts {
+            return Err(SignInError::PasswordsOff.into());
+        }
         if !password::is_acceptable(&new) {
             return Err(ChangePasswordError::InvalidPassword);
         }
@@ -100,7 +133,7 @@ impl Accounts {
         let find = mysql::ask(&self.parts.breaker, users::find_by_id(&self.parts.pool, user));
         let account = find.await.map_err(|error| failed_read(&error))?;
         // The password of a demo account is public, so everybody could change it.
-        let account = account.filter(|account| !account.demo);
+        let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
         let account = account.ok_or(ChangePasswordError::NoAccount)?;
         if password::is_common(&new, &account.username_folded) {
             return Err(ChangePasswordError::CommonPassword);

@@ -13,7 +13,8 @@ use crate::event::{self, PrivateNetworks, WebhookClient};
 /// Builds the workers; none if events are switched off.
 pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, String> {
     let settings = &config.events;
-    let networks = PrivateNetworks::parse(&settings.private_networks)?;
+    let networks = PrivateNetworks::parse(&settings.private_networks)
+        .map_err(|why| format!("events.{why}"))?;
     if !settings.enabled {
         return Ok(Vec::new());
     }
@@ -23,7 +24,9 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
         clients: Clients {
             webhooks: WebhookClient {
                 networks,
-                tls: Arc::new(event::tls(&settings.ca_file)?),
+                tls: Arc::new(
+                    event::tls(&settings.ca_file).map_err(|why| format!("events.{why}"))?,
+                ),
                 timeout: Duration::from_millis(settings.timeout_ms),
             },
             redis: shared.redis.clone(),

@@ -1,6 +1,7 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
 mod events;
+mod identity;
 mod locks;
 mod payments;
 mod purchases;
@@ -108,7 +109,7 @@ impl App {
             &lock_servers,
             (orders, purchases, payments, waiting_lists),
             (addr, proxies),
-        );
+        )?;
         Ok(Self {
             connection_limiter,
             listener,

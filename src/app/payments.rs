@@ -48,7 +48,7 @@ fn provider(config: &Config) -> Result<Arc<dyn Provider>, String> {
     let client = WebhookClient {
         // The operator who writes the settings may name any address.
         networks: PrivateNetworks::all(),
-        tls: Arc::new(event::tls(&config.events.ca_file)?),
+        tls: Arc::new(event::tls(&config.events.ca_file).map_err(|why| format!("events.{why}"))?),
         timeout: Duration::from_millis(config.events.timeout_ms),
     };
     Ok(Arc::new(Webhook {

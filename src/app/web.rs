@@ -10,8 +10,10 @@ use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
 use crate::audit::Auditor;
 use crate::config::Config;
 use crate::event::Endpoints;
+use crate::export::Exporter;
 use crate::http::address::Proxies;
 use crate::http::body::BodyLimits;
+use crate::http::cors::CorsOrigins;
 use crate::http::hosts::Hosts;
 use crate::http::rates::{Rate, Rates};
 use crate::http::session_cookie::SessionCookie;
@@ -29,10 +31,14 @@ pub(super) fn web(
     lock_servers: &LockServers,
     (orders, purchases, payments, waiting_lists): (Orders, Purchases, Payments, WaitingLists),
     (addr, proxies): (SocketAddr, Proxies),
-) -> Web {
+) -> Result<Web, String> {
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
-    Web::new(Parts {
+    let accounts = accounts(config, shared, tokens.clone());
+    Ok(Web::new(Parts {
+        identity: super::identity::identity(config, shared, &accounts)?,
+        exporter: Exporter::new(pool.clone(), mysql.clone()),
+        cors: CorsOrigins::parse(&config.http.cors_origins)?,
         locks: purchases.strategies().locks(),
         lab: lab(shared, purchases.clone()),
         purchases,
@@ -40,7 +46,7 @@ pub(super) fn web(
         payments,
         waiting_lists,
         catalog: shared.catalog.clone(),
-        accounts: accounts(config, shared, tokens.clone()),
+        accounts,
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
         endpoints: Endpoints::new(pool.clone(), mysql.clone(), shared.events.is_enabled()),
         auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
@@ -63,7 +69,7 @@ pub(super) fn web(
         session_cookie: SessionCookie { secure: config.http.cookie_secure },
         static_dir: config.http.static_dir.clone(),
         instance: shared.instance.clone(),
-    })
+    }))
 }
 
 fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
@@ -77,6 +83,7 @@ fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
         clock: shared.clock.clone(),
         token_life: Duration::from_secs(u64::from(settings.token_hours) * 3_600),
         demo_accounts: config.demo_accounts,
+        own_accounts: config.session.own_accounts,
     })
 }
 

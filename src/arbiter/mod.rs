@@ -258,7 +258,7 @@ impl Arbiter {
         connection: &mut MySqlConnection,
         write: &OrderWrite<'_>,
     ) -> sqlx::Result<Attempt> {
-        if self.is_packed && !matches!(write.stock, StockWrite::Unguarded(_)) {
+        if self.is_packed && write.stock.fits_a_packet() {
             two_packets::run(connection, write, self.outbox).await
         } else {
             transaction::run(connection, write, self.outbox).await

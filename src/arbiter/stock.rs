@@ -36,6 +36,11 @@ impl<'a> StockWrite<'a> {
         }
     }
 
+    /// Whether the units are taken by one statement that checks all conditions itself.
+    pub(super) fn fits_a_packet(self) -> bool {
+        !matches!(self, Self::Offered | Self::Unguarded(_))
+    }
+
     /// Whether the statement compares the row with what the gate has read.
     pub(super) fn is_compared(self) -> bool {
         matches!(self, Self::GuardedByVersion(_) | Self::GuardedByTimestamp(_))

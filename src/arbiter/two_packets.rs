@@ -27,8 +27,7 @@ pub(super) async fn run(
     write: &OrderWrite<'_>,
     outbox: Outbox,
 ) -> sqlx::Result<Attempt> {
-    let is_guarded = !matches!(write.stock, StockWrite::Unguarded(_));
-    assert!(is_guarded, "a textbook's statement is sent by itself");
+    assert!(write.stock.fits_a_packet(), "an offer and a textbook's statement are sent singly");
     match within(TRANSACTION_MAX, write_rows(connection, write, outbox)).await {
         Ok(None) => {}
         Ok(Some(answer)) => {
@@ -124,9 +123,9 @@ fn push_rows(
     let created_at = Time(purchase.created_at);
     packet.push(format_args!(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
-         fence_backend, fence_sequence, request_key, created_at, expires_at) VALUES ('{order}', \
-         {item}, {buyer}, {units}, {amount}, '{status}', {strategy}, {token}, {backend}, {sequence}, \
-         {key}, {created_at}, {expires_at})",
+         fence_backend, fence_sequence, request_key, limit_group_id, created_at, expires_at) \
+         VALUES ('{order}', {item}, {buyer}, {units}, {amount}, '{status}', {strategy}, {token}, \
+         {backend}, {sequence}, {key}, {group}, {created_at}, {expires_at})",
         amount = purchase.amount.cents(),
         status = WRITTEN_AS.as_str(),
         strategy = Text(purchase.strategy),
@@ -134,6 +133,7 @@ fn push_rows(
         backend = OrNull(fence.map(|fence| Text(fence.backend))),
         sequence = OrNull(sequence),
         key = Text(purchase.key.as_str()),
+        group = OrNull(purchase.counted_group().map(|group| group.id.get())),
         expires_at = Time(purchase.expires_at),
     ));
     if is_guarded(purchase) {
@@ -144,15 +144,24 @@ fn push_rows(
             limit = purchase.item.per_buyer_limit,
         ));
     }
+    if let Some(group) = purchase.counted_group() {
+        packet.push(format_args!(
+            "INSERT INTO group_limits (group_id, user_id, bought, allowed) \
+             VALUES ({group}, {buyer}, {units}, {limit}) \
+             ON DUPLICATE KEY UPDATE bought = bought + {units}, allowed = {limit}",
+            group = group.id.get(),
+            limit = group.per_buyer_limit,
+        ));
+    }
     packet.push(format_args!(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
          VALUES ({item}, '{order}', '{sold}', -{units}, {created_at})",
         sold = MovementReason::Sold.as_str(),
     ));
-    if let Some(NewEvent { id, payload }) = outbox.event_of(&[purchase], WRITTEN_AS)? {
+    if let Some(NewEvent { id, kind, payload }) = outbox.event_of(&[purchase], WRITTEN_AS)? {
         packet.push(format_args!(
             "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) VALUES \
-             ('{id}', 'orders', 'ledger', 'orders.changed', {payload}, UTC_TIMESTAMP(6))",
+             ('{id}', 'orders', 'ledger', '{kind}', {payload}, UTC_TIMESTAMP(6))",
             payload = Text(&payload),
         ));
     }
@@ -196,9 +205,7 @@ fn take_statement(write: &OrderWrite<'_>) -> String {
         StockWrite::GuardedByTimestamp(changed_at) => {
             format!(" AND changed_at = {}", Time(changed_at))
         }
-        StockWrite::Guarded | StockWrite::GuardedAfterLock | StockWrite::Unguarded(_) => {
-            String::new()
-        }
+        _ => String::new(),
     };
     format!(
         "UPDATE stock SET available = available - {units}, version = version + 1 \

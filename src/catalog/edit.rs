@@ -96,34 +96,62 @@ pub async fn create(
     Ok(created)
 }
 
+/// Checks whether a new item may be created.
+///
+/// # Errors
+/// See [`CreateError`].
+pub fn check(new: &NewItem) -> Result<(), CreateError> {
+    if new.kind == ItemKind::Shop && new.arbiter == ArbiterMode::Off {
+        return Err(CreateError::ArbiterRequired);
+    }
+    Ok(check_strategy(&new.strategy, new.kind)?)
+}
+
 impl Catalog {
     /// Creates an item and its stock for an operator, and reads it back.
     ///
     /// # Errors
     /// See [`CreateError`].
     pub async fn create(&self, new: &NewItem, actor: &Actor) -> Result<StockedItem, CreateError> {
-        if new.kind == ItemKind::Shop && new.arbiter == ArbiterMode::Off {
-            return Err(CreateError::ArbiterRequired);
+        let created = self.create_all(std::slice::from_ref(new), actor).await?;
+        created.into_iter().next().ok_or(CreateError::Ledger(LedgerError::OutcomeUnknown))
+    }
+
+    /// Creates items and their stock for an operator, all or none, and reads them back.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub async fn create_all(
+        &self,
+        all: &[NewItem],
+        actor: &Actor,
+    ) -> Result<Vec<StockedItem>, CreateError> {
+        for new in all {
+            check(new)?;
         }
-        check_strategy(&new.strategy, new.kind)?;
-        if let Some(group) = new.limit_group
-            && !self.has_group(group).await?
-        {
-            return Err(CreateError::NoSuchGroup);
+        for group in all.iter().filter_map(|new| new.limit_group) {
+            if !self.has_group(group).await? {
+                return Err(CreateError::NoSuchGroup);
+            }
         }
         let create = async {
             let mut transaction = self.pool.begin().await?;
-            let id = insert(&mut transaction, new, actor.now).await?;
-            let detail = new_item_json(new);
-            actions::record(&mut transaction, actor, "item_created", Some(id), &detail).await?;
-            let created = read_back(&mut transaction, id).await?;
+            let mut created = Vec::with_capacity(all.len());
+            for new in all {
+                let id = insert(&mut transaction, new, actor.now).await?;
+                let detail = new_item_json(new);
+                actions::record(&mut transaction, actor, "item_created", Some(id), &detail).await?;
+                created.push(read_back(&mut transaction, id).await?);
+            }
             transaction.commit().await?;
             Ok(created)
         };
         let created = mysql::change(&self.breaker, create).await;
         let created = created.map_err(|error| failed_change(&error))?;
-        // A request for this id may have cached that there is no such item.
-        self.forget(created.item.id);
+        for stocked in &created {
+            // A request for this id may have cached that there is no such item.
+            self.forget(stocked.item.id);
+        }
         Ok(created)
     }
 

@@ -28,7 +28,7 @@ use reads::ItemReads;
 
 pub use crate::store::mysql::items::StockedItem;
 pub use crate::store::mysql::orders::OrderCount;
-pub use edit::{CreateError, EditError, StrategyError, create};
+pub use edit::{CreateError, EditError, StrategyError, check, create};
 pub use groups::GroupError;
 
 /// Items in the cache.

@@ -7,8 +7,11 @@ mod dead_letter;
 mod dev;
 mod dev_redis;
 mod doctor;
+mod export;
 mod extra_servers;
+mod import;
 mod migrate;
+mod openapi;
 mod operator;
 mod preflight;
 mod private_servers;
@@ -58,6 +61,9 @@ async fn run_command(arguments: Arguments) -> Ended {
         Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
         Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
+        Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
+        Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
+        Command::Openapi => openapi::run(),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
     }
 }
@@ -91,6 +97,12 @@ enum Command {
     Operator(operator::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(audit::Arguments),
+    /// Write sales, orders or movements of stock as CSV or JSON lines, with their sums at the end.
+    Export(export::Arguments),
+    /// Create sales from a table in CSV, all or none, or only check it.
+    Import(import::Arguments),
+    /// Print the description of the API, for generators of clients.
+    Openapi,
     /// Queued orders that could not be decided: list them, try one again, or drop it.
     #[command(alias = "parked")]
     DeadLetter(dead_letter::Arguments),

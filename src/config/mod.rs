@@ -36,6 +36,7 @@ pub struct Config {
     pub mysql: Mysql,
     pub redis: Redis,
     pub session: Session,
+    pub identity: Identity,
     pub purchase: Purchase,
     pub waiting_room: WaitingRoom,
     pub waiting_list: WaitingList,
@@ -145,6 +146,7 @@ sections! {
         cookie_secure: bool,
         trusted_proxies: String,
         hosts: String,
+        cors_origins: String,
     }
     Limits {
         user_per_second: u32,
@@ -176,6 +178,27 @@ sections! {
         token_hours: u32,
         revocation_period_ms: u64,
         hashing_max: usize,
+        own_accounts: bool,
+    }
+    Identity {
+        issuer: String,
+        name: String,
+        client_id: String,
+        client_secret: Secret,
+        redirect_url: String,
+        scopes: String,
+        audience: String,
+        algorithms: String,
+        jwks_url: String,
+        jwks_file: PathBuf,
+        jwks_seconds_max: u64,
+        clock_skew_seconds: u64,
+        role_claim: String,
+        operator_values: String,
+        admin_values: String,
+        timeout_ms: u64,
+        private_networks: String,
+        ca_file: PathBuf,
     }
     Purchase {
         in_flight_max: usize,

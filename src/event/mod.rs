@@ -5,6 +5,7 @@
 //! signed webhooks and Redis streams. [`Endpoints`] is what operators do with them.
 
 pub mod deliver;
+mod fetch;
 pub mod receiver;
 pub mod target;
 pub mod webhook;
@@ -298,8 +299,7 @@ pub fn tls(own: &Path) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if !own.as_os_str().is_empty() {
-        let unreadable =
-            |why: &dyn std::fmt::Display| format!("events.ca_file cannot be used: {why}");
+        let unreadable = |why: &dyn std::fmt::Display| format!("ca_file cannot be used: {why}");
         let certificates =
             CertificateDer::pem_file_iter(own).map_err(|error| unreadable(&error))?;
         for certificate in certificates {

@@ -76,9 +76,8 @@ impl PrivateNetworks {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let networks = parts.map(|part| {
             let network = part.parse().or_else(|_| part.parse::<IpAddr>().map(IpNet::from));
-            network.map_err(|_| {
-                format!("events.private_networks takes addresses and networks, not {part:?}")
-            })
+            network
+                .map_err(|_| format!("private_networks takes addresses and networks, not {part:?}"))
         });
         networks.collect::<Result<_, _>>().map(Self)
     }

@@ -64,7 +64,7 @@ pub struct WebhookClient {
 
 /// A connection that is kept for the next message.
 pub struct Kept {
-    sender: SendRequest<Full<Bytes>>,
+    pub(super) sender: SendRequest<Full<Bytes>>,
     _driver: AbortOnDropHandle<()>,
 }
 
@@ -105,7 +105,7 @@ impl WebhookClient {
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<Kept, String> {
+    pub(super) async fn connect(&self, target: &Target) -> Result<Kept, String> {
         let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
         let found = found.map_err(|error| format!("host name not resolved: {error}"))?;
         let found: Vec<SocketAddr> = found.collect();
@@ -117,7 +117,7 @@ impl WebhookClient {
         if permitted.is_empty() {
             let first = found.first().map_or_else(|| "none".to_owned(), |one| one.ip().to_string());
             return Err(format!(
-                "address {first} not permitted: use https and a public address, or name its network in events.private_networks"
+                "address {first} not permitted: use https and a public address, or name its network in the setting private_networks"
             ));
         }
         let stream = TcpStream::connect(&*permitted).await;

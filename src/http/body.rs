@@ -17,6 +17,10 @@ use super::problem::{Problem, ProblemType};
 
 /// The deepest nesting of JSON that is parsed.
 const DEPTH_MAX: usize = 32;
+/// The largest table in CSV, in bytes.
+pub const CSV_BYTES_MAX: usize = 1 << 20;
+/// The media type of most bodies.
+const JSON: &str = "application/json";
 
 /// The limits of a request body.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,22 @@ where
     }
 }
 
+/// The bytes of a table in CSV, with a limit of its own.
+pub struct CsvBody(pub Bytes);
+
+impl<S> FromRequest<S> for CsvBody
+where
+    S: Send + Sync,
+    BodyLimits: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let limits = BodyLimits { bytes_max: CSV_BYTES_MAX, ..BodyLimits::from_ref(state) };
+        read_as("text/csv", request, limits).await.map(Self)
+    }
+}
+
 /// A JSON body of type `T`. A request without a body and without a Content-Type counts as `{}`.
 ///
 /// The body itself shows whether there is one: HTTP/2 needs no header that announces it.
@@ -89,7 +109,7 @@ async fn expect_nothing(request: Request, limits: BodyLimits) -> Result<(), Prob
     let (head, mut body) = request.into_parts();
     // Before the body is read: a client with `Expect: 100-continue` has not sent it yet.
     if head.headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
-        return check_headers(&head.headers, limits);
+        return check_headers(JSON, &head.headers, limits);
     }
     let is_empty = async {
         while let Some(frame) = body.frame().await {
@@ -102,11 +122,19 @@ async fn expect_nothing(request: Request, limits: BodyLimits) -> Result<(), Prob
     };
     let is_empty =
         tokio::time::timeout(limits.timeout, is_empty).await.map_err(|_| too_slow())??;
-    if is_empty { Ok(()) } else { check_headers(&head.headers, limits) }
+    if is_empty { Ok(()) } else { check_headers(JSON, &head.headers, limits) }
 }
 
 async fn read(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
-    check_headers(request.headers(), limits)?;
+    read_as(JSON, request, limits).await
+}
+
+async fn read_as(
+    media_type: &'static str,
+    request: Request,
+    limits: BodyLimits,
+) -> Result<Bytes, Problem> {
+    check_headers(media_type, request.headers(), limits)?;
     let limited = Limited::new(request.into_body(), limits.bytes_max);
     match tokio::time::timeout(limits.timeout, limited.collect()).await {
         Err(_) => Err(too_slow()),
@@ -124,14 +152,19 @@ fn broken_off() -> Problem {
     malformed("The connection ended within the body; send the whole body.").close()
 }
 
-fn check_headers(headers: &HeaderMap, limits: BodyLimits) -> Result<(), Problem> {
+fn check_headers(
+    wanted: &'static str,
+    headers: &HeaderMap,
+    limits: BodyLimits,
+) -> Result<(), Problem> {
     if headers.contains_key(CONTENT_ENCODING) {
         return Err(ProblemType::UnsupportedEncoding.problem().close());
     }
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
-    if !media_type.trim().eq_ignore_ascii_case("application/json") {
-        return Err(ProblemType::UnsupportedMediaType.problem().close());
+    if !media_type.trim().eq_ignore_ascii_case(wanted) {
+        let detail = format!("Send the body as {wanted}.");
+        return Err(ProblemType::UnsupportedMediaType.detail(detail).close());
     }
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length = length.and_then(|value| value.parse::<usize>().ok());
@@ -231,6 +264,12 @@ impl Integer {
             Self::Huge => Err(out_of_range()),
             Self::Other => Err(ProblemType::InvalidType.detail("Send a whole number.")),
         }
+    }
+
+    /// Reads a text; an empty one counts as a missing field.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        if text.is_empty() { Self::Absent } else { Self::read(text) }
     }
 
     fn read(text: &str) -> Self {

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod body;
 pub mod connection_limiter;
+pub mod cors;
 pub mod extract;
 pub mod hosts;
 mod layers;
@@ -39,6 +40,8 @@ use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::domain::Clock;
 use crate::event::Endpoints;
+use crate::export::Exporter;
+use crate::identity::Identity;
 use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
@@ -51,6 +54,7 @@ use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
 use body::BodyLimits;
+use cors::CorsOrigins;
 use hosts::Hosts;
 use problem::ProblemType;
 use rates::Rates;
@@ -73,6 +77,9 @@ pub struct Parts {
     pub waiting_lists: WaitingLists,
     pub catalog: Catalog,
     pub accounts: Accounts,
+    /// `None`: there is no identity provider.
+    pub identity: Option<Arc<Identity>>,
+    pub exporter: Exporter,
     pub operator_log: OperatorLog,
     pub endpoints: Endpoints,
     pub auditor: Auditor,
@@ -85,6 +92,7 @@ pub struct Parts {
     pub rates: Rates,
     pub proxies: Proxies,
     pub hosts: Hosts,
+    pub cors: CorsOrigins,
     pub job_status: JobStatus,
     pub locks: Locks,
     pub metrics: Metrics,
@@ -122,6 +130,8 @@ take_parts! {
     waiting_lists: WaitingLists,
     catalog: Catalog,
     accounts: Accounts,
+    identity: Option<Arc<Identity>>,
+    exporter: Exporter,
     operator_log: OperatorLog,
     endpoints: Endpoints,
     auditor: Auditor,
@@ -162,6 +172,33 @@ fn api() -> OpenApiRouter<Web> {
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("bearer", bearer);
+    let mut router = routes(document);
+    name_operations(router.get_openapi_mut());
+    router
+}
+
+/// Gives each operation an id of its own, made of its method and path, as OpenAPI asks for:
+/// generators of clients make names of these ids.
+fn name_operations(document: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let words = path.trim_start_matches("/api").split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        let operations = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{}", words.join("_")));
+            }
+        }
+    }
+}
+
+fn routes(document: utoipa::openapi::OpenApi) -> OpenApiRouter<Web> {
     OpenApiRouter::with_openapi(document)
         .routes(routes!(route::purchase::purchase))
         .routes(routes!(route::items::list))
@@ -180,7 +217,10 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::orders::pay))
         .routes(routes!(route::orders::cancel))
         .routes(routes!(route::users::create))
-        .routes(routes!(route::session::create, route::session::end))
+        .routes(routes!(route::session::create, route::session::end, route::session::find))
+        .routes(routes!(route::identity::methods))
+        .routes(routes!(route::identity::start))
+        .routes(routes!(route::identity::finish))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
         .routes(routes!(route::lists::strategies))
@@ -189,6 +229,8 @@ fn api() -> OpenApiRouter<Web> {
         .routes(routes!(route::admin::edit))
         .routes(routes!(route::limit_groups::list, route::limit_groups::create))
         .routes(routes!(route::audit::find))
+        .routes(routes!(route::export::export))
+        .routes(routes!(route::import::import))
         .routes(routes!(route::lab::create, route::lab::list))
         .routes(routes!(route::lab::find, route::lab::cancel))
         .routes(routes!(route::lab::events))

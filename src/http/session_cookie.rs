@@ -16,11 +16,28 @@ impl SessionCookie {
         if self.secure { "__Host-seckill" } else { "seckill" }
     }
 
+    /// The name of the cookie that a browser has while it is at the identity provider.
+    #[must_use]
+    pub fn sign_in_name(self) -> &'static str {
+        if self.secure { "__Host-seckill-sign-in" } else { "seckill-sign-in" }
+    }
+
+    /// The value of `Set-Cookie` for the way to the identity provider and back; a life of zero
+    /// deletes the cookie. `Lax` lets the browser send it when the provider sends the browser back.
+    #[must_use]
+    pub fn set_sign_in(self, value: &str, life: Duration) -> String {
+        self.write(self.sign_in_name(), value, life)
+    }
+
     /// The value of `Set-Cookie` that stores `token` for `life`; a life of zero deletes the cookie.
     #[must_use]
     pub fn set(self, token: &str, life: Duration) -> String {
-        let (name, seconds) = (self.name(), life.as_secs());
+        self.write(self.name(), token, life)
+    }
+
+    fn write(self, name: &str, value: &str, life: Duration) -> String {
+        let seconds = life.as_secs();
         let secure = if self.secure { "; Secure" } else { "" };
-        format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
     }
 }

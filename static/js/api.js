@@ -13,7 +13,7 @@ const TIMEOUT_MS = 12_000;
  * nothing. `changed` tells whether something may have changed: `none` or `unknown`.
  */
 export class ApiError extends Error {
-  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, proofBits: number, detail: string}} fields */
+  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, proofBits: number, detail: string, faults?: object[]}} fields */
   constructor(fields) {
     super(`${fields.status} ${fields.code}`);
     Object.assign(this, fields);
@@ -50,6 +50,18 @@ export function patch(path, body) {
   return request('PATCH', path, body);
 }
 
+/**
+ * Send text that is not JSON.
+ * @param {string} path
+ * @param {string} kind media type
+ * @param {string} content
+ * @returns {Promise<any>} the body
+ * @throws {ApiError}
+ */
+export function postText(path, kind, content) {
+  return request('POST', path, content, { 'Content-Type': kind });
+}
+
 /** @param {string} path @returns {Promise<any>} @throws {ApiError} */
 export function remove(path) {
   return request('DELETE', path);
@@ -63,7 +75,7 @@ async function request(method, path, body, headers = {}) {
     response = await fetch(path, {
       method,
       headers: { Accept: 'application/json', ...(body && { 'Content-Type': 'application/json' }), ...headers },
-      body: body && JSON.stringify(body),
+      body: typeof body === 'string' ? body : body && JSON.stringify(body),
       cache: 'no-store',
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
@@ -98,6 +110,7 @@ function problem(response, body) {
     retryAfterMs: retryAfterMs(response.headers.get('Retry-After')),
     proofBits: body?.proof_bits ?? 0,
     detail: body?.detail ?? '',
+    faults: body?.faults ?? [],
   });
 }
 

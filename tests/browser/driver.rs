@@ -110,6 +110,16 @@ impl Page {
         self.until("the scripts", "document.getElementById('account').childElementCount > 0").await;
     }
 
+    /// Waits until an element is there, on whatever site.
+    pub async fn until_there(&self, css: &str) {
+        self.until(css, &format!("document.querySelector({}) !== null", json!(css))).await;
+    }
+
+    /// Goes to an address of another site.
+    pub async fn visit_elsewhere(&self, address: &str) {
+        self.driver.goto(address).await.expect("the page loads");
+    }
+
     /// Opens a page signed in without the form: sets the token cookie and the pages' own storage.
     pub async fn visit_as(&self, instance: &Instance, user: i64, role: Role, path: &str) {
         self.driver.goto(format!("{}/404.html", self.base)).await.expect("an address of ours");

@@ -1,13 +1,16 @@
 //! A small payment provider that can misbehave.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
+use axum::response::{Html, Redirect};
+use axum::routing::{get, post};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -23,12 +26,15 @@ const SECRET: &str = "whsec_c2VjcmV0cyBvZiB0ZXN0cyBhcmUgbG9uZyBlbm91Z2ghIQ==";
 struct Shared {
     refuses: AtomicBool,
     refunds: Mutex<Vec<String>>,
+    /// The shop whose buyers pay on the checkout page, and how it answered the messages about them.
+    shop: Mutex<Option<SocketAddr>>,
+    answers: Mutex<Vec<String>>,
 }
 
 /// The provider.
 pub struct TestProvider {
     shared: Arc<Shared>,
-    addr: std::net::SocketAddr,
+    addr: SocketAddr,
     _task: tokio_util::task::AbortOnDropHandle<()>,
 }
 
@@ -47,7 +53,11 @@ impl TestProvider {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
-        let router = Router::new().route("/refunds", post(refund)).with_state(Arc::clone(&shared));
+        let router = Router::new()
+            .route("/refunds", post(refund))
+            .route("/checkout", get(checkout))
+            .route("/pay", post(pay))
+            .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
@@ -60,6 +70,21 @@ impl TestProvider {
 
     pub fn refund_url(&self) -> String {
         format!("http://{}/refunds", self.addr)
+    }
+
+    /// The address of the checkout page, as a setting of the shop.
+    pub fn checkout_url(&self) -> String {
+        format!("http://{}/checkout?order={{order}}&cents={{amount_cents}}", self.addr)
+    }
+
+    /// Buyers who paid go back to this shop.
+    pub fn serve_buyers_of(&self, shop: SocketAddr) {
+        *self.shared.shop.lock().expect("no panic") = Some(shop);
+    }
+
+    /// How the shop answered the messages that the checkout page caused.
+    pub fn answers(&self) -> Vec<String> {
+        self.shared.answers.lock().expect("no panic").clone()
     }
 
     /// Whether refunds are answered with an error from now on.
@@ -97,13 +122,17 @@ impl TestProvider {
 
     /// Any message, signed.
     pub fn message(&self, id: &str, body: &str) -> TestMessage {
-        let sent_at = time::OffsetDateTime::now_utc().unix_timestamp();
-        let (id, body) = (id.to_owned(), body.to_owned());
-        TestMessage { signature: sign(SECRET, &id, sent_at, &body), id, sent_at, body }
+        TestMessage::new(id, body)
     }
 }
 
 impl TestMessage {
+    fn new(id: &str, body: &str) -> Self {
+        let sent_at = time::OffsetDateTime::now_utc().unix_timestamp();
+        let (id, body) = (id.to_owned(), body.to_owned());
+        Self { signature: sign(SECRET, &id, sent_at, &body), id, sent_at, body }
+    }
+
     pub fn body(&self) -> String {
         self.body.clone()
     }
@@ -131,7 +160,12 @@ impl TestMessage {
     }
 
     pub async fn send(&self, instance: &Instance) -> Answer {
-        let request = instance.stranger().request(reqwest::Method::POST, "/api/payments/messages");
+        self.send_to(instance.addr).await
+    }
+
+    async fn send_to(&self, shop: SocketAddr) -> Answer {
+        let client = Client::new(shop, None);
+        let request = client.request(reqwest::Method::POST, "/api/payments/messages");
         let request = request
             .header("content-type", "application/json")
             .header("webhook-id", &self.id)
@@ -150,6 +184,39 @@ fn sign(secret: &str, id: &str, sent_at: i64, body: &str) -> String {
 fn mac(secret: &str, signed: &str) -> Hmac<Sha256> {
     let key = BASE64.decode(secret.strip_prefix("whsec_").expect("a secret")).expect("base64");
     Hmac::<Sha256>::new_from_slice(&key).expect("a key").chain_update(signed)
+}
+
+type Fields = HashMap<String, String>;
+
+/// The page on which a buyer pays.
+async fn checkout(Query(asked): Query<Fields>) -> Html<String> {
+    let (order, cents) = (&asked["order"], &asked["cents"]);
+    Html(format!(
+        "<!doctype html><html lang=\"en\"><title>Pay</title><h1>{cents} cents</h1>\
+         <form method=\"post\" action=\"/pay\"><input type=\"hidden\" name=\"order\" value=\"{order}\">\
+         <input type=\"hidden\" name=\"cents\" value=\"{cents}\"><button id=\"pay-now\">Pay</button></form>"
+    ))
+}
+
+/// Takes the money, and tells the shop badly: forged, of the wrong amount, and then right, but twice.
+async fn pay(State(shared): State<Arc<Shared>>, body: Bytes) -> Redirect {
+    let form = crate::identity::provider::form_of(&body);
+    let shop = (*shared.shop.lock().expect("no panic")).expect("a shop");
+    let (order, cents) = (&form["order"], form["cents"].parse::<i64>().expect("a number"));
+    let body = |payment: &str, cents: i64| {
+        json!({
+            "type": "payment.succeeded", "payment": payment, "order": order, "amount_cents": cents,
+        })
+        .to_string()
+    };
+    let right = TestMessage::new("right", &body("p-right", cents));
+    let wrong = TestMessage::new("wrong", &body("p-wrong", cents + 1));
+    for message in [right.signed_with("whsec_AAAA"), wrong, right.clone(), right] {
+        let answer = message.send_to(shop).await;
+        let said = answer.json["result"].as_str().unwrap_or(answer.code()).to_owned();
+        shared.answers.lock().expect("no panic").push(said);
+    }
+    Redirect::to(&format!("http://{shop}/order.html?id={order}"))
 }
 
 async fn refund(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {

@@ -35,6 +35,8 @@ where
         // Outermost, to count the status that the client gets.
         .layer(observe(move |request: &Request| count_answers::count(counting.clone(), request)))
         .layer(observe(move |request: &Request| response_headers::set(request, secure)))
+        // Outside the layers that refuse: pages of other sites read refusals, too.
+        .layer(web.cors.layer())
         // Outside all that may fail.
         .layer(observe(problem_body::write))
         .layer(catch_panic::CatchPanic)

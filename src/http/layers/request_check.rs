@@ -12,12 +12,14 @@ use crate::http::hosts::Hosts;
 use crate::http::problem::{Problem, ProblemType};
 
 /// The media types of the API, and the patterns that include them.
-const MEDIA_TYPES: [&str; 6] = [
+const MEDIA_TYPES: [&str; 8] = [
     "*/*",
     "application/*",
     "application/json",
     "application/problem+json",
     "text/*",
+    "text/csv",
+    "application/jsonl",
     "text/event-stream",
 ];
 

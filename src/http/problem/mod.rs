@@ -137,6 +137,12 @@ impl Problem {
         self.code
     }
 
+    /// What to do, or what went wrong this time.
+    #[must_use]
+    pub fn detail_text(&self) -> &str {
+        &self.detail
+    }
+
     /// The body for the request `request_id`.
     #[must_use]
     pub fn body(&self, request_id: &str) -> Vec<u8> {

@@ -8,6 +8,8 @@ use crate::account::{ChangePasswordError, SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::domain::{LedgerError, Refusal, Unavailable};
 use crate::event::EndpointError;
+use crate::export::ExportError;
+use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 
@@ -200,6 +202,7 @@ impl From<HashingError> for Problem {
 impl From<SignUpError> for Problem {
     fn from(error: SignUpError) -> Self {
         match error {
+            SignUpError::PasswordsOff => ProblemType::PasswordsOff.into(),
             SignUpError::InvalidUsername => ProblemType::InvalidUsername.into(),
             SignUpError::InvalidPassword => ProblemType::InvalidPassword.into(),
             SignUpError::CommonPassword => ProblemType::CommonPassword.into(),
@@ -213,12 +216,39 @@ impl From<SignUpError> for Problem {
 impl From<SignInError> for Problem {
     fn from(error: SignInError) -> Self {
         match error {
+            SignInError::PasswordsOff => ProblemType::PasswordsOff.into(),
             SignInError::WrongCredentials => ProblemType::InvalidCredentials.into(),
             SignInError::TooManyAttempts { retry_after_seconds } => {
                 ProblemType::TooManyAttempts.problem().retry_after(retry_after_seconds)
             }
             SignInError::Hashing(error) => error.into(),
             SignInError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<IdentityError> for Problem {
+    fn from(error: IdentityError) -> Self {
+        match error {
+            IdentityError::Off => ProblemType::IdentityOff.into(),
+            IdentityError::NotStarted => ProblemType::SignInNotStarted.into(),
+            IdentityError::Refused => ProblemType::IdentityRefused.into(),
+            IdentityError::Expired => ProblemType::TokenExpired.into(),
+            IdentityError::Unavailable => Self::dependency("the identity provider"),
+            IdentityError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<ExportError> for Problem {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Busy => ProblemType::Overloaded
+                .detail("Too many exports are running; try again when one has ended."),
+            ExportError::Ledger(error) => error.into(),
+            ExportError::Unequal(_) | ExportError::TooLong | ExportError::NoReader => {
+                ProblemType::Internal.into()
+            }
         }
     }
 }

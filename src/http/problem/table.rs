@@ -59,12 +59,19 @@ problem_types! {
     InvalidCredentials: 401 "invalid_credentials", "Wrong user name or password",
         "Check the user name and the password.";
 
+    IdentityRefused: 401 "identity_refused", "Sign-in not confirmed by the identity provider",
+        "Get a new token of the identity provider for this service, or sign in again.";
+
     InvalidSignature: 403 "invalid_signature", "Invalid signature",
         "Sign id, time stamp and body with the secret, and send the message within five minutes.";
     CrossSiteRequest: 403 "cross_site_request", "Cross-site request",
         "Send this request from a page of this site.";
     Forbidden: 403 "forbidden", "Operator role required",
         "Sign in as an operator.";
+    PasswordsOff: 403 "passwords_off", "Passwords switched off",
+        "Sign in by the identity provider.";
+    SignInNotStarted: 403 "sign_in_not_started", "Sign-in not started in this browser",
+        "Start again on the page of sign-in, and finish within ten minutes.";
     UnsafeStrategy: 403 "unsafe_strategy", "Unsafe strategy",
         "This strategy can oversell; it works on lab items only.";
     TicketRequired: 403 "ticket_required", "Missing purchase ticket",
@@ -137,6 +144,8 @@ problem_types! {
         "Wait for the end of the other run, or end it with DELETE /api/lab/runs/{id}.", retry 5;
     PaymentsOff: 409 "payments_off", "No payment provider",
         "Set payment.provider to webhook, and start the service again.";
+    IdentityOff: 409 "identity_off", "No identity provider",
+        "Set identity.issuer and identity.client_id, and start the service again.";
     EventsOff: 409 "events_off", "Events switched off",
         "Set events.enabled in the settings, and start the service again.";
     TooManyEndpoints: 409 "too_many_endpoints", "Too many endpoints",
@@ -178,6 +187,8 @@ problem_types! {
         "Choose another password: this one is among those that attackers try first, or is the user name.";
     InvalidText: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
+    InvalidTable: 422 "invalid_table", "Invalid table of items",
+        "Send CSV in UTF-8 with a line of column names; faults lists what is wrong, by line.";
     InvalidMessage: 422 "invalid_message", "Invalid message of the payment provider",
         "Send type, payment, order and amount_cents as /docs says.";
     InvalidTarget: 422 "invalid_target", "Invalid target of an endpoint",

@@ -33,56 +33,56 @@ const OFFER_SECONDS_DEFAULT: u32 = 300;
 const STRATEGY_DEFAULT: &str = "lock-redis";
 
 /// A new sale.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateItemBody {
-    name: String,
+    pub(super) name: String,
     #[serde(default)]
-    description: String,
+    pub(super) description: String,
     /// A path of this site or an https address.
     #[serde(default)]
-    image_url: Option<String>,
+    pub(super) image_url: Option<String>,
     /// The price of one unit in cents.
     #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
-    price_cents: Integer,
+    pub(super) price_cents: Integer,
     /// Units.
     #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
-    stock: Integer,
+    pub(super) stock: Integer,
     #[schema(format = DateTime)]
-    starts_at: String,
+    pub(super) starts_at: String,
     #[schema(format = DateTime)]
-    ends_at: String,
+    pub(super) ends_at: String,
     /// Units that one buyer may have; 1 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1)]
-    per_buyer_limit: Integer,
+    pub(super) per_buyer_limit: Integer,
     /// How long an unpaid order keeps its stock; 300 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
-    hold_seconds: Integer,
+    pub(super) hold_seconds: Integer,
     /// The strategy of purchases that name `default`; `lock-redis` if it is left out.
     #[serde(default)]
-    strategy: Option<String>,
+    pub(super) strategy: Option<String>,
     /// `shop` (if it is left out) or `lab`.
     #[serde(default)]
-    kind: Option<String>,
+    pub(super) kind: Option<String>,
     /// `on` (if it is left out), or `off` for lab items.
     #[serde(default)]
-    arbiter: Option<String>,
+    pub(super) arbiter: Option<String>,
     /// Whether buyers need a ticket of the waiting room; `false` if it is left out.
     #[serde(default)]
-    waiting_room: Option<bool>,
+    pub(super) waiting_room: Option<bool>,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait. 300 if it
     /// is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
-    offer_seconds: Integer,
+    pub(super) offer_seconds: Integer,
     /// The group of items that share a limit; 0 (if it is left out): none.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
-    limit_group_id: Integer,
+    pub(super) limit_group_id: Integer,
 }
 
 /// The changes of a sale; a field that is left out stays as it is.
@@ -200,7 +200,7 @@ pub async fn edit(
     Ok(answer(&edited, now))
 }
 
-fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
+pub(super) fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
     let kind = choice(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = choice(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
     let name = texts::name(&body.name)?;
@@ -291,7 +291,7 @@ fn choice<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Re
     parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
 }
 
-fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
+pub(super) fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
     let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
     // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
     let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);

@@ -1,5 +1,6 @@
 //! `/api/session` and `/api/sessions`: sign in, sign out, and change the password.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -17,9 +18,10 @@ use crate::domain::Clock;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
+use crate::identity::{Identity, IdentityError};
 
 /// A session.
 #[derive(Serialize, ToSchema)]
@@ -33,29 +35,111 @@ pub struct SessionBody {
     expires_at: OffsetDateTime,
 }
 
-/// Sign in.
+/// A token of the identity provider.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IdentityTokenBody {
+    /// A JSON Web Token for this service, signed by RS256, ES256 or EdDSA.
+    #[schema(min_length = 1, max_length = 8192)]
+    pub token: String,
+}
+
+/// Who signs in: a name and a password, or a token of the identity provider. The document shows the
+/// fields of [`SignInFields`] in this way.
+#[derive(ToSchema)]
+#[schema(as = SignInBody)]
+#[serde(untagged)]
+pub enum SignInBody {
+    /// An account of ours.
+    Credentials(CredentialsBody),
+    /// An account of the identity provider.
+    Token(IdentityTokenBody),
+}
+
+/// The fields of either body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignInFields {
+    username: Option<String>,
+    password: Option<String>,
+    token: Option<String>,
+}
+
+/// Sign in, with a password or with a token of the identity provider.
 #[utoipa::path(
     post,
     path = "/api/session",
     tag = "everyone",
-    request_body = CredentialsBody,
+    request_body = SignInBody,
     responses(
         (status = 200, description = "A token, also as an HttpOnly cookie", body = SessionBody),
         (status = "4XX", description = "Wrong name or password, or too many attempts", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
+#[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn create(
     State(accounts): State<Accounts>,
+    State(identity): State<Option<Arc<Identity>>>,
     State(clock): State<Clock>,
     State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
-    JsonBody(body): JsonBody<CredentialsBody>,
+    JsonBody(body): JsonBody<SignInFields>,
 ) -> Result<Response, Problem> {
-    let signed_in = accounts.sign_in(&body.username, body.password, rate_limit_key(address)).await;
-    Ok(answer(signed_in?, &clock, cookie))
+    let session = match (body.username, body.password, body.token) {
+        (None, None, Some(token)) => {
+            let identity = identity.ok_or(IdentityError::Off)?;
+            identity.sign_in_by_token(&token).await?
+        }
+        (Some(username), Some(password), None) => {
+            accounts.sign_in(&username, password, rate_limit_key(address)).await?
+        }
+        (Some(_), None, None) => {
+            return Err(ProblemType::MissingField.detail("missing field `password`"));
+        }
+        (None, _, None) => {
+            return Err(ProblemType::MissingField.detail("missing field `username`"));
+        }
+        (_, _, Some(_)) => {
+            return Err(ProblemType::UnknownField.detail("Send a token, or a name and a password."));
+        }
+    };
+    Ok(answer(session, &clock, cookie))
+}
+
+/// Whose session it is.
+#[derive(Serialize, ToSchema)]
+pub struct WhoBody {
+    user_id: i64,
+    /// The name on pages; `null` for a user without an account, as in load tests.
+    username: Option<String>,
+    /// `buyer`, `operator` or `admin`.
+    role: &'static str,
+    #[serde(with = "time::serde::rfc3339")]
+    expires_at: OffsetDateTime,
+}
+
+/// Say whose session it is.
+#[utoipa::path(
+    get,
+    path = "/api/session",
+    tag = "buyer",
+    responses(
+        (status = 200, description = "The user", body = WhoBody),
+        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn find(
+    State(accounts): State<Accounts>,
+    Buyer(claims): Buyer,
+) -> Result<Json<WhoBody>, Problem> {
+    let username = accounts.name_of(claims.user).await?;
+    let (user_id, role) = (claims.user.get(), claims.role.as_str());
+    Ok(Json(WhoBody { user_id, username, role, expires_at: claims.expires_at }))
 }
 
 /// The answer with a new session, and its cookie.

@@ -22,6 +22,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (10, "operations", include_str!("../../../migrations/0010_operations.sql")),
     (12, "events out", include_str!("../../../migrations/0012_events_out.sql")),
     (13, "payments", include_str!("../../../migrations/0013_payments.sql")),
+    (14, "accounts elsewhere", include_str!("../../../migrations/0014_accounts_elsewhere.sql")),
     (16, "waiting list", include_str!("../../../migrations/0016_waiting_list.sql")),
     (17, "limit groups", include_str!("../../../migrations/0017_limit_groups.sql")),
 ];

@@ -108,6 +108,15 @@ pub async fn find_by_id(pool: &MySqlPool, id: UserId) -> sqlx::Result<Option<Acc
     answered(row).await
 }
 
+/// The name of a user, as pages show it.
+///
+/// # Errors
+/// The database's.
+pub async fn name_of(pool: &MySqlPool, id: UserId) -> sqlx::Result<Option<String>> {
+    let name = sqlx::query_scalar("SELECT username FROM users WHERE id = ?").bind(id.get());
+    answered(name.fetch_optional(pool)).await
+}
+
 /// Replaces the hash `old` of a password, if it is still the account's, and ends all sessions of
 /// the account; answers the generation that begins, or `None` when the hash was another one.
 ///
@@ -167,7 +176,8 @@ pub async fn fill_skeletons(pool: &MySqlPool) -> sqlx::Result<()> {
     loop {
         let rows = sqlx::query_as(
             "SELECT id, username FROM users \
-             WHERE id > ? AND username_skeleton IS NULL ORDER BY id LIMIT ?",
+             WHERE id > ? AND username_skeleton IS NULL AND username_folded NOT LIKE 'oidc:%' \
+             ORDER BY id LIMIT ?",
         )
         .bind(after)
         .bind(FILL_MAX)

@@ -6,6 +6,7 @@ import { everySecond } from '../clock.js';
 import { startCreating } from '../console/create.js';
 import { drawSale, editSale, startEditing } from '../console/edit.js';
 import { startGroups } from '../console/groups.js';
+import { startFiles } from '../console/files.js';
 import { watchHealth } from '../console/health.js';
 import { loadStrategies } from '../console/strategies.js';
 import { watchSale } from '../console/watch.js';
@@ -31,6 +32,7 @@ keepDoor(begin);
 async function begin() {
   startCreating(take);
   startEditing(takeNow);
+  startFiles(() => chosenId, take);
   watchHealth();
   everySecond(() => {
     for (const row of rows.values()) row.draw();

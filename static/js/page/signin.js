@@ -1,7 +1,8 @@
 /**
- * Sign in, or create an account and be signed in; then back to where the buyer came from.
+ * Sign in, or create an account and be signed in; then back to where the buyer came from. Where the
+ * shop has an identity provider, a button leads there, and the provider leads back to this page.
  */
-import { post } from '../api.js';
+import { get, post } from '../api.js';
 import { byId, setText } from '../dom.js';
 import { startFrame } from '../frame.js';
 import { currentSession, rememberSession, safeReturnAddress } from '../session.js';
@@ -13,7 +14,8 @@ let mode = query.get('mode') === 'up' ? 'up' : 'in';
 let busy = false;
 
 startFrame('title.signIn');
-if (currentSession() !== null) location.replace(back);
+if (query.get('done') === '1') take();
+else if (currentSession() !== null) location.replace(back);
 byId('back').hidden = back === new URL('/', location.origin).href;
 byId('mode-in').addEventListener('change', () => setMode('in'));
 byId('mode-up').addEventListener('change', () => setMode('up'));
@@ -22,6 +24,46 @@ byId('form').addEventListener('submit', submit);
 byId('reveal').addEventListener('click', reveal);
 for (const id of ['username', 'password']) byId(id).addEventListener('input', () => setError(id, ''));
 setMode(mode);
+showProblem(query.get('problem'));
+showMethods();
+
+/** Back from the provider with a session: learn whose it is. */
+async function take() {
+  try {
+    const session = await get('/api/session');
+    rememberSession({ ...session, username: session.username ?? '' });
+    location.replace(back);
+  } catch (error) {
+    if (error.status === undefined) throw error;
+    showProblem(error.code === 'network' ? 'network' : 'sign_in_not_started');
+  }
+}
+
+/** Show the ways to sign in that this shop has. */
+async function showMethods() {
+  let methods = { passwords: true, provider: null };
+  try {
+    methods = await get('/api/session/methods');
+  } catch (error) {
+    if (error.status === undefined) throw error;
+  }
+  const { passwords, provider } = methods;
+  byId('form').hidden = !passwords;
+  byId('provider').hidden = provider === null;
+  byId('or').hidden = !passwords || provider === null;
+  if (provider === null) return;
+  const path = back.slice(location.origin.length);
+  byId('provider-link').href = `${provider.start}?return=${encodeURIComponent(path)}`;
+  setText(byId('provider-link'), text('sign.provider', { name: provider.name }));
+}
+
+/** Say why the provider's sign-in came to nothing. @param {string | null} code */
+function showProblem(code) {
+  byId('notice').hidden = code === null;
+  if (code === null) return;
+  const known = ['identity_refused', 'sign_in_not_started', 'token_expired', 'network'];
+  setText(byId('notice'), code === 'network' ? text('sign.network') : explain(known.includes(code) ? code : 'identity_away').title);
+}
 
 function setMode(wanted) {
   mode = wanted;

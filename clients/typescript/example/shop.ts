@@ -1,0 +1,63 @@
+/**
+ * A page of another shop that sells one item by Seckill: `?seckill=https://sale.example&item=1`.
+ *
+ * The shop knows its buyer already. Its back office makes a token of this buyer (`/identity-token`),
+ * and the page exchanges it for a session of Seckill. No cookie takes part: browsers would not send
+ * one to another site.
+ */
+import { buy, createClient, SeckillError, signIn } from '../src/index.js';
+
+const STOCK_PERIOD_MS = 2_000;
+/** The key of a purchase whose outcome is not known yet survives a reload of the page. */
+const KEY = 'purchase-key';
+
+const query = new URLSearchParams(location.search);
+const baseUrl = query.get('seckill') ?? 'http://127.0.0.1:8080';
+const itemId = Number(query.get('item') ?? '1');
+let token: string | undefined;
+const client = createClient({ baseUrl, token: () => token });
+
+function show(id: string, text: string): void {
+  const element = document.getElementById(id);
+  if (element !== null && element.textContent !== text) element.textContent = text;
+}
+
+async function refresh(): Promise<void> {
+  const { data } = await client.GET('/api/items/{id}', { params: { path: { id: itemId } } });
+  if (data === undefined) return;
+  show('name', data.name);
+  show('description', data.description);
+  show('price', (data.price_cents / 100).toLocaleString('en', { style: 'currency', currency: 'USD' }));
+  show('stock', `${data.available} of ${data.total} left`);
+  const button = document.getElementById('buy') as HTMLButtonElement;
+  button.disabled = data.state !== 'open';
+}
+
+/** The token that our own back office makes for the buyer who is signed in here. */
+async function identityToken(): Promise<string> {
+  const answer = await fetch('/identity-token', { method: 'POST' });
+  if (!answer.ok) throw new Error(`our back office answered ${answer.status}`);
+  return answer.text();
+}
+
+async function press(): Promise<void> {
+  const key = sessionStorage.getItem(KEY) ?? crypto.randomUUID();
+  sessionStorage.setItem(KEY, key);
+  show('outcome', 'One moment…');
+  try {
+    token ??= (await signIn(client, await identityToken())).token;
+    const order = await buy(client, { itemId, key });
+    sessionStorage.removeItem(KEY);
+    show('outcome', `It is yours: order ${order.id}, ${order.status}.`);
+  } catch (error) {
+    if (!(error instanceof SeckillError)) throw error;
+    if (error.problem?.status === 401) token = undefined;
+    if (error.problem?.outcome === 'none') sessionStorage.removeItem(KEY);
+    show('outcome', error.problem?.title ?? 'No answer. Press again: you will not pay twice.');
+  }
+  await refresh();
+}
+
+document.getElementById('buy')?.addEventListener('click', () => void press());
+await refresh();
+setInterval(() => void refresh().catch(() => undefined), STOCK_PERIOD_MS);

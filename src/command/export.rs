@@ -1,0 +1,78 @@
+//! `seckill export`: sales, orders or movements of stock as a file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::Ended;
+use crate::domain::ItemId;
+use crate::export::{Exporter, Format, Selection, Table};
+use crate::metrics::Metrics;
+use crate::store::breaker::Breakers;
+use crate::store::mysql;
+
+/// The arguments: what is exported, and where to.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// sales, orders or movements.
+    #[arg(value_parser = parse_table)]
+    table: Table,
+    /// csv or jsonl.
+    #[arg(long, default_value = "csv", value_parser = parse_format)]
+    format: Format,
+    /// One item; all of them if it is left out.
+    #[arg(long, value_parser = parse_item)]
+    item: Option<ItemId>,
+    /// Rows of this time and later, such as 2026-11-22T10:00:00Z; sales by their start.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<OffsetDateTime>,
+    /// Rows before this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<OffsetDateTime>,
+    /// The file to write; standard output if it is left out.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Writes an export. Exit 2 with a sentence when it is not complete.
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+    let config = super::settings(file)?;
+    let pool = mysql::pool(&config)?;
+    let exporter = Exporter::new(pool, Breakers::new(&Metrics::new()).mysql);
+    let Arguments { table, format, item, from, until, output } = arguments;
+    let mut output: Box<dyn Write> = match output {
+        Some(path) => Box::new(
+            std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?,
+        ),
+        None => Box::new(std::io::stdout()),
+    };
+    let selection = Selection { item: *item, from: *from, until: *until };
+    let started = exporter.start(*table, *format, selection).await;
+    let mut pages = started.map_err(|error| format!("nothing was exported: {error}"))?;
+    while let Some(page) = pages.recv().await {
+        let page = page.map_err(|error| format!("the export is not complete: {error}"))?;
+        output.write_all(&page).map_err(|error| format!("the export is not written: {error}"))?;
+    }
+    output.flush().map_err(|error| format!("the export is not written: {error}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_table(text: &str) -> Result<Table, String> {
+    Table::parse(text).ok_or_else(|| "the tables are sales, orders and movements".to_owned())
+}
+
+fn parse_format(text: &str) -> Result<Format, String> {
+    Format::parse(text).ok_or_else(|| "the formats are csv and jsonl".to_owned())
+}
+
+fn parse_item(text: &str) -> Result<ItemId, String> {
+    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
+}
+
+fn parse_time(text: &str) -> Result<OffsetDateTime, String> {
+    let time = OffsetDateTime::parse(text, &Rfc3339);
+    time.map_err(|_| "a time has the form 2026-11-22T10:00:00Z".to_owned())
+}

@@ -1,0 +1,70 @@
+//! `seckill import`: sales from a table in CSV.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use time::OffsetDateTime;
+
+use super::Ended;
+use crate::account::Actor;
+use crate::catalog::Catalog;
+use crate::domain::{Clock, UserId};
+use crate::http::body::CSV_BYTES_MAX;
+use crate::http::route::import::read_table;
+use crate::metrics::Metrics;
+use crate::store::breaker::Breakers;
+use crate::store::mysql;
+use crate::store::redis::{Counters, RedisClient};
+
+/// The arguments: which table, and whether it is only checked.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A table with a line of column names: name, price_cents, stock, starts_at, ends_at, and more.
+    file: PathBuf,
+    /// Check the table, and create nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The operator, for the operators' log.
+    #[arg(long, value_name = "USER", value_parser = parse_user, required_unless_present = "dry_run")]
+    operator: Option<UserId>,
+}
+
+/// Prints the faults of the table by line, or creates its sales. Exit 1 when there are faults.
+pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> Ended {
+    let path = arguments.file.display();
+    let table = std::fs::read(&arguments.file).map_err(|error| format!("{path}: {error}"))?;
+    if table.len() > CSV_BYTES_MAX {
+        return Err(format!("{path} has more than {CSV_BYTES_MAX} bytes"));
+    }
+    let (new, faults) = read_table(&table);
+    for fault in &faults {
+        let column = fault.column.as_deref().map(|name| format!(" {name}:")).unwrap_or_default();
+        println!("{path}:{}:{column} {}", fault.line, fault.detail);
+    }
+    if !faults.is_empty() {
+        println!("{} faults; nothing was created", faults.len());
+        return Ok(ExitCode::from(1));
+    }
+    let Some(user) = arguments.operator.filter(|_| !arguments.dry_run) else {
+        println!("{} sales, no faults; nothing was created", new.len());
+        return Ok(ExitCode::SUCCESS);
+    };
+    let config = super::settings(settings)?;
+    let pool = mysql::pool(&config)?;
+    let metrics = Metrics::new();
+    let counters = Counters::new(RedisClient::new(&config)?, pool.clone(), metrics.clone());
+    let breaker = Breakers::new(&metrics).mysql;
+    let catalog = Catalog::new(pool, breaker, counters, Clock::default());
+    let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
+    let created = catalog.create_all(&new, &actor).await;
+    let created = created.map_err(|error| format!("the sales are not created: {error}"))?;
+    for stocked in &created {
+        println!("{}\t{}", stocked.item.id, stocked.item.name);
+    }
+    println!("{} sales created", created.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_user(text: &str) -> Result<UserId, String> {
+    UserId::parse(text).ok_or_else(|| "a user's id is a positive number".to_owned())
+}

@@ -1,0 +1,219 @@
+//! The records of each table: rows, sums, and the total at the end.
+
+use futures::future::BoxFuture;
+use sqlx::MySqlConnection;
+
+use super::writer::{Cell, Writer};
+use super::{ExportError, Selection, Table};
+use crate::domain::Order;
+use crate::store::mysql::export::{self, FIRST, Movement, Sale};
+
+/// Rows that are read at once.
+const ROWS_MAX: u32 = 1_000;
+/// Sales that are read at once: each has its orders added up.
+const SALES_MAX: u32 = 50;
+
+/// Writes the table that the writer is for.
+pub(super) fn write<'a>(
+    ledger: &'a mut MySqlConnection,
+    writer: &'a mut Writer,
+    selection: Selection,
+) -> BoxFuture<'a, Result<(), ExportError>> {
+    Box::pin(async move {
+        match writer.table {
+            Table::Sales => sales(ledger, writer, selection).await?,
+            Table::Orders => orders(ledger, writer, selection).await?,
+            Table::Movements => movements(ledger, writer, selection).await?,
+        }
+        writer.send().await
+    })
+}
+
+async fn orders(
+    ledger: &mut MySqlConnection,
+    writer: &mut Writer,
+    selection: Selection,
+) -> Result<(), ExportError> {
+    let mut written = [0_i64; 3];
+    let mut after = FIRST.to_owned();
+    loop {
+        let page = export::orders(ledger, selection, &after, ROWS_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = last.id.to_string();
+        for order in page {
+            let sum = [1, order.quantity.signed(), order.amount.cents()];
+            written = add(written, sum);
+            writer.write("order", order_cells(&order)).await?;
+        }
+    }
+    let mut total = [0_i64; 3];
+    for sum in export::order_sums(ledger, selection).await? {
+        total = add(total, [sum.count, sum.quantity, sum.amount_cents]);
+        let cells = vec![
+            ("status", Cell::Plain(sum.status)),
+            ("count", sum.count.into()),
+            ("quantity", sum.quantity.into()),
+            ("amount_cents", sum.amount_cents.into()),
+        ];
+        writer.write("sum", cells).await?;
+    }
+    compare(written, total)?;
+    let [count, quantity, amount] = total;
+    let cells = vec![
+        ("count", count.into()),
+        ("quantity", quantity.into()),
+        ("amount_cents", amount.into()),
+    ];
+    writer.write("total", cells).await
+}
+
+fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
+    vec![
+        ("id", Cell::Plain(order.id.to_string())),
+        ("item_id", order.item_id.get().into()),
+        ("user_id", order.user_id.get().into()),
+        ("quantity", order.quantity.signed().into()),
+        ("amount_cents", order.amount.cents().into()),
+        ("status", order.status.as_str().into()),
+        ("strategy", Cell::Plain(order.strategy.clone())),
+        ("created_at", order.created_at.into()),
+        ("expires_at", order.expires_at.into()),
+        ("paid_at", order.paid_at.into()),
+    ]
+}
+
+async fn movements(
+    ledger: &mut MySqlConnection,
+    writer: &mut Writer,
+    selection: Selection,
+) -> Result<(), ExportError> {
+    let mut written = [0_i64; 2];
+    let mut after_item = 0;
+    loop {
+        let items = export::item_ids(ledger, selection, after_item, ROWS_MAX).await?;
+        let Some(last) = items.last() else { break };
+        after_item = last.get();
+        for item in items {
+            let of_item = (item, selection);
+            let mut after = (FIRST.to_owned(), String::new());
+            loop {
+                let after_both = (after.0.as_str(), after.1.as_str());
+                let page = export::movements(ledger, of_item, after_both, ROWS_MAX).await?;
+                let Some(last) = page.last() else { break };
+                after = (last.id.clone(), last.reason.clone());
+                written = write_movements(writer, page, written).await?;
+            }
+            let mut after = FIRST.to_owned();
+            loop {
+                let page = export::restocks(ledger, of_item, &after, ROWS_MAX).await?;
+                let Some(last) = page.last() else { break };
+                after.clone_from(&last.id);
+                written = write_movements(writer, page, written).await?;
+            }
+        }
+    }
+    let mut total = [0_i64; 2];
+    for sum in export::movement_sums(ledger, selection).await? {
+        total = add(total, [sum.count, sum.delta]);
+        let cells = vec![
+            ("reason", Cell::Plain(sum.reason)),
+            ("count", sum.count.into()),
+            ("delta", sum.delta.into()),
+        ];
+        writer.write("sum", cells).await?;
+    }
+    compare(written, total)?;
+    let [count, delta] = total;
+    writer.write("total", vec![("count", count.into()), ("delta", delta.into())]).await
+}
+
+async fn write_movements(
+    writer: &mut Writer,
+    page: Vec<Movement>,
+    mut written: [i64; 2],
+) -> Result<[i64; 2], ExportError> {
+    for movement in page {
+        written = add(written, [1, movement.delta]);
+        let cells = vec![
+            ("id", Cell::Plain(movement.id)),
+            ("item_id", movement.item.get().into()),
+            ("reason", Cell::Plain(movement.reason)),
+            ("delta", movement.delta.into()),
+            ("created_at", movement.created_at.into()),
+        ];
+        writer.write("movement", cells).await?;
+    }
+    Ok(written)
+}
+
+async fn sales(
+    ledger: &mut MySqlConnection,
+    writer: &mut Writer,
+    selection: Selection,
+) -> Result<(), ExportError> {
+    let mut sums = [0_i64; 7];
+    let mut add_up = true;
+    let mut after = 0;
+    loop {
+        let page = export::sales(ledger, selection, after, SALES_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = last.id.get();
+        for sale in page {
+            let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
+            sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
+            add_up &= adds_up(&sale);
+            writer.write("sale", sale_cells(sale)).await?;
+        }
+    }
+    let [count, total, available, held, sold, orders, paid_cents] = sums;
+    let cells = vec![
+        ("total", total.into()),
+        ("available", available.into()),
+        ("held", held.into()),
+        ("sold", sold.into()),
+        ("orders", orders.into()),
+        ("paid_cents", paid_cents.into()),
+        ("adds_up", Cell::Flag(add_up)),
+        ("count", count.into()),
+    ];
+    writer.write("total", cells).await
+}
+
+/// The audit's first invariant: each unit is left, held or sold.
+fn adds_up(sale: &Sale) -> bool {
+    sale.total == sale.available + sale.held + sale.sold
+}
+
+fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
+    let adds_up = adds_up(&sale);
+    vec![
+        ("id", sale.id.get().into()),
+        ("name", Cell::Typed(sale.name)),
+        ("kind", Cell::Plain(sale.kind)),
+        ("strategy", Cell::Plain(sale.strategy)),
+        ("price_cents", sale.price_cents.into()),
+        ("starts_at", sale.starts_at.into()),
+        ("ends_at", sale.ends_at.into()),
+        ("total", sale.total.into()),
+        ("available", sale.available.into()),
+        ("held", sale.held.into()),
+        ("sold", sale.sold.into()),
+        ("orders", sale.orders.into()),
+        ("paid_cents", sale.paid_cents.into()),
+        ("adds_up", Cell::Flag(adds_up)),
+    ]
+}
+
+fn add<const N: usize>(mut sums: [i64; N], more: [i64; N]) -> [i64; N] {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.saturating_add(more);
+    }
+    sums
+}
+
+fn compare<const N: usize>(written: [i64; N], total: [i64; N]) -> Result<(), ExportError> {
+    if written == total {
+        return Ok(());
+    }
+    Err(ExportError::Unequal(format!("{written:?} in rows, {total:?} in the ledger")))
+}

@@ -1,0 +1,192 @@
+//! The form of an export: records as lines of CSV or JSON, collected into pages.
+
+use hyper::body::Bytes;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::mpsc;
+
+use super::{ExportError, Format, Table};
+
+/// The size of a page, in bytes.
+const PAGE_BYTES: usize = 64 << 10;
+/// What a spreadsheet takes for the beginning of a formula.
+const FORMULA_BEGINNINGS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+/// A field of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    /// A text that a person typed.
+    Typed(String),
+    /// A text that the service made: an id, a word, a time.
+    Plain(String),
+    /// A number.
+    Number(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// Nothing.
+    Absent,
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(word: &str) -> Self {
+        Self::Plain(word.to_owned())
+    }
+}
+
+impl From<OffsetDateTime> for Cell {
+    fn from(time: OffsetDateTime) -> Self {
+        time.format(&Rfc3339).map_or(Self::Absent, Self::Plain)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, Into::into)
+    }
+}
+
+/// The columns of a table in CSV. `record` says whether a line is a row, a sum, or the total, which
+/// is the last line.
+pub(super) fn columns(table: Table) -> &'static [&'static str] {
+    match table {
+        Table::Sales => &[
+            "record",
+            "id",
+            "name",
+            "kind",
+            "strategy",
+            "price_cents",
+            "starts_at",
+            "ends_at",
+            "total",
+            "available",
+            "held",
+            "sold",
+            "orders",
+            "paid_cents",
+            "adds_up",
+            "count",
+        ],
+        Table::Orders => &[
+            "record",
+            "id",
+            "item_id",
+            "user_id",
+            "quantity",
+            "amount_cents",
+            "status",
+            "strategy",
+            "created_at",
+            "expires_at",
+            "paid_at",
+            "count",
+        ],
+        Table::Movements => &["record", "id", "item_id", "reason", "delta", "created_at", "count"],
+    }
+}
+
+/// Writes records, and sends pages.
+pub(super) struct Writer {
+    pub table: Table,
+    format: Format,
+    page: Vec<u8>,
+    pages: mpsc::Sender<Result<Bytes, ExportError>>,
+    has_head: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        table: Table,
+        format: Format,
+        pages: mpsc::Sender<Result<Bytes, ExportError>>,
+    ) -> Self {
+        Self { table, format, page: Vec::new(), pages, has_head: false }
+    }
+
+    /// Writes one record, and sends a page when it is full.
+    pub(super) async fn write(
+        &mut self,
+        record: &'static str,
+        cells: Vec<(&'static str, Cell)>,
+    ) -> Result<(), ExportError> {
+        match self.format {
+            Format::Csv => self.write_csv(record, &cells),
+            Format::JsonLines => self.write_json(record, cells),
+        }
+        if self.page.len() >= PAGE_BYTES { self.send().await } else { Ok(()) }
+    }
+
+    /// Sends the page that is not full yet.
+    pub(super) async fn send(&mut self) -> Result<(), ExportError> {
+        let page = Bytes::from(std::mem::take(&mut self.page));
+        self.pages.send(Ok(page)).await.map_err(|_| ExportError::NoReader)
+    }
+
+    fn write_csv(&mut self, record: &str, cells: &[(&'static str, Cell)]) {
+        let columns = columns(self.table);
+        let mut lines = csv::Writer::from_writer(&mut self.page);
+        // Writing into memory cannot fail.
+        if !self.has_head {
+            self.has_head = true;
+            let _ = lines.write_record(columns);
+        }
+        let _ = lines.write_record(columns.iter().map(|column| {
+            if *column == "record" {
+                return record.to_owned();
+            }
+            let cell = cells.iter().find(|(name, _)| name == column);
+            cell.map(|(_, cell)| csv_text(cell)).unwrap_or_default()
+        }));
+        let _ = lines.flush();
+    }
+
+    fn write_json(&mut self, record: &str, cells: Vec<(&'static str, Cell)>) {
+        let mut object = Map::from_iter([("record".to_owned(), record.into())]);
+        object.extend(cells.into_iter().map(|(name, cell)| (name.to_owned(), json(cell))));
+        self.page.extend(Value::Object(object).to_string().into_bytes());
+        self.page.push(b'\n');
+    }
+}
+
+/// A field in CSV. A text that a spreadsheet would run as a formula gets an apostrophe in front.
+fn csv_text(cell: &Cell) -> String {
+    match cell {
+        Cell::Typed(text) if text.starts_with(FORMULA_BEGINNINGS) => format!("'{text}"),
+        Cell::Typed(text) | Cell::Plain(text) => text.clone(),
+        Cell::Number(number) => number.to_string(),
+        Cell::Flag(flag) => flag.to_string(),
+        Cell::Absent => String::new(),
+    }
+}
+
+fn json(cell: Cell) -> Value {
+    match cell {
+        Cell::Typed(text) | Cell::Plain(text) => text.into(),
+        Cell::Number(number) => number.into(),
+        Cell::Flag(flag) => flag.into(),
+        Cell::Absent => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_that_a_person_typed_becomes_a_formula() {
+        let typed = |text: &str| csv_text(&Cell::Typed(text.to_owned()));
+        for formula in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=HYPERLINK(\"x\")"] {
+            assert_eq!(typed(formula), format!("'{formula}"));
+        }
+        assert_eq!(typed("Lamp = light"), "Lamp = light");
+        // Numbers of ours stay numbers.
+        assert_eq!(csv_text(&Cell::Number(-1)), "-1");
+    }
+}

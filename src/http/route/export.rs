@@ -1,0 +1,112 @@
+//! `GET /api/admin/export`: sales, orders and movements of stock as a file.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::account::{Actor, OperatorLog};
+use crate::domain::{Clock, ItemId};
+use crate::export::{Exporter, Format, Selection, Table};
+use crate::http::address::ClientAddress;
+use crate::http::extract::{Admin, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
+
+/// The parameters of an export.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    table: Table,
+    format: Format,
+    selection: Selection,
+}
+
+/// Export sales, orders or movements of stock, with their sums at the end.
+#[utoipa::path(
+    get,
+    path = "/api/admin/export",
+    tag = "operator",
+    params(
+        ("table" = Option<String>, Query, description = "`sales`, `orders` (if it is left out) or `movements`"),
+        ("format" = Option<String>, Query, description = "`csv` (if it is left out) or `jsonl`"),
+        ("item" = Option<i64>, Query, minimum = 1, description = "One item"),
+        ("from" = Option<String>, Query, description = "Rows of this time and later: sales by their start"),
+        ("until" = Option<String>, Query, description = "Rows before this time"),
+    ),
+    responses(
+        (status = 200, description = "The file. Its last line is the total; without it the file is not complete", body = String, content_type = "text/csv"),
+        (status = "4XX", description = "Not an operator, or a wrong parameter", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn export(
+    State(exporter): State<Exporter>,
+    State(log): State<OperatorLog>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Response, Problem> {
+    let Wanted { table, format, selection } = wanted(&pairs)?;
+    let pages = exporter.start(table, format, selection).await?;
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    let detail = json!({
+        "table": table.as_str(),
+        "format": format.as_str(),
+        "from": selection.from.map(rfc3339),
+        "until": selection.until.map(rfc3339),
+    });
+    if let Err(error) = log.record(&actor, "exported", selection.item, &detail).await {
+        tracing::error!(%error, operator = %claims.user, "export not recorded, so it is not sent");
+        return Err(Problem::dependency("mysql"));
+    }
+    let (kind, ending) = match format {
+        Format::Csv => ("text/csv; charset=utf-8", "csv"),
+        Format::JsonLines => ("application/jsonl", "jsonl"),
+    };
+    let name = format!("attachment; filename=\"seckill-{}.{ending}\"", table.as_str());
+    let head = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, name)];
+    Ok((head, Body::from_stream(ReceiverStream::new(pages))).into_response())
+}
+
+fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Problem> {
+    let mut wanted =
+        Wanted { table: Table::Orders, format: Format::Csv, selection: Selection::default() };
+    let wrong = |detail: &'static str| ProblemType::InvalidQueryParameter.detail(detail);
+    let mut seen = Vec::new();
+    for (name, value) in pairs {
+        if seen.contains(&name) {
+            return Err(ProblemType::InvalidQueryParameter.into());
+        }
+        seen.push(name);
+        match name.as_str() {
+            "table" => {
+                let table = Table::parse(value);
+                wanted.table =
+                    table.ok_or_else(|| wrong("Send table as sales, orders or movements."))?;
+            }
+            "format" => {
+                let format = Format::parse(value);
+                wanted.format = format.ok_or_else(|| wrong("Send format as csv or jsonl."))?;
+            }
+            "item" => {
+                let item = ItemId::parse(value);
+                wanted.selection.item =
+                    Some(item.ok_or_else(|| wrong("Send item as a whole number from 1."))?);
+            }
+            "from" => wanted.selection.from = Some(instant(value)?),
+            "until" => wanted.selection.until = Some(instant(value)?),
+            _ => return Err(ProblemType::InvalidQueryParameter.into()),
+        }
+    }
+    Ok(wanted)
+}
+
+fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
+    super::admin::instant(text).map_err(|_| {
+        ProblemType::InvalidQueryParameter.detail("Send times as RFC 3339 times with a zone.")
+    })
+}

@@ -1,0 +1,158 @@
+//! `/api/session/methods`, `/api/session/provider` and `/api/session/callback`: sign-in by the
+//! identity provider, in a browser.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::SET_COOKIE;
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::account::Accounts;
+use crate::domain::Clock;
+use crate::http::extract::{QueryPairs, cookie};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::rates::AddressRateLimit;
+use crate::http::session_cookie::SessionCookie;
+use crate::identity::sign_in::SIGN_IN_SECONDS_MAX;
+use crate::identity::{Identity, IdentityError, Returned};
+
+/// The ways to sign in.
+#[derive(Serialize, ToSchema)]
+pub struct MethodsBody {
+    /// Whether accounts with passwords can sign in and sign up.
+    passwords: bool,
+    /// The identity provider, if browsers can sign in by it.
+    provider: Option<ProviderBody>,
+}
+
+/// The identity provider.
+#[derive(Serialize, ToSchema)]
+pub struct ProviderBody {
+    /// Its name, for a button.
+    name: String,
+    /// Where the sign-in starts; `return` is the path to go to afterwards.
+    start: &'static str,
+}
+
+/// List the ways to sign in.
+#[utoipa::path(
+    get,
+    path = "/api/session/methods",
+    tag = "everyone",
+    responses((status = 200, description = "The ways to sign in", body = MethodsBody)),
+)]
+pub async fn methods(
+    State(accounts): State<Accounts>,
+    State(identity): State<Option<Arc<Identity>>>,
+) -> Json<MethodsBody> {
+    let name = identity.as_ref().and_then(|identity| identity.name_for_browsers());
+    let provider =
+        name.map(|name| ProviderBody { name: name.to_owned(), start: "/api/session/provider" });
+    Json(MethodsBody { passwords: accounts.own_accounts(), provider })
+}
+
+/// Start a sign-in by the identity provider; for browsers.
+#[utoipa::path(
+    get,
+    path = "/api/session/provider",
+    tag = "everyone",
+    params(("return" = Option<String>, Query, description = "The path of this site to go to afterwards")),
+    responses(
+        (status = 303, description = "The page of the provider"),
+        (status = "4XX", description = "There is no provider", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "The provider does not answer", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn start(
+    State(identity): State<Option<Arc<Identity>>>,
+    State(session_cookie): State<SessionCookie>,
+    _: AddressRateLimit,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Response, Problem> {
+    let path = match pairs.as_slice() {
+        [] => "/",
+        [(name, path)] if name == "return" => path,
+        _ => return Err(ProblemType::InvalidQueryParameter.into()),
+    };
+    let identity = identity.ok_or(IdentityError::Off)?;
+    let started = match identity.start(path).await {
+        Ok(started) => started,
+        // A browser is here, so the answer is a page.
+        Err(error @ IdentityError::Unavailable) => return Ok(page(&error.into(), path)),
+        Err(error) => return Err(error.into()),
+    };
+    let life = Duration::from_secs(SIGN_IN_SECONDS_MAX.into());
+    let kept = session_cookie.set_sign_in(&started.cookie, life);
+    Ok(([(SET_COOKIE, kept)], Redirect::to(&started.location)).into_response())
+}
+
+/// End a sign-in by the identity provider, which sends the browser here.
+#[utoipa::path(
+    get,
+    path = "/api/session/callback",
+    tag = "everyone",
+    params(
+        ("code" = Option<String>, Query, description = "The provider's code"),
+        ("state" = Option<String>, Query, description = "The state of the start"),
+        ("error" = Option<String>, Query, description = "Why the provider refuses"),
+    ),
+    responses(
+        (status = 303, description = "A page of ours, with a session if the sign-in succeeded"),
+    ),
+)]
+pub async fn finish(
+    State(identity): State<Option<Arc<Identity>>>,
+    State(clock): State<Clock>,
+    State(session_cookie): State<SessionCookie>,
+    _: AddressRateLimit,
+    headers: HeaderMap,
+    QueryPairs(pairs): QueryPairs,
+) -> Response {
+    let mut returned = Returned::default();
+    for (name, value) in pairs {
+        match name.as_str() {
+            "code" => returned.code = value,
+            "state" => returned.state = value,
+            "iss" => returned.issuer = Some(value),
+            "error" => returned.error = Some(value),
+            // Providers add parameters of their own, such as `session_state`.
+            _ => {}
+        }
+    }
+    let kept = cookie(&headers, session_cookie.sign_in_name()).unwrap_or_default();
+    let finished = match identity {
+        Some(identity) => identity.finish(&kept, &returned).await,
+        None => Err(IdentityError::Off),
+    };
+    // A sign-in ends once, well or not.
+    let forget = session_cookie.set_sign_in("", Duration::ZERO);
+    match finished {
+        Ok((session, path)) => {
+            let life = (session.expires_at - clock.now()).try_into().unwrap_or_default();
+            let set = session_cookie.set(&session.token, life);
+            let cookies = AppendHeaders([(SET_COOKIE, forget), (SET_COOKIE, set)]);
+            (cookies, Redirect::to(&address(&[("done", "1"), ("return", &path)]))).into_response()
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            (AppendHeaders([(SET_COOKIE, forget)]), page(&problem, "/")).into_response()
+        }
+    }
+}
+
+/// Goes to the page of sign-in, which says what went wrong.
+fn page(problem: &Problem, path: &str) -> Response {
+    Redirect::to(&address(&[("problem", problem.code()), ("return", path)])).into_response()
+}
+
+/// The address of the page of sign-in with a query.
+fn address(pairs: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(pairs);
+    format!("/signin.html?{}", query.finish())
+}

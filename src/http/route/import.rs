@@ -1,0 +1,356 @@
+//! `POST /api/admin/import`: sales from a table in CSV, all or none.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::admin::{CreateItemBody, new_item};
+use crate::account::Actor;
+use crate::catalog::{Catalog, check};
+use crate::domain::{Clock, NewItem};
+use crate::http::address::ClientAddress;
+use crate::http::body::{CsvBody, Integer};
+use crate::http::extract::{Admin, QueryPairs};
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+
+/// The most sales of one table.
+pub const ITEMS_MAX: usize = 500;
+/// The most faults of one answer.
+const FAULTS_MAX: usize = 1_000;
+/// The columns of a table: the fields of a new sale.
+const COLUMNS: [&str; 13] = [
+    "name",
+    "description",
+    "image_url",
+    "price_cents",
+    "stock",
+    "starts_at",
+    "ends_at",
+    "per_buyer_limit",
+    "hold_seconds",
+    "strategy",
+    "kind",
+    "arbiter",
+    "waiting_room",
+];
+/// The columns that a table must have.
+const REQUIRED: [&str; 5] = ["name", "price_cents", "stock", "starts_at", "ends_at"];
+/// Columns, each with those that it depends on.
+const GROUPS: [&[&str]; 12] = [
+    &["name"],
+    &["description"],
+    &["image_url"],
+    &["price_cents"],
+    &["stock"],
+    &["starts_at", "ends_at"],
+    &["per_buyer_limit"],
+    &["hold_seconds"],
+    &["kind"],
+    &["strategy", "kind"],
+    &["arbiter", "kind"],
+    &["waiting_room"],
+];
+
+/// A fault in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FaultBody {
+    /// The line of the file, from 1; a record may have several lines.
+    pub line: u64,
+    /// The column, if the fault has one.
+    pub column: Option<String>,
+    /// The type of problem, as for a single sale.
+    pub code: String,
+    /// What to do about it.
+    pub detail: String,
+}
+
+/// What an import did, or would do.
+#[derive(Serialize, ToSchema)]
+pub struct ImportBody {
+    /// Whether nothing was created because the request asked for a check only.
+    dry_run: bool,
+    /// Sales that the table has.
+    sales: usize,
+    /// The new items, in the order of the table; empty after a check.
+    items: Vec<i64>,
+    /// What is wrong, by line.
+    faults: Vec<FaultBody>,
+}
+
+/// Create sales from a table, all or none; with `dry_run`, only check the table.
+#[utoipa::path(
+    post,
+    path = "/api/admin/import",
+    tag = "operator",
+    params(("dry_run" = Option<bool>, Query, description = "Check the table, and create nothing")),
+    request_body(content = String, content_type = "text/csv", description = "A line of column names, which are the fields of a new sale, and one line for each sale"),
+    responses(
+        (status = 200, description = "The result of a check", body = ImportBody),
+        (status = 201, description = "The new items", body = ImportBody),
+        (status = "4XX", description = "Not an operator, or faults in the table", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", description = "List the sales before you try again", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = [])),
+)]
+pub async fn import(
+    State(catalog): State<Catalog>,
+    State(clock): State<Clock>,
+    Admin(claims): Admin,
+    ClientAddress(address): ClientAddress,
+    QueryPairs(pairs): QueryPairs,
+    CsvBody(table): CsvBody,
+) -> Result<Response, Problem> {
+    let dry_run = match pairs.as_slice() {
+        [] => false,
+        [(name, value)] if name == "dry_run" && value == "true" => true,
+        [(name, value)] if name == "dry_run" && value == "false" => false,
+        _ => return Err(ProblemType::InvalidQueryParameter.into()),
+    };
+    let (new, faults) = read_table(&table);
+    if dry_run {
+        let body = ImportBody { dry_run, sales: new.len(), items: Vec::new(), faults };
+        return Ok(Json(body).into_response());
+    }
+    if !faults.is_empty() {
+        let detail = format!("{} faults; nothing was created.", faults.len());
+        let faults = serde_json::to_value(faults).unwrap_or_default();
+        return Err(ProblemType::InvalidTable.detail(detail).member("faults", faults));
+    }
+    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
+    let created = catalog.create_all(&new, &actor).await?;
+    tracing::info!(items = created.len(), operator = %claims.user, "items imported");
+    let items = created.iter().map(|stocked| stocked.item.id.get()).collect();
+    let body = ImportBody { dry_run, sales: new.len(), items, faults };
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// Reads a table: the sales of the lines without faults, and all faults.
+#[must_use]
+pub fn read_table(table: &[u8]) -> (Vec<NewItem>, Vec<FaultBody>) {
+    let mut faults = Vec::new();
+    let new = read_lines(table, &mut faults);
+    if new.is_empty() && faults.is_empty() {
+        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+    }
+    (new, faults)
+}
+
+fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
+    let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
+    // Spreadsheets put a mark in front of UTF-8.
+    let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(table);
+    let names: Vec<String> = match reader.headers() {
+        Ok(names) => names.iter().map(|name| name.trim().to_owned()).collect(),
+        Err(error) => {
+            faults.push(fault(1, None, &wrong(format!("No line of column names: {error}."))));
+            return Vec::new();
+        }
+    };
+    for (at, name) in names.iter().enumerate() {
+        if !COLUMNS.contains(&name.as_str()) {
+            let known = COLUMNS.join(", ");
+            let detail = format!("No such column; the columns are {known}.");
+            faults.push(fault(1, Some(name), &wrong(detail)));
+        } else if names[..at].contains(name) {
+            faults.push(fault(1, Some(name), &wrong("The column comes twice.".to_owned())));
+        }
+    }
+    for name in REQUIRED.iter().filter(|name| !names.iter().any(|it| it == *name)) {
+        faults.push(fault(1, Some(name), &wrong("The table needs this column.".to_owned())));
+    }
+    let mut new = Vec::new();
+    if !faults.is_empty() {
+        return new;
+    }
+    for record in reader.records() {
+        if faults.len() >= FAULTS_MAX {
+            break;
+        }
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                let line = error.position().map_or(1, csv::Position::line);
+                faults.push(fault(line, None, &wrong("Send this line in UTF-8.".to_owned())));
+                continue;
+            }
+        };
+        let line = record.position().map_or(1, csv::Position::line);
+        if record.len() != names.len() {
+            let detail = format!("{} fields, but {} columns.", record.len(), names.len());
+            faults.push(fault(line, None, &wrong(detail)));
+            continue;
+        }
+        if new.len() >= ITEMS_MAX {
+            let detail = format!("Send at most {ITEMS_MAX} sales at once.");
+            faults.push(fault(line, None, &wrong(detail)));
+            break;
+        }
+        let field = |name: &str| {
+            let at = names.iter().position(|it| it == name)?;
+            record.get(at).map(plain).filter(|text| !text.is_empty())
+        };
+        match read_line(line, &field) {
+            Ok(item) => new.push(item),
+            Err(of_line) => faults.extend(of_line),
+        }
+    }
+    new
+}
+
+/// The text of a field without the apostrophe by which an export keeps spreadsheets from running it.
+fn plain(field: &str) -> &str {
+    match field.strip_prefix('\'') {
+        Some(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => text,
+        _ => field,
+    }
+}
+
+/// Reads one line; on failure answers the faults of all its columns.
+fn read_line<'a>(
+    line: u64,
+    field: &impl Fn(&str) -> Option<&'a str>,
+) -> Result<NewItem, Vec<FaultBody>> {
+    let whole = item(field).and_then(new_item);
+    let checked = whole.and_then(|new| match check(&new) {
+        Ok(()) => Ok(new),
+        Err(error) => Err(error.into()),
+    });
+    let Err(first) = checked else { return checked.map_err(|_| Vec::new()) };
+    // Each group of columns by itself, in a sale that is right otherwise.
+    let mut faults = Vec::new();
+    for group in GROUPS {
+        let is_known =
+            |fault: &FaultBody| group.iter().any(|it| fault.column.as_deref() == Some(it));
+        if faults.iter().any(is_known) {
+            continue;
+        }
+        let only = |name: &str| if group.contains(&name) { field(name) } else { sample(name) };
+        let read = item(&only).and_then(new_item);
+        let read = read.and_then(|new| check(&new).map_err(Problem::from));
+        if let Err(problem) = read {
+            faults.push(fault(line, Some(group[0]), &problem));
+        }
+    }
+    if faults.is_empty() {
+        faults.push(fault(line, None, &first));
+    }
+    Err(faults)
+}
+
+/// A value that is right, for the columns that are required.
+fn sample(name: &str) -> Option<&'static str> {
+    match name {
+        "name" => Some("A sale"),
+        "price_cents" | "stock" => Some("1"),
+        "starts_at" => Some("2000-01-01T00:00:00Z"),
+        "ends_at" => Some("2000-01-02T00:00:00Z"),
+        _ => None,
+    }
+}
+
+fn item<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Result<CreateItemBody, Problem> {
+    let text = |name: &str| field(name).unwrap_or_default().to_owned();
+    let optional = |name: &str| field(name).map(str::to_owned);
+    let number = |name: &str| Integer::of_text(field(name).unwrap_or_default().trim());
+    let waiting_room = match field("waiting_room") {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => {
+            return Err(ProblemType::InvalidType.detail("Send waiting_room as true or false."));
+        }
+    };
+    Ok(CreateItemBody {
+        name: text("name"),
+        description: text("description"),
+        image_url: optional("image_url"),
+        price_cents: number("price_cents"),
+        stock: number("stock"),
+        starts_at: text("starts_at"),
+        ends_at: text("ends_at"),
+        per_buyer_limit: number("per_buyer_limit"),
+        hold_seconds: number("hold_seconds"),
+        strategy: optional("strategy"),
+        kind: optional("kind"),
+        arbiter: optional("arbiter"),
+        waiting_room,
+    })
+}
+
+fn fault(line: u64, column: Option<&str>, problem: &Problem) -> FaultBody {
+    let (code, detail) = (problem.code().to_owned(), problem.detail_text().to_owned());
+    FaultBody { line, column: column.map(str::to_owned), code, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "name,price_cents,stock,starts_at,ends_at,strategy,waiting_room\n";
+    const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
+
+    fn faults(table: &str) -> Vec<(u64, String, String)> {
+        let (_, faults) = read_table(table.as_bytes());
+        let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
+        faults.into_iter().map(brief).collect()
+    }
+
+    fn expect(table: &str, expected: &[(u64, &str, &str)]) {
+        let found = faults(table);
+        let found: Vec<_> = found.iter().map(|(line, a, b)| (*line, &**a, &**b)).collect();
+        assert_eq!(found, expected, "{table}");
+    }
+
+    #[test]
+    fn a_table_becomes_sales() {
+        let quoted = "\"Lamp, \"\"big\"\"\",1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,true\n";
+        let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
+        let (new, faults) =
+            read_table(format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}").as_bytes());
+        assert_eq!(faults, []);
+        let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
+        assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
+        assert!(new[1].waiting_room && new[1].stock == 2);
+    }
+
+    #[test]
+    fn every_fault_is_listed_by_its_line() {
+        let bad = ",-1,many,2026-01-02T00:00:00Z,2026-01-01T00:00:00Z,mysql-naive,perhaps\n";
+        expect(
+            &format!("{HEAD}{RIGHT}{bad}{RIGHT}x,1\n"),
+            &[
+                (3, "name", "invalid_text"),
+                (3, "price_cents", "price_out_of_range"),
+                (3, "stock", "invalid_type"),
+                (3, "starts_at", "invalid_schedule"),
+                (3, "strategy", "unsafe_strategy"),
+                (3, "waiting_room", "invalid_type"),
+                (5, "", "invalid_table"),
+            ],
+        );
+        assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
+        assert!(!faults("").is_empty());
+    }
+
+    #[test]
+    fn the_line_of_names_is_checked_first() {
+        expect(
+            "name,price_cents,colour,name\n",
+            &[
+                (1, "colour", "invalid_table"),
+                (1, "name", "invalid_table"),
+                (1, "stock", "invalid_table"),
+                (1, "starts_at", "invalid_table"),
+                (1, "ends_at", "invalid_table"),
+            ],
+        );
+        expect(HEAD, &[(1, "", "invalid_table")]);
+        let many = RIGHT.repeat(ITEMS_MAX + 1);
+        let last = u64::try_from(ITEMS_MAX).expect("a line") + 2;
+        expect(&format!("{HEAD}{many}"), &[(last, "", "invalid_table")]);
+    }
+}

@@ -1,0 +1,254 @@
+//! Accounts from elsewhere: an identity provider (OpenID Connect) says who a user is.
+//!
+//! A browser signs in on the provider's page ([`sign_in`]); a program exchanges a token of the
+//! provider ([`Identity::sign_in_by_token`]). Either gets a session of ours, so the purchase path
+//! knows nothing of the provider. A subject becomes a user once, at its first sign-in.
+
+mod keys;
+mod provider;
+pub mod sign_in;
+mod signature;
+pub mod token;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonwebtoken::Algorithm;
+use sqlx::MySqlPool;
+use time::OffsetDateTime;
+
+use crate::account::{Accounts, Role, Session};
+use crate::config;
+use crate::domain::{Clock, LedgerError, UserId};
+use crate::event::WebhookClient;
+use crate::store::breaker::Breaker;
+use crate::store::mysql::subjects::{self, Subject};
+use crate::store::mysql::{self, failed_change, failed_read};
+use keys::{Keys, Source};
+use provider::{Provider, Registration};
+use token::{IdentityClaims, Rules, TokenFault};
+
+pub use sign_in::{Returned, Start};
+
+/// The longest name that is shown, in characters.
+const NAME_LENGTH_MAX: usize = 64;
+/// The name of a user whose provider says none.
+const NAME_DEFAULT: &str = "user";
+
+/// The reason why nobody was signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// There is no identity provider, or none for browsers.
+    #[error("no identity provider")]
+    Off,
+    /// This browser did not begin the sign-in, or too long ago.
+    #[error("the sign-in was not started here")]
+    NotStarted,
+    /// The provider refused, or its answer or token is not believed.
+    #[error("the identity provider did not confirm the sign-in")]
+    Refused,
+    /// The token has expired.
+    #[error("the token has expired")]
+    Expired,
+    /// The provider does not answer.
+    #[error("the identity provider does not answer")]
+    Unavailable,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// The parts of [`Identity`].
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct Parts {
+    pub pool: MySqlPool,
+    pub breaker: Breaker,
+    pub accounts: Accounts,
+    pub clock: Clock,
+    pub client: WebhookClient,
+}
+
+/// Which values of which claim make operators and admins.
+struct RoleClaim {
+    path: String,
+    operators: Vec<String>,
+    admins: Vec<String>,
+}
+
+/// The identity provider, and the users that it knows.
+pub struct Identity {
+    parts: Parts,
+    name: String,
+    provider: Arc<Provider>,
+    keys: Keys,
+    rules: Rules,
+    audiences: Vec<String>,
+    registration: Option<Registration>,
+    scopes: String,
+    roles: RoleClaim,
+}
+
+impl Identity {
+    /// Makes the client of the provider that the settings name.
+    ///
+    /// # Errors
+    /// A sentence when a setting cannot be used.
+    pub fn new(settings: &config::Identity, parts: Parts) -> Result<Self, String> {
+        signature::install();
+        let provider = Provider::new(parts.client.clone(), &settings.issuer, &settings.jwks_url)?;
+        let provider = Arc::new(provider);
+        let source = if settings.jwks_file.as_os_str().is_empty() {
+            Source::Provider(Arc::clone(&provider))
+        } else {
+            Source::File(settings.jwks_file.clone())
+        };
+        let age_max = Duration::from_secs(settings.jwks_seconds_max);
+        let keys = Keys::new(source, algorithms(&settings.algorithms)?, age_max);
+        let registration = (!settings.client_id.is_empty()).then(|| Registration {
+            client_id: settings.client_id.clone(),
+            client_secret: settings.client_secret.clone(),
+            redirect_url: settings.redirect_url.clone(),
+        });
+        let mut audiences = list(&settings.audience);
+        if audiences.is_empty() {
+            audiences.push(settings.client_id.clone());
+        }
+        let roles = RoleClaim {
+            path: settings.role_claim.clone(),
+            operators: list(&settings.operator_values),
+            admins: list(&settings.admin_values),
+        };
+        Ok(Self {
+            name: name_of(settings),
+            parts,
+            provider,
+            keys,
+            rules: Rules {
+                issuer: settings.issuer.clone(),
+                clock_skew_seconds: settings.clock_skew_seconds,
+            },
+            audiences,
+            registration,
+            scopes: settings.scopes.clone(),
+            roles,
+        })
+    }
+
+    /// The name of the provider on the page of sign-in, if browsers can sign in by it.
+    #[must_use]
+    pub fn name_for_browsers(&self) -> Option<&str> {
+        self.registration.as_ref().map(|_| self.name.as_str())
+    }
+
+    /// Exchanges a token of the provider for a session, which ends no later than the token.
+    ///
+    /// # Errors
+    /// See [`IdentityError`].
+    pub async fn sign_in_by_token(&self, token: &str) -> Result<Session, IdentityError> {
+        let claims = self.verify(token, &self.audiences).await?;
+        // The token is believed for this time, so the session lasts no longer.
+        let until = claims.expires_at + self.rules.clock_skew();
+        self.open_session(&claims, Some(until)).await
+    }
+
+    async fn verify(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<IdentityClaims, IdentityError> {
+        let verified = self.rules.verify(token, &self.keys, audiences).await;
+        verified.map_err(|fault| match fault {
+            TokenFault::Refused(why) => {
+                tracing::info!(%why, "token of the identity provider refused");
+                IdentityError::Refused
+            }
+            TokenFault::Expired => IdentityError::Expired,
+            TokenFault::Unavailable => IdentityError::Unavailable,
+        })
+    }
+
+    /// Opens a session for the user of the claims.
+    async fn open_session(
+        &self,
+        claims: &IdentityClaims,
+        until: Option<OffsetDateTime>,
+    ) -> Result<Session, IdentityError> {
+        let user = self.user_of(claims).await?;
+        Ok(self.parts.accounts.open_session(user, self.role_of(claims), until).await?)
+    }
+
+    /// The user of a subject, who is created at the first sign-in.
+    async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
+        let Parts { pool, breaker, clock, .. } = &self.parts;
+        let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
+        let find = async || {
+            let found = mysql::ask(breaker, subjects::find(pool, subject)).await;
+            found.map_err(|error| failed_read(&error))
+        };
+        if let Some(user) = find().await? {
+            return Ok(user);
+        }
+        let name = shown_name(claims);
+        let create = subjects::create(pool, subject, &name, clock.now());
+        let created = mysql::change(breaker, create).await;
+        match created.map_err(|error| failed_change(&error))? {
+            Some(user) => Ok(user),
+            // Another request of the user was first.
+            None => find().await?.ok_or(LedgerError::Unavailable),
+        }
+    }
+
+    fn role_of(&self, claims: &IdentityClaims) -> Role {
+        let RoleClaim { path, operators, admins } = &self.roles;
+        if path.is_empty() {
+            return Role::Buyer;
+        }
+        let values = claims.values(path);
+        let has =
+            |wanted: &[String]| values.iter().any(|value| wanted.iter().any(|it| it == value));
+        if has(admins) {
+            Role::Admin
+        } else if has(operators) {
+            Role::Operator
+        } else {
+            Role::Buyer
+        }
+    }
+}
+
+/// The name of a user on pages: what the provider says, without characters that do not show.
+fn shown_name(claims: &IdentityClaims) -> String {
+    let said = ["preferred_username", "name"].into_iter().find_map(|claim| claims.text(claim));
+    let shown: String = said
+        .unwrap_or_default()
+        .chars()
+        .filter(|it| it.is_alphanumeric() || " .-_@'".contains(*it))
+        .take(NAME_LENGTH_MAX)
+        .collect();
+    let shown = shown.trim();
+    if shown.is_empty() { NAME_DEFAULT.to_owned() } else { shown.to_owned() }
+}
+
+fn name_of(settings: &config::Identity) -> String {
+    if !settings.name.is_empty() {
+        return settings.name.clone();
+    }
+    let host = settings.issuer.split("://").nth(1).and_then(|rest| rest.split('/').next());
+    host.unwrap_or_default().to_owned()
+}
+
+fn list(text: &str) -> Vec<String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(str::to_owned).collect()
+}
+
+fn algorithms(text: &str) -> Result<Vec<Algorithm>, String> {
+    let named = list(text).into_iter().map(|name| match name.as_str() {
+        "RS256" => Ok(Algorithm::RS256),
+        "ES256" => Ok(Algorithm::ES256),
+        "EdDSA" => Ok(Algorithm::EdDSA),
+        _ => Err(format!("identity.algorithms takes RS256, ES256 and EdDSA, not {name:?}")),
+    });
+    named.collect()
+}

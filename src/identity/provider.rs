@@ -1,0 +1,185 @@
+//! Requests to the identity provider: its discovery document, its keys, and codes for tokens.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::{Method, Request, StatusCode};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::keys::KEYS_BYTES_MAX;
+use crate::config::Secret;
+use crate::event::{Target, WebhookClient};
+
+/// The largest answer besides the set of keys, in bytes.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How long a discovery document is used.
+const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(3_600);
+
+/// The addresses of the provider.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoints {
+    pub authorization: String,
+    token: Target,
+    keys: Target,
+}
+
+/// The provider.
+pub(super) struct Provider {
+    client: WebhookClient,
+    issuer: String,
+    jwks_url: Option<Target>,
+    discovered: RwLock<Option<(Arc<Endpoints>, Instant)>>,
+}
+
+/// Who asks for tokens.
+pub(super) struct Registration {
+    pub client_id: String,
+    pub client_secret: Secret,
+    pub redirect_url: String,
+}
+
+/// The reason why a code was not exchanged.
+pub(super) enum CodeError {
+    /// The provider refuses the code.
+    Refused(String),
+    /// The provider does not answer as it should.
+    Unavailable(String),
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    jwks_uri: String,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    id_token: String,
+}
+
+impl Provider {
+    /// Makes a client of the provider; `jwks_url` is empty if its discovery document names it.
+    pub(super) fn new(client: WebhookClient, issuer: &str, jwks_url: &str) -> Result<Self, String> {
+        let unusable = |name: &str, why: &str| format!("identity.{name} cannot be used: {why}");
+        Target::parse(issuer).map_err(|why| unusable("issuer", why))?;
+        let jwks_url = match jwks_url {
+            "" => None,
+            url => Some(Target::parse(url).map_err(|why| unusable("jwks_url", why))?),
+        };
+        let (issuer, discovered) = (issuer.to_owned(), RwLock::new(None));
+        Ok(Self { client, issuer, jwks_url, discovered })
+    }
+
+    /// The set of keys, as text.
+    pub(super) async fn keys(&self) -> Result<Bytes, String> {
+        let target = match &self.jwks_url {
+            Some(target) => target.clone(),
+            None => self.endpoints().await?.keys.clone(),
+        };
+        self.get(&target, KEYS_BYTES_MAX).await
+    }
+
+    /// The addresses of the provider, from its discovery document.
+    pub(super) async fn endpoints(&self) -> Result<Arc<Endpoints>, String> {
+        if let Some(known) = self.known(DISCOVERY_AGE_MAX) {
+            return Ok(known);
+        }
+        match self.discover().await {
+            Ok(found) => {
+                let found = Arc::new(found);
+                let mut known = self.discovered.write().unwrap_or_else(PoisonError::into_inner);
+                *known = Some((Arc::clone(&found), Instant::now()));
+                Ok(found)
+            }
+            // Addresses seldom change: those of yesterday are worth a try.
+            Err(why) => self.known(Duration::MAX).ok_or(why),
+        }
+    }
+
+    fn known(&self, age_max: Duration) -> Option<Arc<Endpoints>> {
+        let known = self.discovered.read().unwrap_or_else(PoisonError::into_inner);
+        let (endpoints, read_at) = known.as_ref()?;
+        (read_at.elapsed() <= age_max).then(|| Arc::clone(endpoints))
+    }
+
+    async fn discover(&self) -> Result<Endpoints, String> {
+        let base = self.issuer.trim_end_matches('/');
+        let target = Target::parse(&format!("{base}/.well-known/openid-configuration"))?;
+        let text = self.get(&target, ANSWER_BYTES_MAX).await?;
+        let found: Discovery = serde_json::from_slice(&text)
+            .map_err(|error| format!("no discovery document: {error}"))?;
+        if found.issuer != self.issuer {
+            return Err("the discovery document is of another issuer".to_owned());
+        }
+        let parse = |url: &str| {
+            let parsed = Target::parse(url).map_err(|why| format!("{url:?}: {why}"))?;
+            // What an encrypted document names is encrypted, too.
+            if target.tls && !parsed.tls {
+                return Err(format!("{url:?} is not encrypted"));
+            }
+            Ok(parsed)
+        };
+        parse(&found.authorization_endpoint)?;
+        Ok(Endpoints {
+            token: parse(&found.token_endpoint)?,
+            keys: parse(&found.jwks_uri)?,
+            authorization: found.authorization_endpoint,
+        })
+    }
+
+    /// Exchanges the code of a sign-in; answers the ID token.
+    pub(super) async fn exchange(
+        &self,
+        code: &str,
+        verifier: &str,
+        registration: &Registration,
+    ) -> Result<String, CodeError> {
+        let endpoints = self.endpoints().await.map_err(CodeError::Unavailable)?;
+        let Registration { client_id, client_secret, redirect_url } = registration;
+        let mut pairs = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", redirect_url),
+            ("code_verifier", verifier),
+        ];
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        if client_secret.is_empty() {
+            pairs.push(("client_id", client_id));
+        } else {
+            let encode =
+                |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+            let pair = format!("{}:{}", encode(client_id), encode(client_secret.reveal()));
+            request = request.header(AUTHORIZATION, format!("Basic {}", BASE64.encode(pair)));
+        }
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        let request = request.body(Full::new(Bytes::from(form)));
+        let request = request.map_err(|error| CodeError::Unavailable(error.to_string()))?;
+        let answer = self.client.fetch(&endpoints.token, request, ANSWER_BYTES_MAX).await;
+        let (status, body) = answer.map_err(CodeError::Unavailable)?;
+        match status.as_u16() {
+            200 => serde_json::from_slice::<TokenAnswer>(&body)
+                .map(|answer| answer.id_token)
+                .map_err(|_| CodeError::Unavailable("no ID token in the answer".to_owned())),
+            400..=499 => Err(CodeError::Refused(format!("answered {status}"))),
+            _ => Err(CodeError::Unavailable(format!("answered {status}"))),
+        }
+    }
+
+    async fn get(&self, target: &Target, bytes_max: usize) -> Result<Bytes, String> {
+        let request = Request::new(Full::new(Bytes::new()));
+        match self.client.fetch(target, request, bytes_max).await? {
+            (StatusCode::OK, body) => Ok(body),
+            (status, _) => Err(format!("{} answered {status}", target.authority)),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+/**
+ * Files: exports as downloads, and new sales from a table, which is checked first.
+ */
+import { get, postText } from '../api.js';
+import { fieldInstant, reason } from '../desk.js';
+import { byId, el, setText } from '../dom.js';
+import { text } from '../strings.js';
+
+const FILE_BYTES_MAX = 1 << 20;
+const TABLES = ['sales', 'orders', 'movements'];
+let checked = null;
+let busy = false;
+
+/**
+ * Wire both forms once.
+ * @param {() => number} chosenSale the sale that is shown, or 0
+ * @param {(item: object) => void} onCreated called for each new sale
+ */
+export function startFiles(chosenSale, onCreated) {
+  for (const table of TABLES) {
+    const link = byId(`export-${table}`);
+    // Set at the last moment, so that the address fits what is shown.
+    for (const moment of ['focus', 'pointerenter', 'click']) {
+      link.addEventListener(moment, () => (link.href = exportAddress(table, chosenSale())));
+    }
+  }
+  byId('import-form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    check();
+  });
+  byId('import-file').addEventListener('change', () => forget());
+  byId('import-create').addEventListener('click', () => create(onCreated));
+}
+
+function exportAddress(table, sale) {
+  const query = new URLSearchParams({ table, format: byId('export-format').value });
+  if (byId('export-scope').value === 'chosen' && sale > 0) query.set('item', String(sale));
+  for (const end of ['from', 'until']) {
+    const instant = fieldInstant(byId(`export-${end}`).value);
+    if (instant !== '') query.set(end, instant);
+  }
+  return `/api/admin/export?${query}`;
+}
+
+/** What was checked is not what is chosen now. */
+function forget() {
+  checked = null;
+  byId('import-create').hidden = true;
+  byId('import-faults').replaceChildren();
+  say('');
+}
+
+async function check() {
+  forget();
+  const [file] = byId('import-file').files;
+  if (file === undefined) return say(text('files.noFile'), 'bad');
+  if (file.size > FILE_BYTES_MAX) return say(text('files.tooLarge'), 'bad');
+  const table = await file.text();
+  await ask(async () => {
+    const { sales, faults } = await postText('/api/admin/import?dry_run=true', 'text/csv', table);
+    if (faults.length > 0) return showFaults(faults);
+    checked = table;
+    say(text('files.right', { count: sales }));
+    setText(byId('import-create'), text('files.create', { count: sales }));
+    byId('import-create').hidden = false;
+  });
+}
+
+async function create(onCreated) {
+  if (checked === null) return;
+  const table = checked;
+  await ask(async () => {
+    const { items } = await postText('/api/admin/import', 'text/csv', table);
+    forget();
+    byId('import-form').reset();
+    say(text('files.created', { count: items.length }));
+    for (const id of items) onCreated(await get(`/api/items/${id}`));
+  });
+}
+
+async function ask(question) {
+  if (busy) return;
+  busy = true;
+  try {
+    await question();
+  } catch (error) {
+    if (error.faults?.length > 0) showFaults(error.faults);
+    else say(reason(error), 'bad');
+  } finally {
+    busy = false;
+  }
+}
+
+function showFaults(faults) {
+  say(text('files.wrong', { count: faults.length }), 'bad');
+  const lines = faults.map(({ line, column, detail }) => {
+    const place = column === null ? text('files.line', { line }) : text('files.lineColumn', { line, column });
+    return el('li', {}, el('strong', { class: 'digits', text: place }), el('span', { text: detail }));
+  });
+  byId('import-faults').replaceChildren(...lines);
+}
+
+function say(sentence, tone = 'good') {
+  const line = byId('import-result');
+  line.dataset.tone = tone;
+  setText(line, sentence);
+}
