@@ -30,7 +30,7 @@
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
-//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`],
+//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`], [`trace`],
 //!    [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
@@ -59,3 +59,4 @@ pub mod purchase;
 pub mod readiness;
 pub mod store;
 pub mod strategy;
+pub mod trace;

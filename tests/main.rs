@@ -45,6 +45,7 @@ mod strategies;
 mod stream;
 mod tidy;
 mod tls;
+mod traces;
 mod trouble;
 mod upgrade;
 mod writer;

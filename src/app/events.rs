@@ -25,6 +25,7 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
                 networks,
                 tls: Arc::new(event::tls(&settings.ca_file)?),
                 timeout: Duration::from_millis(settings.timeout_ms),
+                traces: shared.traces.clone(),
             },
             redis: shared.redis.clone(),
             stream_length_max: settings.stream_length_max,

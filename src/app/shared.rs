@@ -17,6 +17,7 @@ use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
+use crate::trace::{self, Traces};
 
 /// The shared parts. Clones share them.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub job_status: JobStatus,
     /// Where changes of orders are written for other systems.
     pub events: Outbox,
+    pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
 }
@@ -53,6 +55,11 @@ impl Shared {
     pub(super) fn build(config: &Config) -> Result<(Self, Inboxes), String> {
         let (metrics, clock) = (Metrics::new(), Clock::default());
         let lifecycle = Lifecycle::new();
+        let instance = format!("{:016x}", rand::random::<u64>());
+        let (traces, span_worker) = trace::build(config, &instance, &metrics)?;
+        if let Some(worker) = span_worker {
+            lifecycle.worker("traces", worker(lifecycle.drained()));
+        }
         let writer = Writer::new(config.database_url.reveal())?;
         let pool = mysql::pool_to(&writer, config, config.mysql.pool_max);
         if writer.has_several_hosts() {
@@ -80,7 +87,8 @@ impl Shared {
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
             events: Outbox::new(config.events.enabled),
-            instance: format!("{:016x}", rand::random::<u64>()),
+            traces,
+            instance,
             metrics,
             clock,
             pool,

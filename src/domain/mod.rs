@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`audit`]
-//! (the invariants), [`clock`], [`username`].
+//! (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a purchase took).
 
 pub mod audit;
 pub mod clock;
@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod payment;
 pub mod purchase;
 pub mod quantity;
+pub mod trace;
 pub mod username;
 pub mod window;
 
@@ -25,5 +26,6 @@ pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
 pub use purchase::Purchase;
 pub use quantity::Quantity;
+pub use trace::{Span, Trace};
 pub use username::Username;
 pub use window::SaleWindow;

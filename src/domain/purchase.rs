@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::{Cents, Item, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId};
+use super::{Cents, Item, Order, OrderId, OrderStatus, Quantity, RequestKey, Trace, UserId};
 
 /// A purchase whose data is complete before a strategy decides about it. The id is made first,
 /// so that a retry after an unknown outcome writes the same order or finds it.
@@ -28,6 +28,8 @@ pub struct Purchase {
     pub created_at: OffsetDateTime,
     /// The end of its hold, by the database's clock.
     pub expires_at: OffsetDateTime,
+    /// Where its steps write their spans.
+    pub trace: Trace,
 }
 
 impl Purchase {

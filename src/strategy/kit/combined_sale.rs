@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{ledger_view, sale_locks};
 use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
-use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 use crate::store::cache::Cache;
 use crate::strategy::StrategyContext;
 use leaselock::LockName;
@@ -42,6 +42,8 @@ struct Wanted {
     /// Gets the answer when the batch has ended, also for a request whose deadline is over: it runs
     /// until then.
     answer: oneshot::Sender<Outcome>,
+    /// Ends when the batch begins.
+    waiting: Span,
 }
 
 struct Shared {
@@ -77,9 +79,11 @@ impl CombinedSale {
         name: LockName,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let combiner = self.combiners.get_or_insert_with(purchase.item.id, || self.start(name));
+        let combiner =
+            self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
+        let waiting = sale_locks::lock_wait(&purchase, &name);
         let (answer, answered) = oneshot::channel();
-        match combiner.submit(Wanted { purchase, answer }, deadline).await {
+        match combiner.submit(Wanted { purchase, answer, waiting }, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
@@ -117,8 +121,12 @@ impl Shared {
         mut operations: Vec<Operation<Wanted, ()>>,
     ) {
         let wanted = operations.iter_mut().filter_map(Operation::take_input);
-        let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) =
-            wanted.map(|one| (one.purchase, one.answer)).unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) = wanted
+            .map(|Wanted { purchase, answer, waiting }| {
+                drop(waiting);
+                (purchase, answer)
+            })
+            .unzip();
         let Some(first) = purchases.first() else { return };
         let mut left = match batches.available(first.item.id).await {
             Ok(left) => left,
