@@ -50,6 +50,16 @@ export function patch(path, body) {
   return request('PATCH', path, body);
 }
 
+/**
+ * @param {string} path
+ * @param {object} body what replaces the present state
+ * @returns {Promise<any>} the body
+ * @throws {ApiError}
+ */
+export function put(path, body) {
+  return request('PUT', path, body);
+}
+
 /** @param {string} path @returns {Promise<any>} @throws {ApiError} */
 export function remove(path) {
   return request('DELETE', path);
@@ -83,7 +93,7 @@ async function request(method, path, body, headers = {}) {
   }
   if (response.ok) return answer;
   // A wrong password is a 401 too, but says nothing about the session there is.
-  if (response.status === 401 && path !== '/api/session') forgetSession();
+  if (response.status === 401 && answer?.code !== 'invalid_credentials') forgetSession();
   throw problem(response, answer);
 }
 

@@ -39,11 +39,10 @@ pub struct CombinedSale {
 /// One request's part of a batch.
 struct Wanted {
     purchase: Purchase,
-    /// Gets the answer when the batch has ended, also for a request whose deadline is over: it runs
-    /// until then.
+    /// Gets the answer when the batch has ended, also after the deadline of the request.
     answer: oneshot::Sender<Outcome>,
     /// Ends when the batch begins.
-    waiting: Span,
+    _waiting: Span,
 }
 
 struct Shared {
@@ -81,9 +80,9 @@ impl CombinedSale {
     ) -> Result<Outcome, SubmitError> {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
-        let waiting = sale_locks::lock_wait(&purchase, &name);
+        let _waiting = sale_locks::lock_wait(&purchase, &name);
         let (answer, answered) = oneshot::channel();
-        match combiner.submit(Wanted { purchase, answer, waiting }, deadline).await {
+        match combiner.submit(Wanted { purchase, answer, _waiting }, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
@@ -121,12 +120,8 @@ impl Shared {
         mut operations: Vec<Operation<Wanted, ()>>,
     ) {
         let wanted = operations.iter_mut().filter_map(Operation::take_input);
-        let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) = wanted
-            .map(|Wanted { purchase, answer, waiting }| {
-                drop(waiting);
-                (purchase, answer)
-            })
-            .unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) =
+            wanted.map(|one| (one.purchase, one.answer)).unzip();
         let Some(first) = purchases.first() else { return };
         let mut left = match batches.available(first.item.id).await {
             Ok(left) => left,
