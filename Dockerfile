@@ -15,7 +15,7 @@ COPY . .
 # The caches stay on the builder: a second build compiles only what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo auditable build --profile dist --locked --package seckill \
+    cargo auditable build --profile dist --locked --package seckill --features traces \
     && cp target/dist/seckill /seckill
 
 FROM ${BASE_IMAGE}

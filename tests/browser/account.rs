@@ -84,7 +84,8 @@ async fn signing_out_everywhere_asks_first_and_ends_all_sessions() {
     for look in [DESKTOP, Look { dark: true, language: "zh-CN", ..PHONE }] {
         let page = Page::open(instance.addr, look).await;
         sign_in_by_form(&page, "otter", "/orders.html").await;
-        // A phone has no room for the name in the head.
+        // The foot moves until the page has its orders. A phone has no room for the name in the head.
+        page.until("the orders", "!document.querySelector('#empty').hidden").await;
         page.click("#account-link").await;
         page.until("the account", "location.pathname === '/account.html'").await;
         page.click("#everywhere").await;
