@@ -1,7 +1,7 @@
 //! Traces: the tree of a purchase, who decides about sampling, and what a dead collector harms:
 //! nothing.
 
-mod collector;
+pub mod collector;
 mod tree;
 
 use std::process::Stdio;
@@ -156,6 +156,28 @@ async fn the_decision_of_the_caller_beats_the_ratio() {
     let item = instance.make_item(json!({})).await;
     let answer = buy(&instance, item, 1, "01").await;
     assert!(!answer.headers.contains_key("traceresponse"), "a stranger is not believed");
+}
+
+/// The decision about queued orders is a trace of its own.
+#[tokio::test]
+async fn a_queued_order_is_traced_into_the_queue_and_out_of_it() {
+    let collector = Collector::start().await;
+    let shop = shop_with_traces(collector.url(), 1.0).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let answer = instance.buyer(1).buy_for_good("redis-stream", item).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    eventually("both traces", || async {
+        let spans = collector.spans();
+        let has = |name| !named(&spans, name).is_empty();
+        let decided = named(&spans, "queued orders").first().map(|span| span.trace_id.clone());
+        let is_whole = has("queue push")
+            && spans
+                .iter()
+                .any(|span| span.name == "COMMIT" && Some(&span.trace_id) == decided.as_ref());
+        is_whole.then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
