@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql faults loadtest compare lab bench lint fmt
+.PHONY: help run test test-mysql faults loadtest compare lab bench walk lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ lab: compare
 
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--growth"
 	@exec scripts/bench $(ARGS)
+
+walk: ## an installation on an empty machine, from the packages to the restored backup; needs root and debootstrap
+	@scripts/build-tests && exec scripts/walk
 
 lint: ## format and lints only; builds the tests, which `make test` then finds built
 	@scripts/install-packages build

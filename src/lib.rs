@@ -32,7 +32,7 @@
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
-//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`],
+//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`], [`trace`],
 //!    [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
@@ -63,4 +63,5 @@ pub mod purchase;
 pub mod readiness;
 pub mod store;
 pub mod strategy;
+pub mod trace;
 pub mod waiting_list;

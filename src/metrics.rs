@@ -19,7 +19,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use labels::{
     AnswerLabel, DecisionLabels, DependencyLabel, InvariantLabel, JobLabels, LimitLabels,
-    LockLabel, LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, StrategyLabel,
+    LockLabel, LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
 };
 use ledger::LedgerMetrics;
 use times::Times;
@@ -62,6 +62,7 @@ pub struct Metrics {
     pub refunds_open: Gauge,
     /// Events for other systems.
     pub events: events::EventMetrics,
+    trace_spans: Family<SpanLabel, Counter>,
     /// The waiting lists.
     pub waiting: waiting::WaitingMetrics,
     rate_limited: Family<LimitLabels, Counter>,
@@ -138,6 +139,7 @@ impl Metrics {
             queue_parked: Counter::default(),
             refunds_open: Gauge::default(),
             events: events::EventMetrics::default(),
+            trace_spans: Family::default(),
             rate_limited: Family::default(),
             waiting: waiting::WaitingMetrics::default(),
             waiting_room: Family::default(),
@@ -260,6 +262,8 @@ impl Metrics {
         r.register("refunds_open", open, self.refunds_open.clone());
         self.events.register(r);
         self.waiting.register(r);
+        let spans = "Spans of traces: sent, failed (the collector did not take them), dropped (too many waited)";
+        r.register("trace_spans", spans, self.trace_spans.clone());
         root
     }
 
@@ -317,6 +321,11 @@ impl Metrics {
     /// Counts a request that a rate limit refused; `by` is `user` or `address`.
     pub fn rate_limited(&self, by: &'static str) {
         self.rate_limited.get_or_create(&LimitLabels { by }).inc();
+    }
+
+    /// Counts spans of traces: `sent`, `failed` or `dropped`.
+    pub fn trace_spans(&self, result: &'static str, spans: usize) {
+        self.trace_spans.get_or_create(&SpanLabel { result }).inc_by(spans as u64);
     }
 
     /// Counts an answer of the waiting room: `waiting`, `admitted` or `refused`.

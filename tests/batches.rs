@@ -62,6 +62,7 @@ impl BatchTestbed {
             amount: Cents::new(units * 250).expect("a price"),
             key: RequestKey::of_order(order_id),
             strategy: "mysql-batch",
+            trace: Default::default(),
             created_at: now,
             expires_at: now + time::Duration::HOUR,
         }

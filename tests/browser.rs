@@ -1,6 +1,7 @@
 //! The pages in a real browser, against a real service: what buyers and operators do.
 
 mod access;
+mod account;
 mod adopt;
 mod console;
 mod driver;

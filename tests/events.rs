@@ -8,11 +8,13 @@ mod volume;
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use seckill::account::Role;
 use serde_json::{Value, json};
 
 use crate::process::{free_addr, press, serve};
 use crate::support::{Client, Instance, Shop, eventually, purchase_path, when};
+use crate::traces::collector::{Collector, hex};
 use receiver::{Answering, TestReceiver};
 
 /// A shop with events whose webhooks may reach this machine.
@@ -100,6 +102,28 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
         .await
         .expect("read");
     assert_eq!(outbox, 0, "rows are taken out when they are in the log");
+}
+
+#[tokio::test]
+async fn a_traced_delivery_names_its_span() {
+    let collector = Collector::start().await;
+    let mut shop = shop_with_events().await;
+    shop.config.traces.endpoint = collector.url().to_owned();
+    shop.config.traces.sample_ratio = 1.0;
+    shop.config.traces.period_ms = 10;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({})).await;
+    instance.buyer(1).buy("mysql-atomic", item).await;
+    eventually("the span of the delivery", || async {
+        let told = receiver.traceparents();
+        let spans = collector.spans();
+        let mut sent = spans.iter().filter(|span| span.name == "POST webhook");
+        let name = |span: &Span| format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
+        sent.any(|span| told.contains(&name(span))).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

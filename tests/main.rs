@@ -48,6 +48,7 @@ mod strategies;
 mod stream;
 mod tidy;
 mod tls;
+mod traces;
 mod trouble;
 mod typescript;
 mod upgrade;

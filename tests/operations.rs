@@ -41,6 +41,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.breaker_is_open("redis", true);
     metrics.job_ran("expire", "ok");
     metrics.audit_found("I1", 0);
+    metrics.trace_spans("sent", 1);
     metrics.events.failed(true);
     metrics.events.set_lag(1, 0, 0);
     metrics.lock_counted("token", "redis", "acquired", 1);

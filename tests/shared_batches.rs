@@ -80,6 +80,7 @@ impl Testbed {
             amount: Cents::new(250).expect("a price"),
             key: RequestKey::of_order(order_id),
             strategy: "mysql-batch",
+            trace: Default::default(),
             created_at: now,
             expires_at: now + time::Duration::HOUR,
         }

@@ -140,6 +140,12 @@ impl Launcher {
 }
 
 impl Service {
+    /// The id of its process, while it runs.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Freezes the process: its connections stay open and nothing is answered.
     pub async fn pause(&self) -> Result<(), CannotJudge> {
         self.signal("STOP").await

@@ -35,6 +35,7 @@ pub mod plain_lock;
 pub mod plan;
 pub mod process;
 pub mod program;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod service;

@@ -28,6 +28,7 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
                     event::tls(&settings.ca_file).map_err(|why| format!("events.{why}"))?,
                 ),
                 timeout: Duration::from_millis(settings.timeout_ms),
+                traces: shared.traces.clone(),
             },
             redis: shared.redis.clone(),
             stream_length_max: settings.stream_length_max,

@@ -21,13 +21,13 @@ pub(super) fn payments(
         pool: shared.pool.clone(),
         breaker: shared.breakers.mysql.clone(),
         orders: orders.clone(),
-        provider: provider(config)?,
+        provider: provider(config, shared)?,
         clock: shared.clock.clone(),
         metrics: shared.metrics.clone(),
     }))
 }
 
-fn provider(config: &Config) -> Result<Arc<dyn Provider>, String> {
+fn provider(config: &Config, shared: &Shared) -> Result<Arc<dyn Provider>, String> {
     let settings = &config.payment;
     if settings.provider == "demo" {
         return Ok(Arc::new(Demo));
@@ -50,6 +50,7 @@ fn provider(config: &Config) -> Result<Arc<dyn Provider>, String> {
         networks: PrivateNetworks::all(),
         tls: Arc::new(event::tls(&config.events.ca_file).map_err(|why| format!("events.{why}"))?),
         timeout: Duration::from_millis(config.events.timeout_ms),
+        traces: shared.traces.clone(),
     };
     Ok(Arc::new(Webhook {
         checkout_template: settings.checkout_url.clone(),

@@ -17,6 +17,7 @@ use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
+use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
 
 /// The shared parts. Clones share them.
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     pub events: Outbox,
     /// Who gets units that come back.
     pub line: WaitingLine,
+    pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
 }
@@ -56,6 +58,11 @@ impl Shared {
     pub(super) fn build(config: &Config) -> Result<(Self, Inboxes), String> {
         let (metrics, clock) = (Metrics::new(), Clock::default());
         let lifecycle = Lifecycle::new();
+        let instance = format!("{:016x}", rand::random::<u64>());
+        let (traces, span_worker) = trace::build(config, &instance, &metrics)?;
+        if let Some(worker) = span_worker {
+            lifecycle.worker("traces", worker(lifecycle.drained()));
+        }
         let writer = Writer::new(config.database_url.reveal())?;
         let pool = mysql::pool_to(&writer, config, config.mysql.pool_max);
         if writer.has_several_hosts() {
@@ -88,7 +95,8 @@ impl Shared {
             job_status: JobStatus::default(),
             events,
             line,
-            instance: format!("{:016x}", rand::random::<u64>()),
+            traces,
+            instance,
             metrics,
             clock,
             pool,

@@ -66,6 +66,7 @@ pub(super) fn web(
             bytes_max: config.http.body_bytes_max,
             timeout: Duration::from_millis(config.http.body_timeout_ms),
         },
+        traces: shared.traces.clone(),
         session_cookie: SessionCookie { secure: config.http.cookie_secure },
         static_dir: config.http.static_dir.clone(),
         instance: shared.instance.clone(),

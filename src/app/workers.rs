@@ -115,6 +115,7 @@ fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {
         hub: shared.hub.clone(),
         metrics: shared.metrics.clone(),
         strategy: redis_stream::NAME,
+        traces: shared.traces.clone(),
         poll: Duration::from_millis(settings.poll_ms),
         claim_idle: Duration::from_millis(settings.claim_idle_ms),
         deliveries_max: settings.deliveries_max,

@@ -270,6 +270,7 @@ impl Arbiter {
         &self,
         write: &OrderWrite<'_>,
     ) -> Result<(OwnedSemaphorePermit, Kept), Unavailable> {
+        let _span = write.purchase.trace.span("connection wait");
         let permit =
             in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;
         let permit = permit.flatten().ok_or(Unavailable::Contended)?;
@@ -289,6 +290,7 @@ impl Arbiter {
     /// only slow is not mistaken for one that failed.
     async fn recover_lost_commit(&self, purchase: &Purchase) -> Option<Option<Order>> {
         self.metrics.arbiter_commits_lost.inc();
+        let _span = purchase.trace.span("recovery of a lost COMMIT");
         for attempt in 1..=SETTLE_ATTEMPTS_MAX {
             match transaction::find_locking(&self.pool, purchase).await {
                 Ok(found) => return Some(found),

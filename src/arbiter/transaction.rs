@@ -23,6 +23,7 @@ pub(super) async fn run(
     write: &OrderWrite<'_>,
     outbox: Outbox,
 ) -> sqlx::Result<Attempt> {
+    let span = write.purchase.trace.span("transaction");
     let mut transaction = answered(connection.begin()).await?;
     failpoint!("begun");
     let refusal = match within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await {
@@ -36,7 +37,11 @@ pub(super) async fn run(
         answered(transaction.rollback()).await?;
         return Ok(Attempt::Done(answer));
     }
-    match answered(transaction.commit()).await {
+    let committed = {
+        let _span = span.span("COMMIT");
+        answered(transaction.commit()).await
+    };
+    match committed {
         Ok(()) => {
             failpoint!("committed");
             let token = write.fence.map(|fence| fence.token);

@@ -28,7 +28,11 @@ pub(super) async fn run(
     outbox: Outbox,
 ) -> sqlx::Result<Attempt> {
     assert!(write.stock.fits_a_packet(), "an offer and a textbook's statement are sent singly");
-    match within(TRANSACTION_MAX, write_rows(connection, write, outbox)).await {
+    let span = write.purchase.trace.span("transaction");
+    let rows = span.span("rows");
+    let written = within(TRANSACTION_MAX, write_rows(connection, write, outbox)).await;
+    drop(rows);
+    match written {
         Ok(None) => {}
         Ok(Some(answer)) => {
             roll_back(connection).await?;
@@ -41,7 +45,11 @@ pub(super) async fn run(
     }
     failpoint!("rows-written");
     let last = take_and_commit(write);
-    match within(ANSWER_MAX, last.send(connection)).await {
+    let committed = {
+        let _span = span.span("COMMIT");
+        within(ANSWER_MAX, last.send(connection)).await
+    };
+    match committed {
         Ok(_) => {
             failpoint!("committed");
             let token = write.fence.map(|fence| fence.token);

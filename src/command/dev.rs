@@ -107,8 +107,7 @@ async fn serve_shop(
 ) -> Ended {
     RedisClient::new(&config)?.takes_password().await?;
     let pool = mysql::pool(&config)?;
-    let migrated = mysql::migrate(&config, &pool);
-    super::progress::while_waiting("migrating the schema", migrated).await?;
+    super::migrate::migrate(&config, &pool).await?;
     // Their passwords are known to everyone, so they work for this machine alone.
     config.demo_accounts = config.http.addr.ip().is_loopback();
     if config.demo_accounts {

@@ -2,18 +2,37 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use crate::store::mysql;
+use sqlx::MySqlPool;
+
+use crate::config::Config;
+use crate::store::mysql::{self, MIGRATIONS};
 
 use super::Ended;
+use super::progress::Progress;
+
+/// How often the migrations that are done are counted.
+const COUNT_PERIOD: Duration = Duration::from_millis(500);
 
 /// Creates the database if it is missing, and runs the migrations that it has not seen.
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     let pool = mysql::pool(&config)?;
-    let migrated = mysql::migrate(&config, &pool);
-    super::progress::while_waiting("migrating the schema", migrated).await?;
+    migrate(&config, &pool).await?;
     println!("the schema is up to date");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Migrates, and shows how many migrations are done.
+pub(super) async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
+    let mut progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
+    let mut work = std::pin::pin!(mysql::migrate(config, pool));
+    loop {
+        match tokio::time::timeout(COUNT_PERIOD, &mut work).await {
+            Ok(ended) => return ended,
+            Err(_) => progress.show(mysql::migrations_done(pool).await),
+        }
+    }
 }

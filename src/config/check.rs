@@ -143,6 +143,21 @@ impl Config {
                 "log.format must be text or json",
             ),
             (
+                ["", "http://", "https://"].iter().any(|scheme| {
+                    let endpoint = &self.traces.endpoint;
+                    endpoint.starts_with(scheme) && scheme.is_empty() == endpoint.is_empty()
+                }),
+                "traces.endpoint must begin with http:// or https://",
+            ),
+            ((0.0..=1.0).contains(&self.traces.sample_ratio), "traces.sample_ratio must be 0 to 1"),
+            (
+                (1..=1_000_000).contains(&self.traces.queue_max)
+                    && (1..=10_000).contains(&self.traces.batch_max)
+                    && (1..=60_000).contains(&self.traces.period_ms)
+                    && (1..=60_000).contains(&self.traces.timeout_ms),
+                "traces.queue_max must be 1 to 1000000, batch_max 1 to 10000, period_ms and timeout_ms 1 to 60000",
+            ),
+            (
                 [&self.secret, &self.secret_previous]
                     .iter()
                     .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN),

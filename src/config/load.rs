@@ -120,6 +120,9 @@ fn overlay_variable(
         Value::Integer(_) => Value::Integer(text.parse().map_err(|_| {
             ConfigError::Unreadable(format!("{name} must be a whole number, not {text:?}"))
         })?),
+        Value::Float(_) => Value::Float(text.parse().map_err(|_| {
+            ConfigError::Unreadable(format!("{name} must be a number, not {text:?}"))
+        })?),
         Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| {
             ConfigError::Unreadable(format!("{name} must be true or false, not {text:?}"))
         })?),

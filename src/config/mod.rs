@@ -49,6 +49,7 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
+    pub traces: Traces,
     /// Whether demo accounts may sign in. No file or variable sets it: only `seckill dev` does.
     #[serde(skip)]
     pub demo_accounts: bool,
@@ -268,6 +269,18 @@ sections! {
     Log {
         filter: String,
         format: String,
+    }
+    Traces {
+        endpoint: String,
+        headers: Secret,
+        ca_file: PathBuf,
+        sample_ratio: f64,
+        accept_parents: bool,
+        per_second_max: u32,
+        queue_max: usize,
+        batch_max: usize,
+        period_ms: u64,
+        timeout_ms: u64,
     }
 }
 

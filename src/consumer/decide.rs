@@ -8,8 +8,9 @@ use futures::{FutureExt, StreamExt};
 
 use super::Consumers;
 use crate::arbiter::{OrderWrite, StockWrite, UnguardedWrite};
+use crate::domain::trace::SpanKind;
 use crate::domain::{
-    ArbiterMode, Item, ItemId, Order, OrderStatus, Outcome, Purchase, Unavailable,
+    ArbiterMode, Item, ItemId, Order, OrderStatus, Outcome, Purchase, Trace, Unavailable,
 };
 use crate::store::mysql::items;
 use crate::store::redis::queue::{Entry, Intention};
@@ -30,6 +31,12 @@ enum Decision {
 impl Consumers {
     /// Decides about entries of one item; whether each was decided or became a dead letter.
     pub(super) async fn decide(&self, item: ItemId, entries: Vec<Entry>) -> bool {
+        // A trace of its own: an entry of the queue has no field for that of its purchase, and builds
+        // before this one would not read an entry with another field.
+        let mut span = self.parts.traces.begin("queued orders", SpanKind::Consumer, None);
+        span.set("item", item.get());
+        span.set("orders", entries.len());
+        let trace = span.trace();
         let found = match items::find(&self.parts.pool, item).await {
             Ok(found) => found.map(|stocked| stocked.item),
             Err(error) => {
@@ -40,7 +47,7 @@ impl Consumers {
         let mut decisions = Vec::with_capacity(entries.len());
         if let Some(item) = &found {
             for entry in &entries {
-                decisions.push(self.decide_one(item, entry));
+                decisions.push(self.decide_one(item, entry, &trace));
             }
         }
         // With the arbiter, all at once: the group commit makes batches of them. Without it, a few
@@ -70,9 +77,10 @@ impl Consumers {
         }
     }
 
-    async fn decide_one(&self, item: &Arc<Item>, entry: &Entry) -> Decision {
+    async fn decide_one(&self, item: &Arc<Item>, entry: &Entry, trace: &Trace) -> Decision {
         let Ok(intention) = &entry.order else { return Decision::Stuck("it cannot be read") };
-        let purchase = intention.clone().purchase(Arc::clone(item), self.parts.strategy);
+        let mut purchase = intention.clone().purchase(Arc::clone(item), self.parts.strategy);
+        purchase.trace = trace.clone();
         // A panic fails its own order, not the others.
         let written = AssertUnwindSafe(self.write(&purchase)).catch_unwind().await;
         written.unwrap_or(Decision::Stuck("writing it panicked"))

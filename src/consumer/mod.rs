@@ -36,6 +36,7 @@ use crate::domain::ItemId;
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::redis::queue::Reader;
+use crate::trace::Traces;
 
 /// How long an item's task waits for more entries before it ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);
@@ -64,6 +65,8 @@ pub struct Parts {
     pub poll: Duration,
     /// How long an order may be with one consumer before another takes it over.
     pub claim_idle: Duration,
+    /// Traces of the decisions.
+    pub traces: Traces,
     /// Deliveries after which an order that cannot be decided becomes a dead letter.
     pub deliveries_max: u64,
 }

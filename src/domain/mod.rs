@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
-//! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`].
+//! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
+//! purchase took).
 
 pub mod audit;
 pub mod clock;
@@ -14,6 +15,7 @@ pub mod outcome;
 pub mod payment;
 pub mod purchase;
 pub mod quantity;
+pub mod trace;
 pub mod username;
 pub mod waiting;
 pub mod window;
@@ -26,6 +28,7 @@ pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
 pub use purchase::Purchase;
 pub use quantity::Quantity;
+pub use trace::{Span, Trace};
 pub use username::Username;
 pub use waiting::{Place, WaitingStatus};
 pub use window::SaleWindow;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 use super::{
-    ArbiterMode, Cents, Item, LimitGroup, Order, OrderId, OrderStatus, Quantity, RequestKey, UserId,
+    ArbiterMode, Cents, Item, LimitGroup, Order, OrderId, OrderStatus, Quantity, RequestKey, Trace,
+    UserId,
 };
 
 /// A purchase whose data is complete before a strategy decides about it. The id is made first,
@@ -30,6 +31,8 @@ pub struct Purchase {
     pub created_at: OffsetDateTime,
     /// The end of its hold, by the database's clock.
     pub expires_at: OffsetDateTime,
+    /// Where its steps write their spans.
+    pub trace: Trace,
 }
 
 impl Purchase {

@@ -14,9 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::{MySqlConnection, MySqlPool};
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{EndpointId, LedgerError};
@@ -24,6 +22,7 @@ use crate::store::breaker::Breaker;
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::{self, failed_change, failed_read};
 use crate::store::mysql::{endpoints, event_log};
+use crate::store::tls;
 
 pub use deliver::Deliverer;
 pub use target::{PrivateNetworks, Target};
@@ -296,20 +295,5 @@ pub async fn run_relay(pool: MySqlPool, poll: Duration, stop: CancellationToken)
 /// # Errors
 /// A sentence when the file cannot be read.
 pub fn tls(own: &Path) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if !own.as_os_str().is_empty() {
-        let unreadable = |why: &dyn std::fmt::Display| format!("ca_file cannot be used: {why}");
-        let certificates =
-            CertificateDer::pem_file_iter(own).map_err(|error| unreadable(&error))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| unreadable(&error))?;
-            roots.add(certificate).map_err(|error| unreadable(&error))?;
-        }
-    }
-    let provider = tokio_rustls::rustls::crypto::ring::default_provider();
-    let versions = ClientConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(versions.with_root_certificates(roots).with_no_client_auth())
+    tls::client(own).map_err(|error| format!("ca_file cannot be used: {error}"))
 }

@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
@@ -23,7 +23,11 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::target::{PrivateNetworks, Target};
+use crate::domain::trace::{SpanKind, TraceContext};
+use crate::trace::Traces;
 
+/// The span that sends a message, for the traces of its receiver.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// What a secret begins with.
 const SECRET_PREFIX: &str = "whsec_";
 /// Random bytes of a secret.
@@ -60,6 +64,8 @@ pub struct WebhookClient {
     pub tls: Arc<tokio_rustls::rustls::ClientConfig>,
     /// How long one delivery may take, from the look-up of the name to the end of the answer.
     pub timeout: Duration,
+    /// Traces of the deliveries.
+    pub traces: Traces,
 }
 
 /// A connection that is kept for the next message.
@@ -84,25 +90,33 @@ impl WebhookClient {
         message: &Message,
         kept: &mut Option<Kept>,
     ) -> Result<(), Failure> {
+        let mut span = self.traces.begin("POST webhook", SpanKind::Client, None);
+        span.set("server.address", target.host.as_str());
+        let parent = span.context();
         let usable = kept.take().filter(|kept| !kept.sender.is_closed());
         let exchange = async {
             let mut connection = match usable {
                 Some(kept) => kept,
                 None => self.connect(target).await.map_err(Failure::Away)?,
             };
-            let answered = exchange(&mut connection.sender, target, secret, message).await;
+            let answered =
+                exchange(&mut connection.sender, target, secret, (message, parent)).await;
             let (status, is_reusable) = answered.map_err(Failure::Away)?;
             if is_reusable {
                 *kept = Some(connection);
             }
             judge(status)
         };
-        match tokio::time::timeout(self.timeout, exchange).await {
+        let sent = match tokio::time::timeout(self.timeout, exchange).await {
             Ok(result) => result,
             Err(_) => {
                 Err(Failure::Away(format!("no answer within {} ms", self.timeout.as_millis())))
             }
+        };
+        if sent.is_err() {
+            span.fail();
         }
+        sent
     }
 
     pub(super) async fn connect(&self, target: &Target) -> Result<Kept, String> {
@@ -146,10 +160,10 @@ async fn exchange(
     sender: &mut SendRequest<Full<Bytes>>,
     target: &Target,
     secret: &str,
-    message: &Message,
+    (message, parent): (&Message, Option<TraceContext>),
 ) -> Result<(StatusCode, bool), String> {
     let timestamp = message.sent_at.unix_timestamp();
-    let request = Request::post(&target.path)
+    let mut request = Request::post(&target.path)
         .header(HOST, &target.authority)
         .header(CONTENT_TYPE, "application/json")
         .header(USER_AGENT, concat!("seckill/", env!("CARGO_PKG_VERSION")))
@@ -158,6 +172,8 @@ async fn exchange(
         .header("webhook-signature", sign(secret, &message.id, timestamp, &message.body))
         .body(Full::new(message.body.clone()))
         .map_err(|error| format!("no request: {error}"))?;
+    let parent = parent.and_then(|parent| HeaderValue::try_from(parent.to_string()).ok());
+    request.headers_mut().extend(parent.map(|value| (TRACEPARENT, value)));
     let answer = sender.send_request(request).await;
     let answer = answer.map_err(|error| format!("connection broken off: {error}"))?;
     let status = answer.status();

@@ -1,5 +1,7 @@
 //! Extractors: who sends a request, for which item or order, with which parameters.
 
+use std::convert::Infallible;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts, Path};
 use axum::http::header::{HOST, ORIGIN};
@@ -14,7 +16,9 @@ use axum_extra::headers::authorization::Bearer;
 use super::Web;
 use super::problem::{Problem, ProblemType};
 use crate::account::{Claims, Role, TokenError};
+use crate::domain::trace::{Span, SpanKind, TraceContext};
 use crate::domain::{EndpointId, ItemId, OrderId, RequestKey};
+use crate::trace::Traces;
 
 /// A user with a valid token.
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ where
     S: Send + Sync,
     Web: FromRef<S>,
 {
-    type Rejection = std::convert::Infallible;
+    type Rejection = Infallible;
 
     async fn from_request_parts(
         parts: &mut Parts,
@@ -97,6 +101,38 @@ async fn token_of(parts: &mut Parts, web: &Web) -> Result<Option<String>, Proble
         refuse_cross_site(&parts.method, &parts.uri, &parts.headers)?;
     }
     Ok(token)
+}
+
+/// The trace that a request belongs to: its `traceparent` says which. One that cannot be read is left
+/// out, as the standard says.
+#[derive(Clone, Debug)]
+pub struct RequestTrace {
+    traces: Traces,
+    parent: Option<TraceContext>,
+}
+
+impl RequestTrace {
+    /// Begins the span of the request.
+    #[must_use]
+    pub fn begin(&self, name: &'static str) -> Span {
+        self.traces.begin(name, SpanKind::Server, self.parent)
+    }
+}
+
+impl<S> FromRequestParts<S> for RequestTrace
+where
+    S: Send + Sync,
+    Web: FromRef<S>,
+{
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let traces = Web::from_ref(state).traces.clone();
+        let mut values = parts.headers.get_all("traceparent").iter();
+        let only = values.next().filter(|_| values.next().is_none());
+        let parent = only.and_then(|value| TraceContext::parse(value.to_str().ok()?));
+        Ok(Self { traces, parent })
+    }
 }
 
 /// A request that does not come from a page of another site, unless the setting `http.cors_origins`
@@ -230,7 +266,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 pub struct PurchaseTicket(pub Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for PurchaseTicket {
-    type Rejection = std::convert::Infallible;
+    type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         let value = parts.headers.get("purchase-ticket");

@@ -51,6 +51,7 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
 use body::BodyLimits;
@@ -100,6 +101,7 @@ pub struct Parts {
     pub lifecycle: Lifecycle,
     pub body_limits: BodyLimits,
     pub session_cookie: SessionCookie,
+    pub traces: Traces,
     pub static_dir: PathBuf,
     pub instance: String,
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::plan::Chosen;
-use crate::domain::{ItemId, OrderId, Outcome, Quantity, RequestKey, UserId};
+use crate::domain::{ItemId, OrderId, Outcome, Quantity, RequestKey, Trace, UserId};
 use crate::purchase::{PurchaseRequest, Purchases};
 
 /// One load: what is bought, by how many buyers, at which concurrency.
@@ -143,6 +143,7 @@ impl LoadGenerator {
             options: self.chosen.options,
             key: Some(key(request)),
             ticket: None,
+            trace: Trace::default(),
         }
     }
 }

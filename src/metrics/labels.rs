@@ -80,3 +80,9 @@ pub(super) struct InvariantLabel {
 pub(super) struct DependencyLabel {
     pub(super) dependency: &'static str,
 }
+
+/// One label: the end of a span.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct SpanLabel {
+    pub(super) result: &'static str,
+}

@@ -10,7 +10,7 @@
 //! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
 //! gate.
 
-use super::keys::{NotLookedUp, Trace};
+use super::keys::{KeyState, NotLookedUp};
 use super::{Parts, PurchaseRequest, Purchases, no_ledger};
 use crate::domain::outcome::Dependency;
 use crate::domain::{
@@ -114,9 +114,9 @@ async fn in_ledger(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
         return Some(no_ledger());
     }
     match parts.keys.find(sought.buyer, sought.item, sought.key.clone()).await {
-        Ok(Trace::None) => None,
-        Ok(Trace::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
-        Ok(Trace::Order(order)) => Some(sought.is(order)),
+        Ok(KeyState::None) => None,
+        Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
+        Ok(KeyState::Order(order)) => Some(sought.is(order)),
         Err(NotLookedUp) => Some(no_ledger()),
     }
 }

@@ -36,7 +36,7 @@ pub struct NotLookedUp;
 
 /// The ledger's knowledge of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trace {
+pub enum KeyState {
     /// Nothing.
     None,
     /// A request with it runs: on another instance, or in a transaction that is not over.
@@ -49,7 +49,7 @@ struct Question {
     buyer: UserId,
     item: ItemId,
     key: RequestKey,
-    answer: oneshot::Sender<Result<Trace, NotLookedUp>>,
+    answer: oneshot::Sender<Result<KeyState, NotLookedUp>>,
 }
 
 /// Asks about keys. The questions of all clones are asked together.
@@ -91,7 +91,7 @@ impl Keys {
         buyer: UserId,
         item: ItemId,
         key: RequestKey,
-    ) -> Result<Trace, NotLookedUp> {
+    ) -> Result<KeyState, NotLookedUp> {
         let (answer, found) = oneshot::channel();
         let question = Question { buyer, item, key, answer };
         self.questions.try_send(question).map_err(|_| NotLookedUp)?;
@@ -181,11 +181,11 @@ impl KeyReader {
 }
 
 impl Found {
-    fn trace(&self, request: &orders::RequestOf) -> Trace {
+    fn trace(&self, request: &orders::RequestOf) -> KeyState {
         match self.orders.get(request) {
-            Some(order) => Trace::Order(order.clone()),
-            None if self.running.contains(request) => Trace::Running,
-            None => Trace::None,
+            Some(order) => KeyState::Order(order.clone()),
+            None if self.running.contains(request) => KeyState::Running,
+            None => KeyState::None,
         }
     }
 }

@@ -26,12 +26,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{
     Cents, Clock, Doubt, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal,
-    RequestKey, Unavailable, UserId,
+    RequestKey, Span, Trace, Unavailable, UserId,
 };
 use crate::live::{Hub, OutcomeCounts};
 use crate::metrics::Metrics;
@@ -44,7 +45,7 @@ use items::Found;
 
 pub use admission::Admission;
 pub use items::Items;
-pub use keys::{KeyReader, Keys, NotLookedUp, Trace};
+pub use keys::{KeyReader, KeyState, Keys, NotLookedUp};
 pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
@@ -67,6 +68,8 @@ pub struct PurchaseRequest {
     pub key: Option<RequestKey>,
     /// The ticket of the item's waiting room, if it has one.
     pub ticket: Option<String>,
+    /// Where its steps write their spans.
+    pub trace: Trace,
 }
 
 /// The purchase path. Clones share everything.
@@ -122,6 +125,7 @@ impl Purchases {
     /// still finishes; dropping the returned future does not stop it either.
     pub async fn buy(&self, request: PurchaseRequest) -> Outcome {
         let started = Instant::now();
+        let admission = request.trace.span("admission");
         let item = match self.find(&request).await {
             Ok(item) => item,
             Err(outcome) => return outcome,
@@ -131,13 +135,16 @@ impl Purchases {
         let card = resolved.as_ref().ok().map(|(card, _)| *card);
         let mut outcome = match resolved {
             Ok((card, strategy)) => match self.check_eligibility(&request, &item) {
-                Ok(amount) => self.run(&request, item, amount, (card, strategy), started).await,
+                Ok(amount) => {
+                    self.run(&request, item, amount, (card, strategy), (started, admission)).await
+                }
                 Err(outcome) => outcome,
             },
             Err(outcome) => outcome,
         };
         if let Some(key) = &request.key
             && hides_an_order(&outcome)
+            && let _span = request.trace.span("earlier request")
             && let Some(earlier) = Box::pin(self.earlier(&request, key, has_queue, &outcome)).await
         {
             outcome = earlier;
@@ -253,7 +260,7 @@ impl Purchases {
         item: Arc<Item>,
         amount: Cents,
         (card, strategy): (&'static Card, &Arc<dyn Strategy>),
-        started: Instant,
+        (started, admission): (Instant, Span),
     ) -> Outcome {
         let permits = match BreakerPermits::acquire(&self.parts.breakers, card) {
             Ok(permits) => permits,
@@ -264,6 +271,9 @@ impl Purchases {
             Ok(admitted) => admitted,
             Err(outcome) => return outcome,
         };
+        drop(admission);
+        let mut gate = request.trace.span("gate");
+        gate.set("strategy", card.name);
         let order_id = OrderId::generate();
         // The database ends the hold, so it begins by the same clock.
         let created_at = self.parts.clock.ledger_now();
@@ -277,11 +287,12 @@ impl Purchases {
             created_at,
             expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
             item,
+            trace: gate.trace(),
         };
         let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(strategy));
         let (options, deadline) = (request.options, started + self.parts.gate_wait);
         let client = admitted.client();
-        let task = self.parts.tasks.spawn(async move {
+        let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
             let hidden = match earlier::may_be_hidden(&purchase, card) {
                 true => Box::pin(earlier::found(&parts, &purchase, card)).await,
@@ -294,8 +305,10 @@ impl Purchases {
             // Also when the buyer waits no more: the breakers count the outcome.
             permits.ended(&outcome);
             drop(admitted);
+            gate.set("outcome", outcome.as_str());
             outcome
-        });
+        };
+        let task = self.parts.tasks.spawn(work.instrument(request.trace.log_span()));
         let outcome = match tokio::time::timeout_at(started + self.parts.deadline, task).await {
             Ok(Ok(outcome)) => outcome,
             // A panic in a gate: whether its write went through is for the ledger to say.

@@ -9,3 +9,4 @@ pub mod memory;
 pub mod mysql;
 pub mod redis;
 pub mod single_flight;
+pub mod tls;

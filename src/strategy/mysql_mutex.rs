@@ -50,7 +50,7 @@ struct MysqlMutex {
 #[async_trait]
 impl Strategy for MysqlMutex {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let _held = match self.mutexes.lock(purchase.item.id, deadline).await {
+        let _held = match self.mutexes.lock(&purchase, deadline).await {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };

@@ -53,7 +53,7 @@ struct MysqlMutexInTx {
 #[async_trait]
 impl Strategy for MysqlMutexInTx {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let held = match self.mutexes.lock(purchase.item.id, deadline).await {
+        let held = match self.mutexes.lock(&purchase, deadline).await {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };

@@ -63,7 +63,11 @@ impl Strategy for RedisBucket {
         let first = first_bucket(purchase.buyer);
         let mut found_empty = 0;
         loop {
-            let epoch = match self.context.buckets.take(item, units, first).await {
+            let epoch = {
+                let _span = purchase.trace.span("counter");
+                self.context.buckets.take(item, units, first).await
+            };
+            let epoch = match epoch {
                 Ok(Gathered::All(parts)) => return self.write(purchase, deadline, &parts).await,
                 Ok(Gathered::TooFew { epoch }) => epoch,
                 Err(error) => return redis_gate::unavailable(&error),

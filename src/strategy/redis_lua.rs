@@ -69,7 +69,11 @@ impl Strategy for RedisLua {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         let mut ledger_before = None;
         loop {
-            match self.context.counters.take_once(&purchase).await {
+            let counted = {
+                let _span = purchase.trace.span("counter");
+                self.context.counters.take_once(&purchase).await
+            };
+            match counted {
                 Ok(Take::First(taken)) => {
                     let written = redis_gate::write_in_batch(&self.context, purchase, deadline);
                     let outcome = written.await;

@@ -53,7 +53,7 @@ struct RedisMutex {
 impl Strategy for RedisMutex {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         loop {
-            let held = match self.mutexes.lock(purchase.item.id, deadline).await {
+            let held = match self.mutexes.lock(&purchase, deadline).await {
                 Ok(guard) => guard,
                 Err(outcome) => return outcome,
             };

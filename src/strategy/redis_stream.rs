@@ -73,7 +73,11 @@ impl Strategy for RedisStream {
                 Ok(limit) => limit,
                 Err(outcome) => return outcome,
             };
-            match self.context.queue.push(&purchase, limit).await {
+            let pushed = {
+                let _span = purchase.trace.span("queue push");
+                self.context.queue.push(&purchase, limit).await
+            };
+            match pushed {
                 Ok(Push::Queued) => {
                     return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
                 }

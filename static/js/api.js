@@ -51,6 +51,16 @@ export function patch(path, body) {
 }
 
 /**
+ * @param {string} path
+ * @param {object} body what replaces the present state
+ * @returns {Promise<any>} the body
+ * @throws {ApiError}
+ */
+export function put(path, body) {
+  return request('PUT', path, body);
+}
+
+/**
  * Send text that is not JSON.
  * @param {string} path
  * @param {string} kind media type
@@ -95,7 +105,7 @@ async function request(method, path, body, headers = {}) {
   }
   if (response.ok) return answer;
   // A wrong password is a 401 too, but says nothing about the session there is.
-  if (response.status === 401 && path !== '/api/session') forgetSession();
+  if (response.status === 401 && answer?.code !== 'invalid_credentials') forgetSession();
   throw problem(response, answer);
 }
 

@@ -31,7 +31,9 @@ function drawFoot() {
   const buttons = others.map(([code, { name, tag }]) =>
     el('button', { class: 'foot-link', type: 'button', lang: tag, text: name, onClick: () => chooseLanguage(code) }),
   );
-  byId('shop-clock').parentElement.append(el('a', { href: '/lab.html', text: text('nav.lab') }), ...buttons);
+  // The name in the head leads there too, but a phone has no room for it.
+  const account = el('a', { id: 'account-link', href: '/account.html', text: text('nav.account') });
+  byId('shop-clock').parentElement.append(account, el('a', { href: '/lab.html', text: text('nav.lab') }), ...buttons);
 }
 
 /** The operator's pages, for operators. */
@@ -50,6 +52,7 @@ function drawAccount() {
   const session = currentSession();
   const place = byId('account');
   drawOperatorLinks(session);
+  byId('account-link').hidden = session === null;
   if (session === null) {
     const here = location.pathname.startsWith('/signin');
     place.replaceChildren(
@@ -63,7 +66,13 @@ function drawAccount() {
     return;
   }
   place.replaceChildren(
-    el('span', { class: 'who', text: session.username, title: text('nav.signedInAs', { name: session.username }) }),
+    el('a', {
+      class: 'top-link who',
+      href: '/account.html',
+      text: session.username,
+      title: text('nav.account'),
+      'aria-current': location.pathname === '/account.html' && 'page',
+    }),
     el('button', { class: 'top-link', type: 'button', text: text('nav.signOut'), onClick: signOut }),
   );
 }

@@ -69,6 +69,7 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         ("orders", "/orders.html".to_owned()),
         ("console", "/console.html".to_owned()),
         ("lab", "/lab.html".to_owned()),
+        ("account", "/account.html".to_owned()),
         ("signin", "/signin.html".to_owned()),
         ("missing", "/404.html".to_owned()),
     ];

@@ -32,6 +32,7 @@ struct Seen {
     secret: String,
     events: Vec<Value>,
     message_ids: Vec<String>,
+    traceparents: Vec<String>,
 }
 
 struct Shared {
@@ -105,6 +106,11 @@ impl TestReceiver {
         seen.events.iter().filter(|event| event["position"] == position).count()
     }
 
+    /// The spans that sent messages, as their headers say.
+    pub fn traceparents(&self) -> Vec<String> {
+        self.shared.seen.lock().expect("no panic").traceparents.clone()
+    }
+
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
@@ -123,6 +129,8 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     let answering = *shared.answering.lock().expect("no panic");
     let hang_up = {
         let mut seen = shared.seen.lock().expect("no panic");
+        let parent = headers.get("traceparent").and_then(|value| value.to_str().ok());
+        seen.traceparents.extend(parent.map(str::to_owned));
         if !is_genuine(&headers, &body, &seen.secret) {
             return StatusCode::UNAUTHORIZED;
         }

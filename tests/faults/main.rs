@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use checker::TrialOutcome;
 use list::{LIST, Row};
+use loadtest::progress::Steps;
 use options::Options;
 use report::Report;
 use testbed::Testbed;
@@ -73,15 +74,17 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
     println!("\nfault matrix: {} rows, seeds {}", rows.len(), options.seed_words());
     let begin = Instant::now();
     let mut report = Report::new(options);
+    let mut steps = Steps::new("faults", rows.len() * options.seeds_of().count());
     for row in rows {
         for seed in options.seeds_of() {
             let started = Instant::now();
+            steps.begin(&format!("{} seed {seed}", row.name));
             // On a stack of its own: a trial is a large future.
             let trial = Box::pin(tokio::time::timeout(TRIAL_MAX, (row.run)(&mut testbed, seed)));
             let trial = trial.await.unwrap_or_else(|_| {
                 Err(format!("the trial did not end in {} s", TRIAL_MAX.as_secs()))
             });
-            println!("{}", report::line(row, seed, &trial, started.elapsed()));
+            steps.end_with_line(&report::line(row, seed, &trial, started.elapsed()));
             report.add(row, seed, trial);
             if let Err(why) = testbed.repair().await {
                 println!("the testbed could not be repaired: {why}");
@@ -89,6 +92,7 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
             }
         }
     }
+    drop(steps);
     testbed.close().await;
     report.end(begin.elapsed())
 }

@@ -24,6 +24,7 @@ pub async fn purchase(
         quantity,
         key: RequestKey::parse(key).expect("a key"),
         strategy,
+        trace: Default::default(),
         created_at: now,
         expires_at: now + Duration::HOUR,
     }

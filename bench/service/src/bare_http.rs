@@ -20,6 +20,8 @@ use loadtest::failure::CannotJudge;
 
 /// Where the handler is.
 pub const PATH: &str = "/bare";
+/// Where it takes spans, and forgets them.
+pub const TRACES_PATH: &str = "/v1/traces";
 
 #[derive(Deserialize)]
 struct Purchase {
@@ -73,7 +75,9 @@ pub async fn serve() -> Result<(), CannotJudge> {
         // A socket that cannot be set is only slower.
         let _ = stream.set_nodelay(true);
     });
-    let router = Router::new().route(PATH, post(purchase));
+    let router = Router::new()
+        .route(PATH, post(purchase))
+        .route(TRACES_PATH, post(async |_: axum::body::Bytes| StatusCode::OK));
     axum::serve(listener, router)
         .with_graceful_shutdown(async {
             // However the input ends, so does the baseline.

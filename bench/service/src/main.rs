@@ -22,6 +22,7 @@ mod processes;
 mod raw_lock;
 mod report;
 mod round;
+mod traces;
 mod work;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ use loadtest::failure::EXIT_CLEAN;
 use loadtest::{process, program};
 
 use bench::BenchOptions;
+use traces::TraceOptions;
 
 /// The service's allocator, so that the bare handler has it as well.
 #[global_allocator]
@@ -54,6 +56,8 @@ enum Command {
     /// The bare handler that the service is compared with, until standard input closes.
     #[command(hide = true)]
     BareHttp,
+    /// Measure the price of traces: off, 1 % sampled, all.
+    Traces(TraceOptions),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +69,10 @@ fn main() -> ExitCode {
         });
     }
     let environment = Environment::load();
+    if let Some(Command::Traces(options)) = command {
+        let execution = Box::pin(traces::execute(&options, &environment));
+        return program::run(bench::CLIENTS_MAX, None, execution);
+    }
     let execution = Box::pin(bench::execute(&options, &environment));
     program::run(options.connections_max(), None, execution)
 }

@@ -342,7 +342,7 @@ impl Bench {
 
 /// A load of `requests` purchases over `clients` connections, each by a buyer of its own, and stock
 /// for all of them.
-fn closed(strategy: &str, requests: u32, clients: u32) -> RunOptions {
+pub fn closed(strategy: &str, requests: u32, clients: u32) -> RunOptions {
     RunOptions {
         strategy: vec![strategy.to_owned()],
         stock: Some(i64::from(requests)),

@@ -21,6 +21,7 @@ use crate::files;
 use crate::launcher::Overrides;
 use crate::options::ArticlesOptions;
 use crate::program::CommandResult;
+use crate::progress::Steps;
 use crate::testbed::Testbed;
 
 /// The experiment of one article, as a table with remarks.
@@ -69,11 +70,11 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
     let instances = services.iter().map(|service| service.instance.clone()).collect();
     let place = Place { options, testbed: &testbed, instances };
     let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
-    for name in NAMES {
-        if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
-            continue;
-        }
-        eprintln!("{name} ...");
+    let is_wanted =
+        |name: &&str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+    let mut steps = Steps::new("articles", NAMES.iter().filter(|name| is_wanted(name)).count());
+    for name in NAMES.into_iter().filter(|name| is_wanted(name)) {
+        steps.begin(name);
         let table = match name {
             "S0" => experiments::marketplace(&place).await,
             "S1" => experiments::three_tasks(&place).await,
@@ -82,7 +83,10 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
             _ => experiments::every_way(&place).await,
         };
         match table {
-            Ok(table) => tables.push(table),
+            Ok(table) => {
+                steps.end(name);
+                tables.push(table);
+            }
             Err(error) => {
                 failure = Some(CannotJudge(format!("{name}: {}", error.0)));
                 break;
@@ -91,6 +95,7 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
         // Some of them take minutes; those that are done stay if a later one cannot be judged.
         report = write(&testbed.out, &circumstances, &tables)?;
     }
+    drop(steps);
     for service in services {
         service.stop().await;
     }

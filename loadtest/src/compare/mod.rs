@@ -18,7 +18,6 @@ mod result;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::Path;
 
 use rand::SeedableRng;
@@ -33,6 +32,7 @@ use crate::files;
 use crate::launcher::{Overrides, Service, faketime};
 use crate::options::{CompareOptions, Switch};
 use crate::program::CommandResult;
+use crate::progress::Steps;
 use crate::service::Admin;
 use crate::spread::Spread;
 use crate::testbed::Testbed;
@@ -64,7 +64,9 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     let instances: Vec<Instance> =
         services.iter().map(|service| service.instance.clone()).collect();
     let cards = cards(options, &testbed, &instances).await?;
-    let mut grid = Grid { options, testbed: &testbed, instances, cards, rounds: Rounds::new() };
+    let steps = Steps::new("compare", 0);
+    let mut grid =
+        Grid { options, testbed: &testbed, instances, cards, rounds: Rounds::new(), steps };
     grid.walk().await;
     grid.catch().await;
     let comparison = grid.sum_up(circumstances);
@@ -106,6 +108,7 @@ struct Grid<'a> {
     instances: Vec<Instance>,
     cards: Vec<Card>,
     rounds: Rounds,
+    steps: Steps,
 }
 
 impl Grid<'_> {
@@ -113,6 +116,7 @@ impl Grid<'_> {
     async fn walk(&mut self) {
         let mut random = StdRng::seed_from_u64(self.testbed.seed);
         let mut cells = self.cells();
+        self.steps.add(cells.len() * self.options.rounds as usize);
         for round in 0..self.options.rounds {
             if round.is_multiple_of(2) {
                 cells.shuffle(&mut random);
@@ -149,7 +153,7 @@ impl Grid<'_> {
             concurrency,
         };
         let round = Box::pin(cell::run(cell, &name, &range)).await;
-        progress(&name, cell, &round, counted);
+        self.steps.end(&line(&name, cell, &round, counted));
         self.rounds.entry(cell).or_default().push(round);
     }
 
@@ -176,6 +180,7 @@ impl Grid<'_> {
             if let Some(service) = ahead.as_ref().filter(|_| wants_clock) {
                 instances[INSTANCES_MAX - 1] = service.instance.clone();
             }
+            self.steps.add(uncaught.len());
             for cell in uncaught {
                 let counted = format!("further round {step}");
                 self.load(cell, &instances[..cell.instances], concurrency, &counted).await;
@@ -232,25 +237,17 @@ impl Grid<'_> {
     }
 }
 
-fn progress(name: &str, cell: Cell, round: &Round, counted: &str) {
+fn line(name: &str, cell: Cell, round: &Round, counted: &str) -> String {
     let verdict = round.could_not_judge.as_ref().unwrap_or(&round.verdict);
-    let line = format!(
+    format!(
         "{counted}: {name}, arbiter {}, {} inst., {:.0}/s, {verdict}",
         cell.arbiter.as_str(),
         cell.instances,
         round.accepted_per_second
-    );
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\u{1b}[2K{line:.110}");
-    } else {
-        eprintln!("{line}");
-    }
+    )
 }
 
 fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
-    if std::io::stderr().is_terminal() {
-        eprintln!();
-    }
     files::write_json(&out.join("report.json"), comparison)?;
     let charts = charts::draw(comparison)?;
     let mut files: Vec<(String, String)> =

@@ -31,6 +31,8 @@ use ledger_audit::{Answer, Outcome};
 const CONNECTING_MAX: usize = 64;
 /// How often the progress bar moves.
 const PROGRESS_PERIOD_MS: u64 = 100;
+/// Seconds between two plain lines, where there is no bar.
+const LINE_PERIOD_SECONDS: u64 = 5;
 
 /// One running instance of the service.
 #[derive(Debug, Clone)]
@@ -179,13 +181,21 @@ fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
     {
         bar.set_style(style);
     }
+    let total = drive.plan.requests.len();
     tokio::spawn(async move {
         let _cleared = ClearOnDrop(bar.clone());
+        let (began, mut said) = (Instant::now(), 0);
         let mut ticks = tokio::time::interval(Duration::from_millis(PROGRESS_PERIOD_MS));
         loop {
             ticks.tick().await;
             bar.set_message(format!("{} accepted", drive.tally.accepted.load(Ordering::Relaxed)));
-            bar.set_position(drive.tally.done.load(Ordering::Relaxed));
+            let done = drive.tally.done.load(Ordering::Relaxed);
+            bar.set_position(done);
+            let seconds = began.elapsed().as_secs();
+            if bar.is_hidden() && seconds >= said + LINE_PERIOD_SECONDS {
+                said = seconds;
+                eprintln!("loadtest: {done} of {total} answered after {seconds} s");
+            }
         }
     })
 }

@@ -25,6 +25,7 @@ use crate::files;
 use crate::launcher::Service;
 use crate::options::BreakOptions;
 use crate::program::CommandResult;
+use crate::progress::Steps;
 use crate::testbed::Testbed;
 use late::Pair;
 use list::{Experiment, Kind, LIST};
@@ -73,11 +74,17 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     let stage = Stage::set(&testbed).await?;
     let mut running = Running::default();
     let mut outcomes = Vec::new();
-    for experiment in LIST.iter().filter(|experiment| {
-        options.only.is_empty() || options.only.iter().any(|name| name == experiment.name)
-    }) {
-        outcomes.push(tries(experiment, options.times, &stage, &mut running).await);
+    let wanted: Vec<&Experiment> = LIST
+        .iter()
+        .filter(|experiment| {
+            options.only.is_empty() || options.only.iter().any(|name| name == experiment.name)
+        })
+        .collect();
+    let mut steps = Steps::new("break", wanted.len() * options.times as usize * 2);
+    for experiment in wanted {
+        outcomes.push(tries(experiment, (options.times, &mut steps), &stage, &mut running).await);
     }
+    drop(steps);
     running.stop().await;
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
@@ -88,7 +95,7 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
 
 async fn tries(
     experiment: &Experiment,
-    times: u32,
+    (times, steps): (u32, &mut Steps),
     stage: &Stage<'_>,
     running: &mut Running,
 ) -> Outcome {
@@ -116,14 +123,14 @@ async fn tries(
             let word = if cured { "with its remedy" } else { "without" };
             match Box::pin(once(experiment.kind, stage, running, &attempt)).await {
                 Ok(trial) => {
-                    eprintln!(
+                    steps.end(&format!(
                         "{} {} of {times}, {word}: {} sold of {}; {}",
                         experiment.name,
                         number + 1,
                         trial.sold,
                         trial.stock,
                         trial.detail
-                    );
+                    ));
                     match (cured, trial.broken) {
                         (false, true) => outcome.reproduced += 1,
                         (true, false) => outcome.held += 1,
@@ -133,7 +140,11 @@ async fn tries(
                     *kept = Some(trial);
                 }
                 Err(CannotJudge(reason)) => {
-                    eprintln!("{} {} of {times}, {word}: {reason}", experiment.name, number + 1);
+                    steps.end(&format!(
+                        "{} {} of {times}, {word}: {reason}",
+                        experiment.name,
+                        number + 1
+                    ));
                     outcome.unjudged.push(format!("{word}: {reason}"));
                 }
             }

@@ -24,6 +24,7 @@ use crate::arbiter::{
     StockWrite, UNANSWERED, WRITTEN_AS, pause,
 };
 use crate::domain::outcome::Dependency;
+use crate::domain::trace::SharedSpan;
 use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{Fault, stock, within};
@@ -48,6 +49,21 @@ struct Batch<'a> {
     answers: &'a mut [Option<Answer>],
     /// Whether its orders are of many items, so that what objects is left to the items' own batches.
     is_shared: bool,
+    span: SharedSpan,
+}
+
+impl<'a> Batch<'a> {
+    fn new(
+        purchases: &'a [Purchase],
+        fence: Option<Fence>,
+        answers: &'a mut [Option<Answer>],
+        is_shared: bool,
+    ) -> Self {
+        let traces = purchases.iter().map(|purchase| &purchase.trace);
+        let mut span = SharedSpan::begin("batch", traces);
+        span.set("orders", purchases.len());
+        Self { purchases, fence, answers, is_shared, span }
+    }
 }
 
 impl BatchWriter {
@@ -100,8 +116,7 @@ impl BatchWriter {
         let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
         // A single order keeps the pipeline to itself until it is written.
         let _exclusive = if purchases.len() > 1 {
-            let answers = &mut answers;
-            let batch = Batch { purchases, fence, answers, is_shared: false };
+            let batch = Batch::new(purchases, fence, &mut answers, false);
             self.write_together(slot, batch).await;
             None
         } else {
@@ -130,7 +145,7 @@ impl BatchWriter {
         purchases: &[Purchase],
     ) -> Vec<Option<Answer>> {
         let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
-        let batch = Batch { purchases, fence: None, answers: &mut answers, is_shared: true };
+        let batch = Batch::new(purchases, None, &mut answers, true);
         self.write_together(slot, batch).await;
         answers
     }
@@ -238,7 +253,11 @@ impl BatchWriter {
                 chosen.iter().map(|&index| &batch.purchases[index]).collect();
             let mut objected = false;
             let outbox = self.arbiter.outbox;
-            match commit(connection, &picked, (batch.fence, outbox), &mut slot).await {
+            let transaction = batch.span.common().span("transaction");
+            let committed =
+                commit(connection, &picked, (batch.fence, outbox), (&mut slot, &transaction)).await;
+            drop(transaction);
+            match committed {
                 Ok(Filled::Whole) => {
                     batch.sold(&chosen);
                     // Those that were passed over are checked again, unless the others of many items

@@ -108,7 +108,7 @@ impl GroupCommit {
             return Box::pin(self.parts.arbiter.write_uncounted(&write)).await;
         }
         let (asker, mut answered, claimed) = Asker::new(deadline);
-        if queue.push(self, Waiting { purchase, asker }).is_err() {
+        if queue.push(self, Waiting::new(purchase, asker)).is_err() {
             return Ok(Outcome::Unavailable(Unavailable::Overloaded));
         }
         let answer = match in_time(deadline, &mut answered).await {

@@ -25,7 +25,7 @@ use super::look::items_of;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::suspicion::{SUSPECTS_MAX, Suspicion};
 use crate::arbiter::{Answer, is_late};
-use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
+use crate::domain::{ItemId, Outcome, Purchase, Span, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -38,6 +38,22 @@ const DIRECT_MAX: usize = 2;
 pub(super) struct Waiting {
     pub(super) purchase: Purchase,
     pub(super) asker: Asker,
+    /// Ends when a batch takes the order.
+    waiting: Span,
+}
+
+impl Waiting {
+    /// An order that begins to wait.
+    pub(super) fn new(purchase: Purchase, asker: Asker) -> Self {
+        let waiting = purchase.trace.span("batch wait");
+        Self { purchase, asker, waiting }
+    }
+
+    /// The order and its asker, when it waits no more.
+    fn taken(self) -> (Purchase, Asker) {
+        drop(self.waiting);
+        (self.purchase, self.asker)
+    }
 }
 
 /// The side that waits for the answer to an order.
@@ -247,7 +263,7 @@ impl BatchQueue {
     ) {
         let begun = Instant::now();
         let (purchases, askers): (Vec<Purchase>, Vec<Asker>) =
-            batch.into_iter().map(|one| (one.purchase, one.asker)).unzip();
+            batch.into_iter().map(Waiting::taken).unzip();
         let items = items_of(&purchases);
         group.observe(purchases.len(), items.len());
         if self.item.is_none() {
@@ -286,7 +302,7 @@ impl BatchQueue {
                     let now = Instant::now();
                     group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
                     let asker = Asker { is_left_over: true, ..asker };
-                    group.write_apart(Waiting { purchase, asker });
+                    group.write_apart(Waiting::new(purchase, asker));
                 }
             }
         }

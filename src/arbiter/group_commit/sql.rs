@@ -13,7 +13,7 @@ use crate::arbiter::fence::{Fence, Raised, raise_fence};
 use crate::arbiter::transaction::insert_orders;
 use crate::arbiter::{WRITTEN_AS, is_guarded};
 use crate::domain::order::MovementReason;
-use crate::domain::{ItemId, LimitGroupId, Purchase, UserId};
+use crate::domain::{ItemId, LimitGroupId, Purchase, Span, UserId};
 use crate::store::mysql::link::roll_back;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, answered};
@@ -54,18 +54,24 @@ pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
-    slot: &mut PipelineSlot,
+    (slot, span): (&mut PipelineSlot, &Span),
 ) -> Result<Filled, Broken> {
     let mut transaction = answered(connection.begin()).await?;
-    match fill(&mut transaction, purchases, (fence, outbox), slot).await {
-        Ok(Filled::Whole) => match answered(transaction.commit()).await {
-            Ok(()) => {
-                failpoint!("batch-committed");
-                Ok(Filled::Whole)
+    match fill(&mut transaction, purchases, (fence, outbox), (slot, span)).await {
+        Ok(Filled::Whole) => {
+            let committed = {
+                let _span = span.span("COMMIT");
+                answered(transaction.commit()).await
+            };
+            match committed {
+                Ok(()) => {
+                    failpoint!("batch-committed");
+                    Ok(Filled::Whole)
+                }
+                Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
+                Err(error) => Err(Broken::AtCommit(error)),
             }
-            Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
-            Err(error) => Err(Broken::AtCommit(error)),
-        },
+        }
         Ok(refused) => {
             answered(transaction.rollback()).await?;
             Ok(refused)
@@ -82,14 +88,19 @@ async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
-    slot: &mut PipelineSlot,
+    (slot, span): (&mut PipelineSlot, &Span),
 ) -> sqlx::Result<Filled> {
+    let rows = span.span("rows");
     let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
     if let Some(accepted) = late {
         return Ok(Filled::Fenced { accepted });
     }
+    drop(rows);
+    let turn = span.span("wait for the batch before");
     slot.enter_stock_stage().await;
+    drop(turn);
     assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
+    let _stock = span.span("stock");
     let whole = slot.run(take_stock(connection, purchases)).await?;
     failpoint!("batch-stock-taken");
     Ok(if whole { Filled::Whole } else { Filled::TooFew })

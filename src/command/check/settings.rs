@@ -21,6 +21,7 @@ const NO_PAGES: &str = "none";
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut findings = vec![check_secret(config), check_static_dir(config)];
     findings.extend(check_scheme(config));
+    findings.extend(check_traces(config, crate::trace::ARE_BUILT_IN));
     for (check, name, open) in [
         (
             "settings.database_password",
@@ -53,6 +54,19 @@ fn check_secret(config: &Config) -> Finding {
         return Finding::risk(config, check, Risk::SampleSecret, found);
     }
     Finding::ok(check, "the secret is set")
+}
+
+fn check_traces(config: &Config, are_built_in: bool) -> Option<Finding> {
+    let check = "settings.traces";
+    if config.traces.endpoint.is_empty() {
+        return None;
+    }
+    if are_built_in {
+        return Some(Finding::ok(check, "traces go to the collector that is set"));
+    }
+    let remedy = "use the program of the image or of a release, build one with `--features traces`, or leave SECKILL_TRACES_ENDPOINT empty";
+    let found = "traces.endpoint is set, but this program was built without traces";
+    Some(Finding::bad(check, State::Failed, found, remedy))
 }
 
 fn check_static_dir(config: &Config) -> Finding {
@@ -118,6 +132,15 @@ fn is_here(host: &str) -> bool {
 mod tests {
     use super::super::first;
     use super::*;
+
+    #[test]
+    fn a_program_without_traces_refuses_the_setting() {
+        let mut config = Config::defaults();
+        assert!(check_traces(&config, false).is_none());
+        config.traces.endpoint = "http://collector:4318/v1/traces".to_owned();
+        let state = |are_built_in| check_traces(&config, are_built_in).map(|one| one.state);
+        assert_eq!((state(false), state(true)), (Some(State::Failed), Some(State::Ok)));
+    }
 
     #[test]
     fn a_server_elsewhere_needs_a_password() {

@@ -3,21 +3,25 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderName, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
 use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
+use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::{PurchaseRequest, Purchases};
 use crate::strategy::Options;
 
 /// The response header of a purchase that an earlier request with the same key has made.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// The response header of a traced request, as the draft of W3C Trace Context Level 3 has it.
+const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// The body of a purchase.
 #[derive(Deserialize, ToSchema)]
@@ -41,6 +45,7 @@ pub struct PurchaseBody {
         ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user", pattern = "^(market|item|user|item-user)$"),
         ("wait" = Option<String>, Query, description = "Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
+        ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse`"),
         ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
     ),
     request_body(content = Option<PurchaseBody>, description = "May be left out"),
@@ -54,13 +59,14 @@ pub struct PurchaseBody {
 )]
 pub async fn purchase(
     State(purchases): State<Purchases>,
+    request_trace: RequestTrace,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
-    IdempotencyKey(key): IdempotencyKey,
-    PurchaseTicket(ticket): PurchaseTicket,
+    headers: (IdempotencyKey, PurchaseTicket),
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
+    let (IdempotencyKey(key), PurchaseTicket(ticket)) = headers;
     let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
     let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -71,8 +77,25 @@ pub async fn purchase(
             .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
     })?;
     let buyer = claims.user;
-    let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket };
-    answer(purchases.buy(request).await)
+    let mut span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
+    let trace = span.trace();
+    let log_span = trace.log_span();
+    let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
+    let outcome = purchases.buy(request).instrument(log_span).await;
+    if let Some(context) = span.context() {
+        span.set("item", item.get());
+        span.set("outcome", outcome.as_str());
+        let mut response = answer(outcome).into_response();
+        let status = response.status();
+        span.set("http.response.status_code", i64::from(status.as_u16()));
+        if status.is_server_error() {
+            span.fail();
+        }
+        let context = HeaderValue::try_from(context.to_string());
+        response.headers_mut().extend(context.map(|value| (TRACE_RESPONSE, value)));
+        return Ok(response);
+    }
+    answer(outcome)
 }
 
 pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
@@ -88,7 +111,7 @@ pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
             let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
             let status = if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED };
             let mut response = created(status, order);
-            response.headers_mut().insert(REPLAYED, axum::http::HeaderValue::from_static("true"));
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             Ok(response)
         }
         Outcome::Refused(refusal) => Err(refusal.into()),

@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use link::{ANSWER_MAX, Link};
-use migrations::MIGRATIONS;
+pub use migrations::MIGRATIONS;
 use schema::{SchemaState, schema_state};
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
@@ -166,6 +166,13 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     users::fill_skeletons(pool)
         .await
         .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
+}
+
+/// The number of migrations that the database has; 0 if it does not say.
+pub async fn migrations_done(pool: &MySqlPool) -> usize {
+    let count = sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE success");
+    let done: sqlx::Result<i64> = answered(count.fetch_one(pool)).await;
+    done.ok().and_then(|done| usize::try_from(done).ok()).unwrap_or(0)
 }
 
 /// The condition of the ledger: whether its schema is current and it takes writes.

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{ledger_view, sale_locks};
 use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
-use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 use crate::store::cache::Cache;
 use crate::strategy::StrategyContext;
 use leaselock::LockName;
@@ -39,9 +39,10 @@ pub struct CombinedSale {
 /// One request's part of a batch.
 struct Wanted {
     purchase: Purchase,
-    /// Gets the answer when the batch has ended, also for a request whose deadline is over: it runs
-    /// until then.
+    /// Gets the answer when the batch has ended, also after the deadline of the request.
     answer: oneshot::Sender<Outcome>,
+    /// Ends when the batch begins.
+    _waiting: Span,
 }
 
 struct Shared {
@@ -77,9 +78,11 @@ impl CombinedSale {
         name: LockName,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let combiner = self.combiners.get_or_insert_with(purchase.item.id, || self.start(name));
+        let combiner =
+            self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
+        let _waiting = sale_locks::lock_wait(&purchase, &name);
         let (answer, answered) = oneshot::channel();
-        match combiner.submit(Wanted { purchase, answer }, deadline).await {
+        match combiner.submit(Wanted { purchase, answer, _waiting }, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }

@@ -3,7 +3,7 @@
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::domain::{ItemId, Outcome, Unavailable};
+use crate::domain::{Outcome, Purchase, Unavailable};
 
 /// Mutexes in all. Items are spread over them; two that share one wait for each other, which
 /// costs time and nothing else.
@@ -27,10 +27,11 @@ impl ItemMutexes {
     /// The outcome when the time ran out.
     pub async fn lock(
         &self,
-        item: ItemId,
+        purchase: &Purchase,
         deadline: Instant,
     ) -> Result<MutexGuard<'_, ()>, Outcome> {
-        let number = item.get().unsigned_abs() % MUTEXES as u64;
+        let _span = purchase.trace.span("lock wait");
+        let number = purchase.item.id.get().unsigned_abs() % MUTEXES as u64;
         let index = usize::try_from(number).expect("below the number of mutexes");
         let locked = tokio::time::timeout_at(deadline, self.mutexes[index].lock()).await;
         locked.map_err(|_| Outcome::Unavailable(Unavailable::Contended))

@@ -22,7 +22,7 @@ pub async fn purchase(
             Err(outcome) => return outcome,
         };
         let held = match mutexes {
-            Some(mutexes) => match mutexes.lock(item, deadline).await {
+            Some(mutexes) => match mutexes.lock(purchase, deadline).await {
                 Ok(guard) => Some(guard),
                 Err(outcome) => return outcome,
             },

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::options::Scope;
 use crate::arbiter::Fence;
 use crate::domain::outcome::Dependency;
-use crate::domain::{Doubt, Outcome, Purchase, Refusal, Unavailable};
+use crate::domain::{Doubt, Outcome, Purchase, Refusal, Span, Unavailable};
 use leaselock::combine::SubmitError;
 use leaselock::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
@@ -62,7 +62,7 @@ impl SaleLocks {
         }
         let name = name_of(&format!("user:{}", purchase.buyer));
         let in_progress = Outcome::Refused(Refusal::RequestInProgress);
-        self.acquire(&self.buyers, &name, Wait::Never, in_progress).await.map(Some)
+        self.acquire(&self.buyers, (&name, purchase), Wait::Never, in_progress).await.map(Some)
     }
 
     /// Takes the lock that guards the stock, where the scope has one.
@@ -80,18 +80,19 @@ impl SaleLocks {
             Scope::Market => (name_of("market"), self.fences.map(|fences| fences.market)),
         };
         let contended = Outcome::Unavailable(Unavailable::Contended);
-        let guard = self.acquire(&self.mutex, &name, wait, contended).await?;
+        let guard = self.acquire(&self.mutex, (&name, purchase), wait, contended).await?;
         Ok(Some(Held { guard, counter }))
     }
 
     async fn acquire(
         &self,
         mutex: &Arc<dyn leaselock::Mutex>,
-        name: &LockName,
+        (name, purchase): (&LockName, &Purchase),
         wait: Wait,
         taken: Outcome,
     ) -> Result<Guard, Outcome> {
         let options = AcquireOptions { lease: self.lease, wait };
+        let _span = lock_wait(purchase, name);
         mutex.acquire(name, options).await.map_err(|error| self.not_acquired(&error, taken))
     }
 
@@ -125,6 +126,13 @@ pub(super) async fn catch_up(mutex: &dyn leaselock::Mutex, name: &LockName, acce
     if let Err(error) = mutex.raise_fence(name, leaselock::Fence(accepted)).await {
         tracing::warn!(%error, "fence counter not raised");
     }
+}
+
+/// The span of the wait for a lock.
+pub(super) fn lock_wait(purchase: &Purchase, name: &LockName) -> Span {
+    let mut span = purchase.trace.span("lock wait");
+    span.set("lock", name.as_str());
+    span
 }
 
 /// The name of an item's lock.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::domain::{
-    Cents, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, UserId,
+    Cents, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, Trace, UserId,
 };
 
 /// A purchase that a gate has accepted, queued for the arbiter.
@@ -127,6 +127,7 @@ impl Intention {
             strategy,
             created_at: self.created_at,
             expires_at: self.expires_at,
+            trace: Trace::default(),
         }
     }
 }

@@ -1,0 +1,262 @@
+//! Sends spans to a collector: OTLP over HTTP, as protobuf.
+//!
+//! A batch that the collector does not take is dropped: a trace is not worth the memory that keeping
+//! it would cost, while a collector is away.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use axum::body::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{RetryPolicy, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter, SpanLinks};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::config::Config;
+use crate::domain::trace::{self, Attribute, EndedSpan, TraceContext};
+use crate::metrics::Metrics;
+
+/// How often the log says that the collector takes nothing.
+const REMINDER: Duration = Duration::from_secs(60);
+/// The part of the collector's answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How long the last spans may take when the service stops.
+const LAST_SPANS_MAX: Duration = Duration::from_secs(2);
+
+/// Sends spans.
+pub(super) struct Exporter {
+    otlp: opentelemetry_otlp::SpanExporter,
+    scope: InstrumentationScope,
+    period: Duration,
+    batch_max: usize,
+    metrics: Metrics,
+    complained: Option<Instant>,
+}
+
+impl Exporter {
+    /// An exporter to the collector of the settings, for the instance `name`.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(super) fn new(config: &Config, name: &str, metrics: Metrics) -> Result<Self, String> {
+        let settings = &config.traces;
+        let headers = headers(settings.headers.reveal())?;
+        let timeout = Duration::from_millis(settings.timeout_ms);
+        let unusable =
+            |error: &dyn fmt::Display| format!("traces.endpoint cannot be used: {error}");
+        let tls = crate::store::tls::client(&settings.ca_file)
+            .map_err(|error| format!("traces.ca_file cannot be used: {error}"))?;
+        let mut otlp = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_http_client(CollectorClient { tls: Arc::new(tls), timeout })
+            .with_endpoint(&settings.endpoint)
+            .with_timeout(timeout)
+            .with_headers(headers)
+            .with_retry_policy(RetryPolicy::disabled())
+            .build()
+            .map_err(|error| unusable(&error))?;
+        let resource = Resource::builder_empty()
+            .with_service_name("seckill")
+            .with_attributes([
+                KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+                KeyValue::new("service.instance.id", name.to_owned()),
+            ])
+            .build();
+        otlp.set_resource(&resource);
+        Ok(Self {
+            otlp,
+            scope: InstrumentationScope::builder("seckill").build(),
+            period: Duration::from_millis(settings.period_ms),
+            batch_max: settings.batch_max,
+            metrics,
+            complained: None,
+        })
+    }
+
+    /// Sends what comes until `stop` fires, and then what is there.
+    pub(super) async fn run(
+        mut self,
+        mut spans: mpsc::Receiver<EndedSpan>,
+        stop: CancellationToken,
+    ) {
+        let mut batch = Vec::with_capacity(self.batch_max);
+        while let Some(received) = stop.run_until_cancelled(spans.recv()).await {
+            let Some(first) = received else { return stop.cancelled().await };
+            batch.push(first);
+            // Others of the same purchases come in a moment.
+            let _ = stop.run_until_cancelled(self.fill(&mut spans, &mut batch)).await;
+            self.send(std::mem::take(&mut batch)).await;
+        }
+        spans.close();
+        let last = async {
+            while spans.recv_many(&mut batch, self.batch_max).await > 0 {
+                self.send(std::mem::take(&mut batch)).await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_SPANS_MAX, last).await;
+    }
+
+    /// Waits until the batch is full or the period is over.
+    async fn fill(&self, spans: &mut mpsc::Receiver<EndedSpan>, batch: &mut Vec<EndedSpan>) {
+        let full = async {
+            while batch.len() < self.batch_max {
+                let room = self.batch_max - batch.len();
+                if spans.recv_many(batch, room).await == 0 {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(self.period, full).await;
+    }
+
+    async fn send(&mut self, batch: Vec<EndedSpan>) {
+        let count = batch.len();
+        let batch = batch.into_iter().map(|span| data_of(span, &self.scope)).collect();
+        match self.otlp.export(batch).await {
+            Ok(()) => {
+                self.metrics.trace_spans("sent", count);
+                if self.complained.take().is_some() {
+                    tracing::info!("the collector of traces takes spans again");
+                }
+            }
+            Err(error) => {
+                self.metrics.trace_spans("failed", count);
+                if self.complained.is_none_or(|at| at.elapsed() >= REMINDER) {
+                    self.complained = Some(Instant::now());
+                    tracing::warn!(%error, "traces not sent; purchases go on");
+                }
+            }
+        }
+    }
+}
+
+/// A span as OpenTelemetry writes it.
+fn data_of(span: EndedSpan, scope: &InstrumentationScope) -> SpanData {
+    let links = span
+        .links
+        .into_iter()
+        .map(|link| opentelemetry::trace::Link::with_context(context_of(link)));
+    let mut span_links = SpanLinks::default();
+    span_links.links = links.collect();
+    let attribute = |(name, value)| {
+        KeyValue::new(
+            name,
+            match value {
+                Attribute::Text(text) => Value::from(text),
+                Attribute::Number(number) => Value::from(number),
+            },
+        )
+    };
+    SpanData {
+        span_context: context_of(span.context),
+        parent_span_id: span.parent.map_or(SpanId::INVALID, |id| id.get().into()),
+        parent_span_is_remote: span.is_parent_remote,
+        span_kind: match span.kind {
+            trace::SpanKind::Server => SpanKind::Server,
+            trace::SpanKind::Client => SpanKind::Client,
+            trace::SpanKind::Consumer => SpanKind::Consumer,
+            trace::SpanKind::Internal => SpanKind::Internal,
+        },
+        name: span.name.into(),
+        start_time: span.began_at,
+        end_time: span.began_at + span.took,
+        attributes: span.attributes.into_iter().map(attribute).collect(),
+        dropped_attributes_count: 0,
+        events: opentelemetry_sdk::trace::SpanEvents::default(),
+        links: span_links,
+        status: if span.has_failed { Status::error("") } else { Status::Unset },
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+fn context_of(context: TraceContext) -> SpanContext {
+    let flags = if context.is_sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED };
+    let (trace, span) = (TraceId::from(context.trace.get()), SpanId::from(context.span.get()));
+    SpanContext::new(trace, span, flags, false, TraceState::NONE)
+}
+
+/// Parses `name=value,name=value`.
+fn headers(text: &str) -> Result<HashMap<String, String>, String> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let parse = |pair: &str| {
+        let (name, value) = pair.split_once('=')?;
+        let is_fine = hyper::header::HeaderName::try_from(name.trim()).is_ok()
+            && HeaderValue::try_from(value.trim()).is_ok();
+        is_fine.then(|| (name.trim().to_owned(), value.trim().to_owned()))
+    };
+    let parsed: Option<HashMap<String, String>> = pairs.map(parse).collect();
+    parsed.ok_or_else(|| "traces.headers must be name=value, separated by commas".to_owned())
+}
+
+/// The connection to the collector: a new one for each batch.
+#[derive(Clone)]
+struct CollectorClient {
+    tls: Arc<ClientConfig>,
+    timeout: Duration,
+}
+
+impl fmt::Debug for CollectorClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("CollectorClient")
+    }
+}
+
+/// A stream of bytes, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+#[async_trait]
+impl HttpClient for CollectorClient {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        tokio::time::timeout(self.timeout, self.send(request)).await?
+    }
+}
+
+impl CollectorClient {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let authority = request.uri().authority().ok_or("an address without a host")?.clone();
+        let is_encrypted = request.uri().scheme_str() == Some("https");
+        let port = authority.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let stream = TcpStream::connect((host.as_str(), port)).await?;
+        let stream: Box<dyn Stream> = if is_encrypted {
+            let connector = TlsConnector::from(Arc::clone(&self.tls));
+            Box::new(connector.connect(ServerName::try_from(host)?, stream).await?)
+        } else {
+            Box::new(stream)
+        };
+        let (mut sender, driver) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let _driver = AbortOnDropHandle::new(tokio::spawn(async move {
+            // An error shows in the request that it breaks.
+            let _ = driver.await;
+        }));
+        let (mut parts, body) = request.into_parts();
+        parts.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        parts.uri = path.parse()?;
+        let answer = sender.send_request(Request::from_parts(parts, Full::new(body))).await?;
+        let (parts, body) = answer.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+        Ok(Response::from_parts(parts, body))
+    }
+}

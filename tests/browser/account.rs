@@ -1,0 +1,115 @@
+//! The page of one's own account: a new password, and the end of all sessions.
+
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::json;
+use thirtyfour::Key;
+
+use super::driver::{DESKTOP, Look, PHONE, Page};
+use crate::support::{Client, Instance, Shop, eventually};
+
+const OLD: &str = "a quiet harbour at noon";
+const NEW: &str = "seven loud herons in may";
+
+/// Makes an account, and signs in beside the browser; answers that session.
+async fn account(instance: &Instance, name: &str) -> Client {
+    let credentials = json!({ "username": name, "password": OLD });
+    let made = instance.stranger().post("/api/users", &credentials).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    sign_in(instance, name, OLD).await.expect("signed in")
+}
+
+async fn sign_in(instance: &Instance, name: &str, password: &str) -> Option<Client> {
+    let credentials = json!({ "username": name, "password": password });
+    let answer = instance.stranger().post("/api/session", &credentials).await;
+    Some(instance.stranger().with_token(answer.json["token"].as_str()?))
+}
+
+/// Signs in by the form, on the way to a page.
+async fn sign_in_by_form(page: &Page, name: &str, path: &str) {
+    page.visit(&format!("/signin.html?return={path}")).await;
+    page.fill("#username", name).await;
+    page.fill("#password", OLD).await;
+    page.click("#submit").await;
+    page.until("the page", &format!("location.pathname === {}", json!(path))).await;
+}
+
+async fn is_over(client: &Client) {
+    eventually("the end of the session", || async {
+        let answer = Client::send(client.request(Method::GET, "/api/orders")).await;
+        (answer.status == 401).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
+    let (_shop, instance) = Shop::open().await;
+    let elsewhere = account(&instance, "herone").await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    sign_in_by_form(&page, "herone", "/orders.html").await;
+    page.until_text("#account .who", "herone").await;
+    page.click("#account .who").await;
+    page.until("the account", "location.pathname === '/account.html'").await;
+    // A wrong present password says so at its field, and the session goes on.
+    page.fill("#current", "not this one").await;
+    page.fill("#new", NEW).await;
+    page.press(Key::Enter).await;
+    page.until_text("#current-error", "not your present password").await;
+    page.until("the focus", "document.activeElement.id === 'current'").await;
+    page.until_text("#account .who", "herone").await;
+    // One that is easy to guess says so at its field.
+    page.fill("#current", OLD).await;
+    page.fill("#new", "password123").await;
+    page.press(Key::Enter).await;
+    page.until_text("#new-error", "easy to guess").await;
+    page.shot("account-refused").await;
+    page.fill("#new", NEW).await;
+    page.press(Key::Enter).await;
+    page.until_text("#done", "password is changed").await;
+    page.shot("account-changed").await;
+    is_over(&elsewhere).await;
+    assert!(sign_in(&instance, "herone", OLD).await.is_none(), "the old password is over");
+    assert!(sign_in(&instance, "herone", NEW).await.is_some());
+    // The browser has its new session.
+    page.visit("/orders.html").await;
+    page.until_text("#empty", "No orders yet").await;
+    page.close_but_for(&["401", "422"]).await;
+}
+
+#[tokio::test]
+async fn signing_out_everywhere_asks_first_and_ends_all_sessions() {
+    let (_shop, instance) = Shop::open().await;
+    let elsewhere = account(&instance, "otter").await;
+    for look in [DESKTOP, Look { dark: true, language: "zh-CN", ..PHONE }] {
+        let page = Page::open(instance.addr, look).await;
+        sign_in_by_form(&page, "otter", "/orders.html").await;
+        // The foot moves until the page has its orders. A phone has no room for the name in the head.
+        page.until("the orders", "!document.querySelector('#empty').hidden").await;
+        page.click("#account-link").await;
+        page.until("the account", "location.pathname === '/account.html'").await;
+        page.click("#everywhere").await;
+        page.until("the question", "!document.querySelector('#keep').hidden").await;
+        page.click("#keep").await;
+        page.until("no question", "document.querySelector('#keep').hidden").await;
+        page.click("#everywhere").await;
+        page.shot(&format!("account-everywhere-{}", look.language)).await;
+        page.click("#everywhere").await;
+        page.until("the sign-in page", "location.pathname === '/signin.html'").await;
+        page.visit("/account.html").await;
+        page.until("the sign-in page", "location.pathname === '/signin.html'").await;
+        page.close().await;
+    }
+    is_over(&elsewhere).await;
+}
+
+#[tokio::test]
+async fn an_operator_finds_the_account_from_the_console() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Operator, "/console.html").await;
+    page.click("#account .who").await;
+    page.until("the account", "location.pathname === '/account.html'").await;
+    page.until_text("#signed-in", "user-1").await;
+    page.close().await;
+}
