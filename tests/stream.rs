@@ -7,6 +7,7 @@ mod counter;
 mod dead_letters;
 mod durable;
 mod order;
+mod replicas;
 mod same_key;
 
 use futures::future::join_all;

@@ -63,6 +63,15 @@ impl SharedConnection {
         }
     }
 
+    /// Makes a connection for one caller, to the server of a key.
+    ///
+    /// # Errors
+    /// When no server can be reached that has the key.
+    pub async fn own_connection(&self, key: &str) -> RedisResult<MultiplexedConnection> {
+        self.keep();
+        self.server_of(Some(Slot::of(key.as_bytes()))).await?.own().await
+    }
+
     async fn lend(
         &self,
         node: &Node,

@@ -27,6 +27,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The same failure of another command of the same pipeline.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::NotConnected(error) => Self::NotConnected(error.clone()),
+            Self::Unknown(error) => Self::Unknown(error.clone()),
+        }
+    }
+
     pub(crate) fn into_error(self) -> RedisError {
         match self {
             Self::NotConnected(error) | Self::Unknown(error) => error,
