@@ -19,7 +19,10 @@ async fn shop_on(url: String, replicas_min: u32) -> Shop {
 
 /// Orders are promised with the replicas, in doubt or refused without them, and promised again.
 /// `replicas` are those of the server that has the item, once it is known.
-async fn promises_what_replicas_have(shop: &Shop, replicas: impl AsyncFn(i64) -> Vec<&RedisServer>) {
+async fn promises_what_replicas_have<'a>(
+    shop: &Shop,
+    replicas: impl AsyncFn(i64) -> Vec<&'a RedisServer>,
+) {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 10 })).await;
     let buy = async |id: i64| instance.buyer(id).buy_with_key(STREAM, item, "k").await;

@@ -62,9 +62,9 @@ pub async fn primary_frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let begin = Instant::now();
         let paused = cluster.nodes[victim].pause();
         trial.injections += 1;
-        let state = process_state(cluster.nodes[victim].pid());
         sleep(IN_FLIGHT).await;
         trial.fault_ended();
+        let state = process_state(cluster.nodes[victim].pid());
         let taken = until_primary(&cluster, heir).await;
         let took = begin.elapsed();
         // It wakes up as a primary, until it hears that it is none.

@@ -15,6 +15,10 @@ const GROUP: &str = "Redis Cluster";
 /// How often a node is asked for what it hears by gossip, and the pause between two questions.
 const GOSSIP_LOOKS_MAX: usize = 200;
 const GOSSIP_POLL: Duration = Duration::from_millis(50);
+/// How often a planned failover is asked for, and how long each may take: the nodes give up one that
+/// does not succeed within 5 seconds.
+const FAILOVERS_MAX: u32 = 5;
+const FAILOVER_MAX: Duration = Duration::from_secs(6);
 /// Number of slots of every cluster.
 const SLOTS: u16 = 16_384;
 
@@ -194,9 +198,13 @@ impl RedisCluster {
     /// When the primary has no replica, or none takes over.
     pub async fn fail_over(&self, primary: usize) -> Result<usize, StartError> {
         let heir = self.replica_of(primary).await?;
-        let () = self.nodes[heir].run(&["CLUSTER", "FAILOVER"]).await.map_err(failed)?;
-        self.until_primary(heir).await?;
-        Ok(heir)
+        for _ in 0..FAILOVERS_MAX {
+            let () = self.nodes[heir].run(&["CLUSTER", "FAILOVER"]).await.map_err(failed)?;
+            if let Ok(taken) = tokio::time::timeout(FAILOVER_MAX, self.until_primary(heir)).await {
+                return taken.map(|()| heir);
+            }
+        }
+        Err(failed(redis::RedisError::from(std::io::Error::other("no planned failover succeeds"))))
     }
 
     /// A replica of a primary.
