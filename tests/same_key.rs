@@ -264,11 +264,8 @@ async fn a_decided_order_leaves_nothing_in_the_queue() {
     }
     let queued = format!("{}{{item:{item}}}:queued", shop.config.redis.prefix);
     eventually(BOUND, || async {
-        let fields: Vec<String> = redis::cmd("HKEYS")
-            .arg(&queued)
-            .query_async(&mut redis_of(&shop))
-            .await
-            .expect("read");
+        let fields: Vec<String> =
+            redis::cmd("HKEYS").arg(&queued).query_async(&mut redis_of(&shop)).await.expect("read");
         when(fields.is_empty(), fields)
     })
     .await;

@@ -27,11 +27,7 @@ pub async fn acquire(
 }
 
 /// Frees the lock; `false` when it was not, or no longer, the owner's.
-pub async fn release(
-    redis: &mut impl ConnectionLike,
-    key: &str,
-    owner: &str,
-) -> RedisResult<bool> {
+pub async fn release(redis: &mut impl ConnectionLike, key: &str, owner: &str) -> RedisResult<bool> {
     let freed: u64 = COMPARE_AND_DELETE.key(key).arg(owner).invoke_async(redis).await?;
     Ok(freed == 1)
 }

@@ -89,8 +89,7 @@ pub async fn redis(environment: &Environment) -> Result<SharedConnection, Cannot
         read.map(Some).map_err(|error| CannotJudge(format!("{path} cannot be read: {error}")))
     };
     let roots = file("SECKILL_REDIS_ROOT_FILE")?;
-    let client =
-        file("SECKILL_REDIS_CLIENT_FILE")?.zip(file("SECKILL_REDIS_CLIENT_KEY_FILE")?);
+    let client = file("SECKILL_REDIS_CLIENT_FILE")?.zip(file("SECKILL_REDIS_CLIENT_KEY_FILE")?);
     let url = environment.get("REDIS_URL").unwrap_or_default();
     connect(&url, &Certificates { roots, client }).await
 }

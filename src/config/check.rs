@@ -56,10 +56,7 @@ impl Config {
                         < self.purchase.deadline_ms,
                 "queue.replicas_wait_ms_max must be at least 1, and with redis.retry_ms_max and redis.command_timeout_ms shorter than purchase.deadline_ms",
             ),
-            (
-                self.queue.replicas_min <= 16,
-                "queue.replicas_min must be at most 16",
-            ),
+            (self.queue.replicas_min <= 16, "queue.replicas_min must be at most 16"),
             (
                 self.mysql.pool_max >= 2,
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",

@@ -47,10 +47,9 @@ impl Doubt {
     pub fn code(self) -> &'static str {
         match self {
             Self::InProgress => "request_in_progress",
-            Self::Unanswered(_)
-            | Self::StillRunning
-            | Self::BrokenOff
-            | Self::TooFewReplicas => "outcome_unknown",
+            Self::Unanswered(_) | Self::StillRunning | Self::BrokenOff | Self::TooFewReplicas => {
+                "outcome_unknown"
+            }
         }
     }
 }

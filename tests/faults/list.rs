@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, redis_groups, replication,
-    service,
+    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, redis_groups,
+    replication, service,
 };
 use crate::testbed::Testbed;
 

@@ -186,11 +186,7 @@ impl SharedConnection {
         self.routed(exchange, slot).await.map_err(Failure::into_error)
     }
 
-    async fn routed(
-        &self,
-        exchange: &impl Exchange,
-        slot: Option<Slot>,
-    ) -> Result<Value, Failure> {
+    async fn routed(&self, exchange: &impl Exchange, slot: Option<Slot>) -> Result<Value, Failure> {
         let (mut tries, mut named) = (self.tries(), None);
         loop {
             let found = match named.take() {

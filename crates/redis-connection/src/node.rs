@@ -110,7 +110,7 @@ impl Node {
         connect(&self.inner.client, &self.inner.config).await
     }
 
-    /// The same server over another connection, on which answers may take this long.
+    /// Makes another connection to this server, on which answers may take this long.
     pub(crate) fn with_connection_of_its_own(&self, answer_max: Duration) -> Self {
         let config = self.inner.config.clone().set_response_timeout(Some(answer_max));
         Self::of_client(self.inner.client.clone(), &config)

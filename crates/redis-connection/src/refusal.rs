@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The same failure of another command of the same pipeline.
+    /// Copies the failure, for another command of its pipeline.
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::NotConnected(error) => Self::NotConnected(error.clone()),

@@ -117,7 +117,9 @@ impl Exchange for Tracked<'_> {
                 self.replicas.store(replicas, Ordering::Relaxed);
                 value
             }),
-            Err(_) => Err(Failure::Unknown(std::io::Error::other("the write was broken off").into())),
+            Err(_) => {
+                Err(Failure::Unknown(std::io::Error::other("the write was broken off").into()))
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::support::{own_cluster, unique};
 
 /// How long a failover may take until every client has had a permit again.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
-/// The lease of those who contend.
+/// The lease of a contender.
 const LEASE: Duration = Duration::from_secs(3);
 const PERMITS: u32 = 2;
 /// A writer counts as this number of readers: beside it nobody may hold.
@@ -44,8 +44,7 @@ async fn semaphore(url: &str, prefix: &str) -> LeasedMutex {
 async fn expiring_semaphore(url: &str, prefix: &str) -> LeasedMutex {
     let (redis, tasks) = (connect(url).await, &TaskTracker::new());
     let subscriber = Subscriber::start(redis.clone(), prefix, tasks).expect("a prefix");
-    let made =
-        redis_locks::expiring_semaphore::mutex(redis, &subscriber, prefix, PERMITS, tasks);
+    let made = redis_locks::expiring_semaphore::mutex(redis, &subscriber, prefix, PERMITS, tasks);
     made.expect("a prefix")
 }
 

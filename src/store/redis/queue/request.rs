@@ -25,7 +25,7 @@ pub enum Push {
     QueuedWithTooFewReplicas,
     /// An earlier try of this request was queued as this order, for this number of units.
     Known(OrderId, u32),
-    /// The same, and fewer replicas than asked for have received it.
+    /// An earlier try was queued as this order, and fewer replicas than asked for have received it.
     KnownWithTooFewReplicas(OrderId, u32),
     /// Too few units are left.
     NothingLeft,
