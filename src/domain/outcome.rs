@@ -37,7 +37,7 @@ pub enum Doubt {
     InProgress,
     /// A task of the service ended in the middle of the purchase.
     BrokenOff,
-    /// It is queued, and fewer replicas than asked for have it: a failover may lose it.
+    /// The order is queued, and fewer replicas than asked for have it: a failover may lose it.
     TooFewReplicas,
 }
 

@@ -187,7 +187,12 @@ impl RedisCluster {
                 let () = self.nodes[from].run(&migrate).await?;
             }
             set(to, ["NODE", &target]).await?;
-            set(from, ["NODE", &target]).await
+            set(from, ["NODE", &target]).await?;
+            for other in (0..self.nodes.len()).filter(|other| ![from, to].contains(other)) {
+                // A replica refuses it; a node that is away hears of it later.
+                let _ = set(other, ["NODE", &target]).await;
+            }
+            Ok(())
         };
         moving.await.map_err(failed)
     }

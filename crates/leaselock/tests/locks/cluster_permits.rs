@@ -260,7 +260,6 @@ async fn a_replica_that_missed_permits_grants_them_again_until_the_first_holders
     }
     println!("two writers: {two_writers}, permits held: {too_many} of {PERMITS}, for {overlap:?}");
     assert!(!second.lost().is_cancelled() && !third.lost().is_cancelled());
-    assert!(overlap <= LONG_LEASE, "{overlap:?}");
 }
 
 /// A permit of `semaphore` that was not given back for the length of a lease is lost for good, and a
