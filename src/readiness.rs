@@ -27,6 +27,8 @@ pub type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send +
 pub struct Readiness {
     pool: MySqlPool,
     redis: RedisClient,
+    /// Replicas that have a queued order before it is answered.
+    queue_replicas_min: u32,
     lock_servers: Vec<(Dependency, Probe)>,
 }
 
@@ -47,9 +49,10 @@ impl Readiness {
     pub fn new(
         pool: MySqlPool,
         redis: RedisClient,
+        queue_replicas_min: u32,
         lock_servers: Vec<(Dependency, Probe)>,
     ) -> Self {
-        Self { pool, redis, lock_servers }
+        Self { pool, redis, queue_replicas_min, lock_servers }
     }
 
     /// Probes all servers at once; takes a second at most.
@@ -92,9 +95,10 @@ impl Readiness {
 
     /// How safe a queued order is while it waits in Redis, in a sentence, by the present settings
     /// of Redis.
-    pub async fn redis_promise(&self) -> &'static str {
+    pub async fn redis_promise(&self) -> String {
         let asked = tokio::time::timeout(DURABILITY_TIMEOUT, Durability::ask(&self.redis)).await;
-        asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown).promise()
+        let durability = asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown);
+        durability.promise(self.queue_replicas_min)
     }
 }
 

@@ -272,8 +272,7 @@ async fn events_go_to_a_redis_stream_too() {
     assert_eq!((created.status, &created.json["secret"]), (201, &Value::Null), "{}", created.text);
     let item = instance.make_item(json!({})).await;
     let order = crate::http::order_id(&instance.buyer(7).buy("mysql-atomic", item).await);
-    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
-    let mut redis = client.get_multiplexed_async_connection().await.expect("Redis answers");
+    let mut redis = crate::support::redis_of(&shop);
     let key = format!("{}events:back-office", shop.config.redis.prefix);
     let entry: redis::streams::StreamId = eventually("an entry", || async {
         let range: redis::RedisResult<redis::streams::StreamRangeReply> =

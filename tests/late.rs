@@ -103,9 +103,11 @@ async fn a_holder_that_was_notified_of_its_loss_writes_nothing() {
         looks_wait(&shop, 1).await;
         let prefix = &shop.config.redis.prefix;
         let held = [format!("{prefix}lock-of:{{market}}"), format!("{prefix}lock:{{item:{item}}}")];
-        let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
-        let mut redis = client.get_multiplexed_async_connection().await.expect("a connection");
-        let deleted: u64 = redis.del(&held).await.expect("DEL");
+        let mut redis = crate::support::redis_of(&shop);
+        let mut deleted = 0;
+        for key in &held {
+            deleted += redis.del::<_, u64>(key).await.expect("DEL");
+        }
         assert_eq!(deleted, 1, "{strategy}");
         let lost = "seckill_lock{kind=\"token\",backend=\"redis\",event=\"lost\"} 1";
         eventually("the loss to be noticed", || async {

@@ -195,8 +195,7 @@ async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
     let item = instance.make_item(json!({ "stock": 5 })).await;
     assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
     let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
-    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
-    let mut redis = client.get_multiplexed_async_connection().await.expect("a connection");
+    let mut redis = crate::support::redis_of(&shop);
     for round in 0..2 {
         if round == 0 {
             let _: () = redis::cmd("DEL").arg(&key).query_async(&mut redis).await.expect("deleted");
@@ -223,8 +222,7 @@ async fn drift_is_found_and_repaired_from_the_ledger() {
     assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
     // As if a purchase had died between the counter and the ledger.
     let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
-    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
-    let mut redis = client.get_multiplexed_async_connection().await.expect("a connection");
+    let mut redis = crate::support::redis_of(&shop);
     let mut lower = redis::cmd("HINCRBY");
     let _: i64 =
         lower.arg(&key).arg("available").arg(-3).query_async(&mut redis).await.expect("lowered");

@@ -37,6 +37,7 @@ mod payments;
 mod process;
 mod prose;
 mod reconcile;
+mod redis_costs;
 mod redis_lua;
 mod same_key;
 mod shared_batches;

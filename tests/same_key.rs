@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop, hold_stock_row};
+use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, redis_of};
 
 const STREAM: &str = "redis-stream";
 
@@ -204,11 +204,6 @@ async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
     assert_eq!(buyer.buy_with_key("lock-redis", item, "k").await.status, 201);
 }
 
-async fn redis(shop: &Shop) -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
-    client.get_multiplexed_async_connection().await.expect("a connection")
-}
-
 /// An order that waits in the queue is what its key is answered with, whatever strategy is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_key_is_the_same_order_by_any_strategy() {
@@ -230,7 +225,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     same(&there, "lock-redis", "another strategy").await;
     // The memory of requests runs out while the order is still queued.
     let requests = format!("{}{{item:{item}}}:requests", shop.config.redis.prefix);
-    redis::cmd("DEL").arg(&requests).exec_async(&mut redis(&shop).await).await.expect("deleted");
+    redis::cmd("DEL").arg(&requests).exec_async(&mut redis_of(&shop)).await.expect("deleted");
     same(&here, "mysql-atomic", "after the memory ran out").await;
     same(&there, STREAM, "queued again after the memory ran out").await;
     // Another quantity is another request, and a pause does not refuse the key.
@@ -269,11 +264,8 @@ async fn a_decided_order_leaves_nothing_in_the_queue() {
     }
     let queued = format!("{}{{item:{item}}}:queued", shop.config.redis.prefix);
     eventually(BOUND, || async {
-        let fields: Vec<String> = redis::cmd("HKEYS")
-            .arg(&queued)
-            .query_async(&mut redis(&shop).await)
-            .await
-            .expect("read");
+        let fields: Vec<String> =
+            redis::cmd("HKEYS").arg(&queued).query_async(&mut redis_of(&shop)).await.expect("read");
         when(fields.is_empty(), fields)
     })
     .await;

@@ -7,6 +7,7 @@ mod counter;
 mod dead_letters;
 mod durable;
 mod order;
+mod replicas;
 mod same_key;
 
 use futures::future::join_all;
@@ -16,7 +17,7 @@ use seckill::store::redis::{Counters, Queue, RedisClient};
 use sqlx::{MySql, Transaction};
 
 use crate::http::order_id;
-use crate::support::{self, Answer, Client, Instance, Shop, eventually, hold_stock_row};
+use crate::support::{self, Answer, Client, Instance, Shop, eventually, hold_stock_row, redis_of};
 
 const STREAM: &str = "redis-stream";
 
@@ -60,11 +61,6 @@ async fn in_ledger(shop: &Shop, item: i64) -> Vec<String> {
     .expect("the ledger is read")
 }
 
-async fn redis(shop: &Shop) -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(shop.config.redis_url.reveal()).expect("a URL");
-    client.get_multiplexed_async_connection().await.expect("a connection")
-}
-
 fn key(shop: &Shop, item: i64, part: &str) -> String {
     format!("{}{{item:{item}}}:{part}", shop.config.redis.prefix)
 }
@@ -85,7 +81,7 @@ async fn purchase(shop: &Shop, item: i64, key: &str) -> Purchase {
 async fn counted(shop: &Shop, item: i64) -> i64 {
     let mut command = redis::cmd("HGET");
     command.arg(key(shop, item, "stock")).arg("available");
-    command.query_async(&mut redis(shop).await).await.expect("a counter")
+    command.query_async(&mut redis_of(shop)).await.expect("a counter")
 }
 
 /// Queues one order for each of `buyers` buyers while nothing can be decided.

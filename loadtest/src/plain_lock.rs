@@ -3,8 +3,9 @@
 
 use std::sync::LazyLock;
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, Script};
+use redis::RedisResult;
+use redis::aio::ConnectionLike;
+use redis_connection::Script;
 
 static COMPARE_AND_DELETE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -14,7 +15,7 @@ static COMPARE_AND_DELETE: LazyLock<Script> = LazyLock::new(|| {
 
 /// Takes the lock for `lease_ms`; `false` when it is held.
 pub async fn acquire(
-    redis: &mut MultiplexedConnection,
+    redis: &mut impl ConnectionLike,
     key: &str,
     owner: &str,
     lease_ms: u64,
@@ -26,11 +27,7 @@ pub async fn acquire(
 }
 
 /// Frees the lock; `false` when it was not, or no longer, the owner's.
-pub async fn release(
-    redis: &mut MultiplexedConnection,
-    key: &str,
-    owner: &str,
-) -> RedisResult<bool> {
+pub async fn release(redis: &mut impl ConnectionLike, key: &str, owner: &str) -> RedisResult<bool> {
     let freed: u64 = COMPARE_AND_DELETE.key(key).arg(owner).invoke_async(redis).await?;
     Ok(freed == 1)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ledger_audit::writer_of;
 use redis::aio::MultiplexedConnection;
+use redis_connection::{Address, Certificates, Options, SharedConnection};
 use sqlx::mysql::MySqlConnection;
 use tokio::time::timeout;
 
@@ -52,9 +53,18 @@ impl Testbed {
         database(&self.environment).await
     }
 
-    /// A connection to the Redis of the gates.
-    pub async fn redis(&self) -> Result<MultiplexedConnection, CannotJudge> {
+    /// A connection to the Redis of the gates, whatever its shape.
+    pub async fn redis(&self) -> Result<SharedConnection, CannotJudge> {
         redis(&self.environment).await
+    }
+
+    /// A connection of the caller's own to the server that has the key, for WATCH.
+    pub async fn own_redis(&self, key: &str) -> Result<MultiplexedConnection, CannotJudge> {
+        let shared = self.redis().await?;
+        timeout(ANSWER_MAX, shared.own_connection(key))
+            .await
+            .map_err(|_| CannotJudge("Redis does not answer".to_owned()))?
+            .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))
     }
 
     /// Machine, versions and settings, for the report.
@@ -71,17 +81,34 @@ pub async fn database(environment: &Environment) -> Result<MySqlConnection, Cann
         .map_err(|_| CannotJudge("the database does not answer".to_owned()))?
 }
 
-/// A connection to the Redis of `REDIS_URL`.
-pub async fn redis(environment: &Environment) -> Result<MultiplexedConnection, CannotJudge> {
-    redis_at(&environment.get("REDIS_URL").unwrap_or_default()).await
+/// A connection to the Redis of `REDIS_URL`, with the certificates that the service uses.
+pub async fn redis(environment: &Environment) -> Result<SharedConnection, CannotJudge> {
+    let file = |name: &str| {
+        let Some(path) = environment.get(name) else { return Ok(None) };
+        let read = fs::read(&path);
+        read.map(Some).map_err(|error| CannotJudge(format!("{path} cannot be read: {error}")))
+    };
+    let roots = file("SECKILL_REDIS_ROOT_FILE")?;
+    let client = file("SECKILL_REDIS_CLIENT_FILE")?.zip(file("SECKILL_REDIS_CLIENT_KEY_FILE")?);
+    let url = environment.get("REDIS_URL").unwrap_or_default();
+    connect(&url, &Certificates { roots, client }).await
 }
 
-/// A connection to the Redis at an address. The address is not printed: it holds a password.
-pub async fn redis_at(url: &str) -> Result<MultiplexedConnection, CannotJudge> {
-    let client = redis::Client::open(url)
-        .map_err(|_| CannotJudge("REDIS_URL is not an address of Redis".to_owned()))?;
-    timeout(ANSWER_MAX, client.get_multiplexed_async_connection())
+/// A connection to the Redis at an address.
+pub async fn redis_at(url: &str) -> Result<SharedConnection, CannotJudge> {
+    connect(url, &Certificates { roots: None, client: None }).await
+}
+
+/// The address is not printed: it holds a password.
+async fn connect(url: &str, certificates: &Certificates) -> Result<SharedConnection, CannotJudge> {
+    let unreadable = |_| CannotJudge("REDIS_URL is not an address of Redis".to_owned());
+    let address = Address::parse(url).map_err(unreadable)?;
+    let address = address.with_certificates(certificates).map_err(unreadable)?;
+    let options = Options { command_timeout: ANSWER_MAX, ..Options::default() };
+    let shared = SharedConnection::new(&address, options).map_err(unreadable)?;
+    timeout(ANSWER_MAX, shared.primaries())
         .await
         .map_err(|_| CannotJudge("Redis does not answer".to_owned()))?
-        .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))
+        .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))?;
+    Ok(shared)
 }

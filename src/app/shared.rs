@@ -1,5 +1,7 @@
 //! Builds the parts that most others share: pools, clients, breakers, counters, clock, metrics.
 
+use std::time::Duration;
+
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
@@ -79,6 +81,8 @@ impl Shared {
             redis_stream::NAME,
             config.queue.backlog_max,
         );
+        let replicas_wait_max = Duration::from_millis(config.queue.replicas_wait_ms_max);
+        let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
         let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
         let breakers = Breakers::new(&metrics);
         let mysql = breakers.mysql.clone();

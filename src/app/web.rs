@@ -50,7 +50,12 @@ pub(super) fn web(
         operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
         endpoints: Endpoints::new(pool.clone(), mysql.clone(), shared.events.is_enabled()),
         auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
-        readiness: Arc::new(Readiness::new(pool, shared.redis.clone(), lock_servers.probes())),
+        readiness: Arc::new(Readiness::new(
+            pool,
+            shared.redis.clone(),
+            config.queue.replicas_min,
+            lock_servers.probes(),
+        )),
         hub: shared.hub.clone(),
         watch: shared.watch.clone(),
         tokens,

@@ -49,6 +49,15 @@ impl Config {
                 "queue.claim_idle_ms must be longer than queue.poll_ms, and that longer than nothing",
             ),
             (
+                self.queue.replicas_wait_ms_max >= 1
+                    && self.queue.replicas_wait_ms_max
+                        + self.redis.retry_ms_max
+                        + self.redis.command_timeout_ms
+                        < self.purchase.deadline_ms,
+                "queue.replicas_wait_ms_max must be at least 1, and with redis.retry_ms_max and redis.command_timeout_ms shorter than purchase.deadline_ms",
+            ),
+            (self.queue.replicas_min <= 16, "queue.replicas_min must be at most 16"),
+            (
                 self.mysql.pool_max >= 2,
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
             ),

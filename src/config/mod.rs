@@ -229,6 +229,8 @@ sections! {
         poll_ms: u64,
         claim_idle_ms: u64,
         deliveries_max: u64,
+        replicas_min: u32,
+        replicas_wait_ms_max: u64,
     }
     Job {
         expire_period_ms: u64,

@@ -37,6 +37,8 @@ pub enum Doubt {
     InProgress,
     /// A task of the service ended in the middle of the purchase.
     BrokenOff,
+    /// The order is queued, and fewer replicas than asked for have it: a failover may lose it.
+    TooFewReplicas,
 }
 
 impl Doubt {
@@ -45,7 +47,9 @@ impl Doubt {
     pub fn code(self) -> &'static str {
         match self {
             Self::InProgress => "request_in_progress",
-            Self::Unanswered(_) | Self::StillRunning | Self::BrokenOff => "outcome_unknown",
+            Self::Unanswered(_) | Self::StillRunning | Self::BrokenOff | Self::TooFewReplicas => {
+                "outcome_unknown"
+            }
         }
     }
 }

@@ -91,6 +91,8 @@ mod tests {
             Outcome::Unknown(Doubt::StillRunning),
             Outcome::Unknown(Doubt::InProgress),
             Outcome::Unknown(Doubt::BrokenOff),
+            Outcome::Unknown(Doubt::TooFewReplicas),
+            Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis)),
             Outcome::Unavailable(Unavailable::Contended),
             Outcome::Unavailable(Unavailable::Overloaded),
             Outcome::Unavailable(Unavailable::ReadOnly),

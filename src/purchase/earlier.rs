@@ -17,6 +17,7 @@ use crate::domain::{
     Doubt, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
 };
 use crate::store::breaker::BreakerPermit;
+use crate::store::redis::queue::QueuedRequest;
 use crate::strategy::Card;
 
 /// The request whose earlier try is looked for.
@@ -133,7 +134,10 @@ async fn in_queue(parts: &Parts, sought: &Sought<'_>, permit: Permit) -> Option<
     match parts.queue.find_request(sought.item, sought.buyer, sought.key).await {
         Ok(queued) => {
             asked.into_iter().for_each(BreakerPermit::answered);
-            queued.map(|order| sought.is(order))
+            queued.map(|QueuedRequest { order, is_replicated }| match is_replicated {
+                true => sought.is(order),
+                false => Outcome::Unknown(Doubt::TooFewReplicas),
+            })
         }
         Err(error) => {
             asked.into_iter().for_each(BreakerPermit::failed);

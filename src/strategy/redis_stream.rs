@@ -19,6 +19,9 @@
 //!   up to about two seconds of them; with `always` it loses none, but a failover to a replica may.
 //!   Nothing is oversold by it, and the audit against the clients' record shows them as lost.
 //!   `/api/strategies` shows what this Redis promises.
+//!   With `queue.replicas_min` 202 waits until that many replicas have the order. When they do not in
+//!   time, the outcome is unknown, as the order is in the queue of one server; while they are known
+//!   to be away, nothing is queued, and the answer is 503.
 //! * The consumers fall behind: the queue is bounded, and one more is refused with "try again".
 //! * A consumer dies: another one takes its orders over, a few seconds later.
 //!
@@ -29,6 +32,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redis_connection::is_too_few_replicas;
 use tokio::time::Instant;
 
 use super::kit::{ledger_view, redis_gate};
@@ -81,7 +85,21 @@ impl Strategy for RedisStream {
                 Ok(Push::Queued) => {
                     return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
                 }
+                // It is in one server's queue, and a failover may lose it: 202 would promise too much.
+                Ok(Push::QueuedWithTooFewReplicas) => {
+                    let order = purchase.order_id;
+                    tracing::warn!(%order, "order queued, and too few replicas have it in time");
+                    return Outcome::Unknown(Doubt::TooFewReplicas);
+                }
                 Ok(Push::Known(order, units)) => return self.known(&purchase, order, units).await,
+                Ok(Push::KnownWithTooFewReplicas(order, units)) => {
+                    return match self.known(&purchase, order, units).await {
+                        Outcome::Replayed(order) if order.status == OrderStatus::Queued => {
+                            Outcome::Unknown(Doubt::TooFewReplicas)
+                        }
+                        decided => decided,
+                    };
+                }
                 Ok(Push::LimitReached) => {
                     let limit = purchase.item.per_buyer_limit;
                     return Outcome::Refused(Refusal::LimitReached { limit });
@@ -92,6 +110,11 @@ impl Strategy for RedisStream {
                 Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
                     tracing::warn!(%error, order = %purchase.order_id, "unknown whether an order was queued");
                     return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
+                }
+                // Redis answers, and nothing was queued.
+                Err(CounterError::Redis(error)) if is_too_few_replicas(&error) => {
+                    tracing::warn!(%error, "order not queued: too few replicas follow");
+                    return Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis));
                 }
                 Err(error) => return redis_gate::unavailable(&error),
             }

@@ -4,7 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, replication, service,
+    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, redis_groups,
+    replication, service,
 };
 use crate::testbed::Testbed;
 
@@ -102,6 +103,27 @@ pub const LIST: &[Row] = rows! {
     "redis-leases-cut": redis::leases_cut,
         "PEXPIRE 1 of every lock again and again: Redis' clock jumped ahead",
         "two hold a lock; the fence keeps the late one out";
+    "redis-cluster-primary-killed": redis_groups::primary_killed,
+        "kill -9 of the primary that has an item; its replica takes over; 202 waits for one replica",
+        "every strategy sells again; every client gets the lock again; no 202 is lost";
+    "redis-cluster-primary-frozen": redis_groups::primary_frozen,
+        "SIGSTOP of the primary that has an item, longer than the node time-out; it wakes up replaced",
+        "as killed; what it does before it knows is not believed";
+    "redis-cluster-failover": redis_groups::failover,
+        "CLUSTER FAILOVER of the primary that has an item",
+        "nothing is lost, and nothing waits for long";
+    "redis-cluster-slots-moved": redis_groups::slots_moved,
+        "the slots of three items are moved to both other nodes, with their keys, during their sale",
+        "commands follow (MOVED, ASK, TRYAGAIN); nothing is lost";
+    "redis-cluster-node-added": redis_groups::node_added,
+        "a node joins and gets the slots of three items during their sale",
+        "the services find it without a restart";
+    "redis-cluster-without-replicas": redis_groups::without_replicas,
+        "kill -9 of all replicas for 1.8 s while 202 waits for one; started again",
+        "redis-stream: 503 or unknown, and no 202 is lost; the others go on";
+    "redis-sentinel-failover": redis_groups::sentinel_failover,
+        "kill -9 of the primary; Sentinels promote a replica; 202 waits for both replicas",
+        "as with a cluster";
     "mysql-killed": mysql::killed,
         "kill -9 of the database under load; started again",
         "what was answered 201 is there; open keys are answered later";

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::json;
 
-use super::{STREAM, hold_up, in_ledger, key, queue, redis, shop};
+use super::{STREAM, hold_up, in_ledger, key, queue, redis_of, shop};
 use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -16,7 +16,7 @@ async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
     queue(&instance, item, 3).await;
     let stock = key(&shop, item, "stock");
     let mut delete = redis::cmd("DEL");
-    let _: () = delete.arg(&stock).query_async(&mut redis(&shop).await).await.expect("deleted");
+    let _: () = delete.arg(&stock).query_async(&mut redis_of(&shop)).await.expect("deleted");
     let presses = (11..=18).map(|id| {
         let buyer = instance.buyer(id);
         async move { buyer.buy(STREAM, item).await.status }

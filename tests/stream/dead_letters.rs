@@ -4,7 +4,7 @@ use seckill::domain::ItemId;
 use seckill::store::redis::queue::Reader;
 use serde_json::json;
 
-use super::{STREAM, key, queue_of, redis, shop};
+use super::{STREAM, key, queue_of, redis_of, shop};
 use crate::http::assert_clean;
 use crate::support::eventually;
 
@@ -16,7 +16,7 @@ async fn an_undecidable_entry_becomes_a_dead_letter_and_delays_nobody() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
-    let mut connection = redis(&shop).await;
+    let mut connection = redis_of(&shop);
     let _: String = redis::cmd("XADD")
         .arg(key(&shop, item, "queue"))
         .arg(&["*", "order", "no order"])
@@ -53,7 +53,7 @@ async fn an_undecidable_entry_is_tried_again_before_it_becomes_a_dead_letter() {
     assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
     let mut plant = redis::cmd("XADD");
     plant.arg(key(&shop, item, "queue")).arg(&["*", "order", "no order"]);
-    let entry: String = plant.query_async(&mut redis(&shop).await).await.expect("planted");
+    let entry: String = plant.query_async(&mut redis_of(&shop)).await.expect("planted");
     let (reader, id) = (Reader::new(queue_of(&shop)), ItemId::new(item).expect("positive"));
     eventually("it to come a third time", || async {
         (reader.deliveries(id, &entry).await.expect("asked") >= 3).then_some(())

@@ -10,7 +10,7 @@ use seckill::account::Role;
 use seckill::config::Secret;
 use serde_json::{Value, json};
 
-use super::{STREAM, hold_up, in_ledger, order, queue, redis, shop};
+use super::{STREAM, hold_up, in_ledger, order, queue, redis_of, shop};
 use crate::http::{assert_clean, order_id};
 use crate::process::{free_addr, press, serve};
 use crate::support::{Client, Shop, eventually, purchase_path, seed};
@@ -68,7 +68,7 @@ async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
     assert_eq!(instance.buyer(99).buy_for_good(STREAM, item).await.status, 201);
     let holder = hold_up(&shop, item).await;
     let queued = queue(&instance, item, 15).await;
-    let _: () = redis::cmd("FLUSHALL").query_async(&mut redis(&shop).await).await.expect("emptied");
+    let _: () = redis::cmd("FLUSHALL").query_async(&mut redis_of(&shop)).await.expect("emptied");
     holder.rollback().await.expect("the row is free");
     // What a consumer had in hand when Redis was emptied may still get to the ledger: it is then
     // an order like any other. Of the rest nothing is left, which the record of answers shows.
@@ -99,9 +99,9 @@ async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
 async fn the_card_says_what_202_promises_here() {
     let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
     let instance = shop.start().await;
-    let mut connection = redis(&shop).await;
+    let mut connection = redis_of(&shop);
     let set =
-        async |connection: &mut redis::aio::MultiplexedConnection, name: &str, value: &str| {
+        async |connection: &mut redis_connection::SharedConnection, name: &str, value: &str| {
             let mut command = redis::cmd("CONFIG");
             command.arg("SET").arg(name).arg(value);
             let _: () = command.query_async(connection).await.expect("set");

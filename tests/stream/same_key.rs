@@ -7,7 +7,7 @@ use seckill::store::redis::queue::{Push, Reader};
 use serde_json::json;
 
 use super::{
-    STREAM, counted, ends_as, hold_up, in_ledger, key, order, purchase, queue_of, redis, shop,
+    STREAM, counted, ends_as, hold_up, in_ledger, key, order, purchase, queue_of, redis_of, shop,
 };
 use crate::http::{assert_clean, order_id};
 use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url};
@@ -140,7 +140,7 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     // The memory of requests runs out while the order waits.
     let mut forget = redis::cmd("DEL");
     forget.arg(key(&shop, item, "requests"));
-    forget.exec_async(&mut redis(&shop).await).await.expect("deleted");
+    forget.exec_async(&mut redis_of(&shop)).await.expect("deleted");
     let again = queue.push(&purchase(&shop, item, "k").await, None).await.expect("asked");
     assert_eq!(again, Push::Known(first.order_id, 1));
     assert_eq!(counted(&shop, item).await, 4);

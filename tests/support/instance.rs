@@ -10,6 +10,7 @@ use seckill::config::{Config, Secret};
 use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
 use seckill::store::mysql;
+use seckill::store::redis::{RedisClient, SharedConnection};
 use serde_json::{Value, json};
 use sqlx::{MySql, MySqlPool, Transaction};
 use time::format_description::well_known::Rfc3339;
@@ -160,6 +161,11 @@ impl Instance {
         self.lifecycle.stop();
         self.task.await.expect("the service does not panic")
     }
+}
+
+/// A connection to the shop's Redis, whatever its shape.
+pub fn redis_of(shop: &Shop) -> SharedConnection {
+    RedisClient::new(&shop.config).expect("the URL is fine").shared()
 }
 
 /// A request for an item: a lab item of ten units, open for a day, with `changes` on top.

@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
-pub use instance::{Instance, Shop, hold_stock_row, item_body, statements_running};
+pub use instance::{Instance, Shop, hold_stock_row, item_body, redis_of, statements_running};
 pub use purchase::{purchase, until_in_flight};
 pub use waiting::{BOUND, assert_clean, eventually, when};
 

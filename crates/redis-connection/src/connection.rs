@@ -12,17 +12,12 @@ use redis::{
 
 use crate::address::{Address, InvalidAddress, Shape};
 use crate::cluster::{self, Cluster};
+use crate::exchange::{Exchange, Tries};
 use crate::node::Node;
 use crate::own::OwnConnections;
 use crate::refusal::{Failure, Refusal, unknown_in_pipeline};
 use crate::sentinel::{self, Sentinels};
 use crate::slot::{Slot, slot_of};
-
-/// Redirections that a command follows before it pauses.
-const REDIRECTIONS_MAX: u32 = 4;
-/// The first and the longest pause before a command that did not run is sent again.
-const PAUSE_FIRST: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -71,13 +66,6 @@ pub(crate) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
-/// When a command that did not run is sent again.
-pub(crate) struct Tries {
-    until: Instant,
-    pause: Duration,
-    redirections: u32,
-}
-
 impl SharedConnection {
     /// Makes a connection that connects when it is first used.
     ///
@@ -113,9 +101,18 @@ impl SharedConnection {
         &self.inner.own
     }
 
+    /// How long a command may stay without an answer.
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.inner.options.command_timeout
+    }
+
+    /// How long a command that did not run is sent again.
+    pub(crate) fn retry_max(&self) -> Duration {
+        self.inner.options.retry_max
+    }
+
     pub(crate) fn tries(&self) -> Tries {
-        let until = Instant::now() + self.inner.options.retry_max;
-        Tries { until, pause: PAUSE_FIRST, redirections: 0 }
+        Tries::until(Instant::now() + self.inner.options.retry_max)
     }
 
     /// Starts the task that follows changes of the servers, once.
@@ -170,26 +167,31 @@ impl SharedConnection {
         None
     }
 
-    async fn request(&self, command: &Cmd) -> RedisResult<Value> {
+    /// Sends a command to the server of its slot in the way of `exchange`, and again while no server
+    /// runs it.
+    pub(crate) async fn exchange(
+        &self,
+        exchange: &impl Exchange,
+        command: &Cmd,
+    ) -> RedisResult<Value> {
         if let Servers::Single(node) = &self.inner.servers {
-            let answer = node.command(command).await;
+            let answer = exchange.send(node, false).await;
             if Refusal::of(&answer) != Some(Refusal::Demoted) {
                 return answer.map_err(Failure::into_error);
             }
             // Perhaps another server has the address by now.
             node.give_up();
-            return node.command(command).await.map_err(Failure::into_error);
+            return exchange.send(node, false).await.map_err(Failure::into_error);
         }
         self.keep();
         let slot = match &self.inner.servers {
             Servers::Cluster(_) => slot_of(command),
             _ => None,
         };
-        self.routed(command, slot).await.map_err(Failure::into_error)
+        self.routed(exchange, slot).await.map_err(Failure::into_error)
     }
 
-    /// Sends a command to the server of its slot, and again while no server runs it.
-    async fn routed(&self, command: &Cmd, slot: Option<Slot>) -> Result<Value, Failure> {
+    async fn routed(&self, exchange: &impl Exchange, slot: Option<Slot>) -> Result<Value, Failure> {
         let (mut tries, mut named) = (self.tries(), None);
         loop {
             let found = match named.take() {
@@ -197,8 +199,7 @@ impl SharedConnection {
                 None => self.server_of(slot).await.map(|node| (node, false)),
             };
             let (node, answer) = match found {
-                Ok((node, false)) => (Some(node.clone()), node.command(command).await),
-                Ok((node, true)) => (Some(node.clone()), asked_first(&node, command).await),
+                Ok((node, ask)) => (Some(node.clone()), exchange.send(&node, ask).await),
                 Err(error) => (None, Err(Failure::NotConnected(error))),
             };
             let Some(refusal) = Refusal::of(&answer) else {
@@ -307,37 +308,6 @@ impl SharedConnection {
     }
 }
 
-impl Tries {
-    /// Whether to try again, after a pause if need be.
-    pub(crate) async fn again(&mut self, refusal: &Refusal) -> bool {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        let is_redirected = matches!(refusal, Refusal::Moved(_) | Refusal::Ask(_));
-        if is_redirected && self.redirections < REDIRECTIONS_MAX {
-            self.redirections += 1;
-            return true;
-        }
-        let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0)).min(left);
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
-        tokio::time::sleep(pause).await;
-        true
-    }
-}
-
-/// Sends a command to the server that receives its slot, which runs it although the slot is not
-/// its own yet.
-async fn asked_first(node: &Node, command: &Cmd) -> Result<Value, Failure> {
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("ASKING").add_command(command.clone());
-    let mut answers = node.pipeline(&pipeline, 0, 2).await?;
-    match (answers.pop(), answers.pop()) {
-        (Some(answer), Some(_)) => Ok(answer),
-        _ => Err(Failure::Unknown(cluster::unreachable_cluster("no answer behind ASKING"))),
-    }
-}
-
 fn config(options: Options) -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(options.connect_timeout))
@@ -366,7 +336,7 @@ impl InvalidAddress {
 
 impl ConnectionLike for SharedConnection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        self.request(command).boxed()
+        self.exchange(command, command).boxed()
     }
 
     fn req_packed_commands<'a>(

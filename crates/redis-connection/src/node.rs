@@ -110,6 +110,12 @@ impl Node {
         connect(&self.inner.client, &self.inner.config).await
     }
 
+    /// Makes another connection to this server, on which answers may take this long.
+    pub(crate) fn with_connection_of_its_own(&self, answer_max: Duration) -> Self {
+        let config = self.inner.config.clone().set_response_timeout(Some(answer_max));
+        Self::of_client(self.inner.client.clone(), &config)
+    }
+
     pub(crate) fn database(&self) -> i64 {
         self.inner.client.get_connection_info().redis_settings().db()
     }

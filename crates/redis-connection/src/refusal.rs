@@ -27,6 +27,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Copies the failure, for another command of its pipeline.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::NotConnected(error) => Self::NotConnected(error.clone()),
+            Self::Unknown(error) => Self::Unknown(error.clone()),
+        }
+    }
+
     pub(crate) fn into_error(self) -> RedisError {
         match self {
             Self::NotConnected(error) | Self::Unknown(error) => error,

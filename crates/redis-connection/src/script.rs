@@ -1,7 +1,11 @@
 //! Lua scripts, sent by their digest, and as a whole to a server that does not know it.
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToRedisArgs};
+use redis::{
+    Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToRedisArgs, from_redis_value,
+};
+
+use crate::replicated::{ReplicatedWriter, Written};
 
 /// The size of most calls, for their buffer, in bytes.
 const CALL_BYTES: usize = 512;
@@ -93,6 +97,24 @@ impl Call<'_> {
             }
             answer => answer,
         }
+    }
+
+    /// Runs the script and waits until replicas have received what it wrote.
+    ///
+    /// # Errors
+    /// See [`ReplicatedWriter::send`].
+    pub async fn invoke_replicated<T: FromRedisValue>(
+        &self,
+        writer: &ReplicatedWriter,
+    ) -> RedisResult<Written<T>> {
+        let written = match writer.send(&self.by_digest()).await {
+            Err(error) if is_unknown_script(&error) => {
+                writer.send(&self.command("EVAL", &self.script.code)).await?
+            }
+            written => written?,
+        };
+        let Written { answer, is_replicated } = written;
+        Ok(Written { answer: from_redis_value(answer)?, is_replicated })
     }
 
     fn by_digest(&self) -> Cmd {

@@ -88,11 +88,11 @@ pub async fn run(
     });
     let mut people = JoinSet::new();
     for number in 0..sellers {
-        let redis = testbed.redis().await?;
+        let redis = testbed.own_redis(&market.offers).await?;
         people.spawn(sell(Arc::clone(&market), redis, number));
     }
     for number in 0..buyers {
-        let redis = testbed.redis().await?;
+        let redis = testbed.own_redis(&market.offers).await?;
         people.spawn(buy(Arc::clone(&market), redis, number));
     }
     let end = market.until + OVERTIME;
@@ -104,7 +104,7 @@ pub async fn run(
             .map_err(|error| CannotJudge(error.to_string()))?
             .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
     }
-    let mut redis = testbed.redis().await?;
+    let mut redis = testbed.own_redis(&market.offers).await?;
     market.close(&mut redis, buyers).await.map_err(|error| CannotJudge(format!("Redis: {error}")))
 }
 

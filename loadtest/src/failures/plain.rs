@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis_connection::SharedConnection;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -37,7 +37,7 @@ fn failed(error: &redis::RedisError) -> CannotJudge {
 }
 
 async fn acquire(
-    redis: &mut MultiplexedConnection,
+    redis: &mut SharedConnection,
     lock: &str,
     owner: &str,
     lease_ms: u64,
@@ -46,7 +46,7 @@ async fn acquire(
 }
 
 async fn acquire_soon(
-    redis: &mut MultiplexedConnection,
+    redis: &mut SharedConnection,
     lock: &str,
     owner: &str,
     patience: Duration,
@@ -65,7 +65,7 @@ async fn acquire_soon(
 
 /// Gives a lock back: blindly, or only if it is still ours.
 async fn release(
-    redis: &mut MultiplexedConnection,
+    redis: &mut SharedConnection,
     lock: &str,
     owner: &str,
     compare: bool,
@@ -78,11 +78,11 @@ async fn release(
     ended.map(|_| ()).map_err(|error| failed(&error))
 }
 
-async fn get(redis: &mut MultiplexedConnection, key: &str) -> Result<i64, CannotJudge> {
+async fn get(redis: &mut SharedConnection, key: &str) -> Result<i64, CannotJudge> {
     redis::cmd("GET").arg(key).query_async(redis).await.map_err(|error| failed(&error))
 }
 
-async fn set(redis: &mut MultiplexedConnection, key: &str, units: i64) -> Result<(), CannotJudge> {
+async fn set(redis: &mut SharedConnection, key: &str, units: i64) -> Result<(), CannotJudge> {
     // Throw-away keys leave by themselves.
     let command = redis::cmd("SET").arg(key).arg(units).arg("EX").arg(600).to_owned();
     command.query_async(redis).await.map_err(|error| failed(&error))
@@ -194,7 +194,7 @@ pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
     let mut sold = 0;
     for _ in 0..BUYERS {
         if attempt.cured {
-            let script = redis::Script::new(TAKE);
+            let script = redis_connection::Script::new(TAKE);
             let taken: i64 = script
                 .key(&stock)
                 .invoke_async(&mut at_master)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dev_servers::{AppendFsync, RedisOptions, RedisServer as Server, StartError};
 use redis::IntoConnectionInfo;
-use redis::aio::MultiplexedConnection;
+use redis_connection::SharedConnection;
 use tokio::time::{Instant, sleep};
 
 use crate::failure::CannotJudge;
@@ -45,7 +45,7 @@ impl RedisServer {
     }
 
     /// A connection.
-    pub async fn connect(&self) -> Result<MultiplexedConnection, CannotJudge> {
+    pub async fn connect(&self) -> Result<SharedConnection, CannotJudge> {
         redis_at(&self.url()).await
     }
 

@@ -1,7 +1,7 @@
 //! Checks of Redis: whether it can be reached, what it is, and whether it keeps what it is told.
 
 use crate::config::{Config, Risk};
-use crate::store::redis::{Condition, DENIED, RedisClient, is_denial};
+use crate::store::redis::{Condition, DENIED, RedisClient, Topology, is_denial};
 use redis_connection::Address;
 
 use super::{Finding, State};
@@ -16,7 +16,7 @@ pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
     match redis.condition().await {
         Ok(condition) => {
             let mut findings = check_condition(config, &condition);
-            findings.extend(check_shape(redis).await);
+            findings.extend(check_shape(config, redis).await);
             findings
         }
         // The server answers, and a second try would not change its answer.
@@ -44,19 +44,44 @@ fn address(config: &Config) -> String {
 }
 
 /// Tells which servers answer at the address, and what a failover may cost.
-async fn check_shape(redis: &RedisClient) -> Option<Finding> {
+async fn check_shape(config: &Config, redis: &RedisClient) -> Vec<Finding> {
     let (topology, to_write) = tokio::join!(redis.topology(), redis.replicas_to_write());
-    let (topology, to_write) = (topology.ok()?, to_write.ok()?);
-    let encrypted = if redis.is_encrypted() { "TLS" } else { "no TLS" };
+    let (Ok(topology), Ok(to_write)) = (topology, to_write) else { return Vec::new() };
+    let mut findings = vec![check_writes(&topology, to_write, redis.is_encrypted())];
+    findings.extend(check_queue(config.queue.replicas_min, &topology));
+    findings
+}
+
+fn check_writes(topology: &Topology, to_write: Option<u32>, is_encrypted: bool) -> Finding {
+    let encrypted = if is_encrypted { "TLS" } else { "no TLS" };
     let told = to_write.map_or("not told".to_owned(), |replicas| replicas.to_string());
     let found = format!("{topology}, {encrypted}, min-replicas-to-write: {told}");
     if topology.replicas == 0 || to_write != Some(0) {
-        return Some(Finding::ok(SHAPE, found));
+        return Finding::ok(SHAPE, found);
     }
     let found = format!(
         "Redis ({found}) takes writes without a replica: a primary that is cut off goes on, and what it took is lost when a replica takes over"
     );
-    Some(Finding::bad(SHAPE, State::Warning, found, "set min-replicas-to-write to 1"))
+    Finding::bad(SHAPE, State::Warning, found, "set min-replicas-to-write to 1")
+}
+
+/// Compares the replicas that a queued order waits for with those that there are.
+fn check_queue(replicas_min: u32, topology: &Topology) -> Option<Finding> {
+    let wanted = usize::try_from(replicas_min).unwrap_or(usize::MAX);
+    if wanted == 0 {
+        return None;
+    }
+    let check = "redis.queue_replicas";
+    let present = topology.replicas / topology.primaries.max(1);
+    if present >= wanted {
+        let found = format!("{replicas_min} replicas have an order before it is answered 202");
+        return Some(Finding::ok(check, found));
+    }
+    let found = format!(
+        "queue.replicas_min is {replicas_min}, and each primary of Redis has {present} replicas: `redis-stream` refuses every order"
+    );
+    let remedy = "add replicas, or lower queue.replicas_min";
+    Some(Finding::bad(check, State::Warning, found, remedy))
 }
 
 fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
@@ -125,6 +150,12 @@ mod tests {
         assert!(sentence.contains("SECKILL_ACCEPT_RISKS=evicting-redis"), "{sentence}");
         config.accept_risks = "evicting-redis".to_owned();
         assert_eq!(found(&config, &evicts), None);
+        let topology = Topology { shape: "cluster", primaries: 3, replicas: 3 };
+        assert_eq!(check_writes(&topology, Some(0), false).state, State::Warning);
+        assert_eq!(check_writes(&topology, Some(1), false).state, State::Ok);
+        assert_eq!(check_queue(0, &topology).map(|found| found.state), None);
+        assert_eq!(check_queue(1, &topology).map(|found| found.state), Some(State::Ok));
+        assert_eq!(check_queue(2, &topology).map(|found| found.state), Some(State::Warning));
         assert_eq!(check_version("6.0.16").state, State::Warning);
         assert_eq!(check_version("6.2.0").state, State::Ok);
     }

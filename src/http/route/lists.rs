@@ -35,7 +35,7 @@ pub struct StrategyBody {
     durable_before_reply: bool,
     /// How safe an accepted order is before it is durable, by the settings of Redis; `null` when
     /// `durable_before_reply` is true.
-    promise: Option<&'static str>,
+    promise: Option<String>,
     /// The articles that it comes from, `S0` to `S4`, or `ours`.
     source: &'static str,
 }
@@ -69,7 +69,7 @@ pub async fn strategies(
         needs: card.needs.iter().map(|server| server.name()).collect(),
         available,
         durable_before_reply: card.durable_before_reply,
-        promise: (!card.durable_before_reply).then_some(promise),
+        promise: (!card.durable_before_reply).then(|| promise.clone()),
         source: card.source,
     });
     Json(bodies.collect())

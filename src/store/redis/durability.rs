@@ -45,9 +45,19 @@ impl Durability {
         Ok(weakest.into_iter().find(|one| all.contains(one)).unwrap_or(Self::LogAlways))
     }
 
-    /// The promise of the answer 202 with this durability, in a sentence.
+    /// The promise of the answer 202 with this durability, in a sentence or two. `replicas_min`
+    /// replicas have the order by then.
     #[must_use]
-    pub fn promise(self) -> &'static str {
+    pub fn promise(self, replicas_min: u32) -> String {
+        let disk = self.on_disk();
+        match replicas_min {
+            0 => disk.to_owned(),
+            1 => format!("{disk} One replica has it in memory before the answer."),
+            many => format!("{disk} {many} replicas have it in memory before the answer."),
+        }
+    }
+
+    fn on_disk(self) -> &'static str {
         match self {
             Self::Memory => {
                 "Queued in Redis' memory only (no append-only file): a crash of Redis loses every queued order."
@@ -59,7 +69,7 @@ impl Durability {
                 "Queued in Redis' log (appendfsync everysec): a crash of its machine, or of Redis while the disk is slow, loses up to about two seconds."
             }
             Self::LogAlways => {
-                "Queued on Redis' disk (appendfsync always): it outlives a crash of Redis and of its machine, but not a failover to a replica."
+                "Queued on Redis' disk (appendfsync always): it outlives a crash of Redis and of its machine, but not a failover to a replica that lacks it."
             }
             Self::Unknown => {
                 "Queued in Redis, which does not tell how it writes to disk: a crash may lose queued orders."

@@ -10,6 +10,7 @@ pub mod mysql;
 pub mod network;
 pub mod orders;
 pub mod redis;
+pub mod redis_groups;
 pub mod replication;
 pub mod service;
 

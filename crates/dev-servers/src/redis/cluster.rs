@@ -15,6 +15,10 @@ const GROUP: &str = "Redis Cluster";
 /// How often a node is asked for what it hears by gossip, and the pause between two questions.
 const GOSSIP_LOOKS_MAX: usize = 200;
 const GOSSIP_POLL: Duration = Duration::from_millis(50);
+/// How often a planned failover is asked for, and how long each may take: the nodes give up one that
+/// does not succeed within 5 seconds.
+const FAILOVERS_MAX: u32 = 5;
+const FAILOVER_MAX: Duration = Duration::from_secs(6);
 /// Number of slots of every cluster.
 const SLOTS: u16 = 16_384;
 
@@ -183,7 +187,12 @@ impl RedisCluster {
                 let () = self.nodes[from].run(&migrate).await?;
             }
             set(to, ["NODE", &target]).await?;
-            set(from, ["NODE", &target]).await
+            set(from, ["NODE", &target]).await?;
+            for other in (0..self.nodes.len()).filter(|other| ![from, to].contains(other)) {
+                // A replica refuses it; a node that is away hears of it later.
+                let _ = set(other, ["NODE", &target]).await;
+            }
+            Ok(())
         };
         moving.await.map_err(failed)
     }
@@ -194,9 +203,13 @@ impl RedisCluster {
     /// When the primary has no replica, or none takes over.
     pub async fn fail_over(&self, primary: usize) -> Result<usize, StartError> {
         let heir = self.replica_of(primary).await?;
-        let () = self.nodes[heir].run(&["CLUSTER", "FAILOVER"]).await.map_err(failed)?;
-        self.until_primary(heir).await?;
-        Ok(heir)
+        for _ in 0..FAILOVERS_MAX {
+            let () = self.nodes[heir].run(&["CLUSTER", "FAILOVER"]).await.map_err(failed)?;
+            if let Ok(taken) = tokio::time::timeout(FAILOVER_MAX, self.until_primary(heir)).await {
+                return taken.map(|()| heir);
+            }
+        }
+        Err(failed(redis::RedisError::from(std::io::Error::other("no planned failover succeeds"))))
     }
 
     /// A replica of a primary.

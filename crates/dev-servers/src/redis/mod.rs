@@ -94,16 +94,18 @@ pub struct Redis {
 }
 
 impl RedisOptions {
-    /// A server whose data stay in `data_dir`; its binary is `SECKILL_REDIS_SERVER` if that is set.
+    /// A server whose data stay in `data_dir`; its binary is that of `SECKILL_REDIS_SERVER` or
+    /// `VALKEY_SERVER` if one is set.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: Some(data_dir.into()), ..Self::temporary() }
     }
 
-    /// A server in a new directory that is removed afterwards, for tests; its binary is
-    /// `SECKILL_REDIS_SERVER` if that is set.
+    /// A server in a new directory that is removed afterwards, for tests; its binary is that of
+    /// `SECKILL_REDIS_SERVER` or `VALKEY_SERVER` if one is set.
     #[must_use]
     pub fn temporary() -> Self {
-        let program = env::var_os("SECKILL_REDIS_SERVER").filter(|value| !value.is_empty());
+        let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
+        let program = named("SECKILL_REDIS_SERVER").or_else(|| named("VALKEY_SERVER"));
         Self { program: program.map(PathBuf::from), ..Self::default() }
     }
 }

@@ -10,6 +10,7 @@
 
 mod cancelling;
 mod clocks;
+mod cluster_permits;
 mod clusters;
 mod combining;
 mod conformance;

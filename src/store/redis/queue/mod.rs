@@ -10,20 +10,21 @@
 mod dead_letters;
 mod intention;
 mod reader;
+mod request;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError};
-use redis_connection::Script;
+use redis::RedisError;
+use redis_connection::ReplicatedWriter;
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::RedisClient;
-use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
-use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
+use super::counters::{CounterError, Counters};
+use crate::domain::{ItemId, Order, OrderId, UserId};
 use crate::store::cache::Cache;
 use crate::store::mysql::answered;
 use crate::store::single_flight::SingleFlight;
@@ -31,14 +32,12 @@ use crate::store::single_flight::SingleFlight;
 pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
 pub use reader::{Entry, Reader};
+pub use request::{Push, QueuedRequest, is_unknown};
 
 /// Queues in one statement or one exchange with Redis; a longer list is processed in parts.
 const QUEUES_TOGETHER_MAX: usize = 1_000;
 /// Items remembered as having a queue on the ledger's list.
 const OPENED_MAX: usize = 10_000;
-/// How long the queued requests of an item are remembered after the last one. Later, a queued
-/// request is found beside its order, and the others in the ledger.
-const REMEMBERED: Duration = Duration::from_secs(600);
 /// A queue is used once it has been on the ledger's list for this time: no setting lets an instance
 /// use an item that it read longer ago (`config/check.rs`).
 const KNOWN_AFTER: Duration = Duration::from_secs(1);
@@ -46,8 +45,6 @@ const KNOWN_AFTER: Duration = Duration::from_secs(1);
 const OPEN_REMEMBERED: Duration = Duration::from_secs(10);
 /// Wake-ups that wait for the consumer; further ones are dropped, since it polls too.
 const WAKE_UPS_MAX: usize = 1_024;
-
-static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("push.lua")));
 
 /// The queues of all items. Clones share them.
 #[derive(Clone)]
@@ -57,26 +54,13 @@ pub struct Queue {
     counters: Counters,
     strategy: &'static str,
     backlog_max: usize,
+    /// Waits for replicas behind what promises an order; `None` when none is asked for.
+    replicated: Option<ReplicatedWriter>,
     /// When an item's queue was last found on the ledger's list.
     opened: Cache<ItemId, Instant>,
     openings: SingleFlight<ItemId, Result<(), Arc<sqlx::Error>>>,
     items: Arc<Mutex<BTreeSet<ItemId>>>,
     wake: mpsc::Sender<ItemId>,
-}
-
-/// The result of queueing an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Push {
-    /// The order is in the queue, and its units were taken from the counter.
-    Queued,
-    /// An earlier try of this request was queued as this order, for this number of units.
-    Known(OrderId, u32),
-    /// Too few units are left.
-    NothingLeft,
-    /// The buyer's units, with those in the queue, would exceed the limit.
-    LimitReached,
-    /// Too many orders wait.
-    Full,
 }
 
 impl Queue {
@@ -97,6 +81,7 @@ impl Queue {
             counters,
             strategy,
             backlog_max,
+            replicated: None,
             opened: Cache::new(OPENED_MAX),
             openings: SingleFlight::new(),
             items: Arc::default(),
@@ -105,69 +90,13 @@ impl Queue {
         (queue, wake_ups)
     }
 
-    /// Takes the purchase's units and queues it, if the buyer then has at most `limit` units in the
-    /// queue (`None`: any number).
-    ///
-    /// # Errors
-    /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be
-    /// queued.
-    pub async fn push(
-        &self,
-        purchase: &Purchase,
-        limit: Option<i64>,
-    ) -> Result<Push, CounterError> {
-        let item = purchase.item.id;
-        self.ensure_open(item).await.map_err(CounterError::Mysql)?;
-        let request = request_of(purchase.buyer, &purchase.key);
-        for _ in 0..READ_ATTEMPTS_MAX {
-            let epoch = self.counters.epoch(item).await?;
-            let mut call = PUSH.key(self.counters.key(item));
-            call.key(self.key(item, "queue")).key(self.key(item, "queued"));
-            call.key(self.key(item, "requests"));
-            call.arg(epoch).arg(purchase.quantity.units()).arg(purchase.order_id.to_string());
-            call.arg(purchase.buyer.get()).arg(&request).arg(limit.unwrap_or(-1));
-            call.arg(self.backlog_max).arg(u64::try_from(REMEMBERED.as_millis()).unwrap_or(0));
-            call.arg(Intention::of(purchase).write());
-            let (word, known): (String, String) =
-                call.invoke_async(&mut self.redis.shared()).await?;
-            match word.as_str() {
-                "queued" => {
-                    failpoint!("queued");
-                    // Full: the consumer polls too.
-                    let _ = self.wake.try_send(item);
-                    return Ok(Push::Queued);
-                }
-                "known" => return known_order(&known).ok_or(CounterError::Loading),
-                "nothing_left" => return Ok(Push::NothingLeft),
-                "limit" => return Ok(Push::LimitReached),
-                "full" => return Ok(Push::Full),
-                // Emptied, older, or loaded again by another instance: read the ledger's epoch.
-                _ => self.counters.forget_epoch(item),
-            }
-        }
-        Err(CounterError::Loading)
-    }
-
-    /// Finds the order of a queued request, while it is queued or a dead letter.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn find_request(
-        &self,
-        item: ItemId,
-        buyer: UserId,
-        key: &RequestKey,
-    ) -> Result<Option<Order>, RedisError> {
-        let request = request_of(buyer, key);
-        let known: (Option<String>, Option<String>) = redis::pipe()
-            .hget(self.key(item, "queued"), format!("r:{request}"))
-            .hget(self.key(item, "requests"), &request)
-            .query_async(&mut self.redis.shared())
-            .await?;
-        match known.0.or(known.1).as_deref().and_then(known_order) {
-            Some(Push::Known(order, _)) => self.find_in(item, order).await,
-            _ => Ok(None),
-        }
+    /// Has a queued order promised only once `replicas_min` replicas of its server have it; 0 for
+    /// none. `wait_max` is the longest wait for them.
+    #[must_use]
+    pub fn with_replicas(mut self, replicas_min: u32, wait_max: Duration) -> Self {
+        let writer = || ReplicatedWriter::new(self.redis.shared(), replicas_min, wait_max);
+        self.replicated = (replicas_min > 0).then(writer);
+        self
     }
 
     /// Finds a queued order of an item, of any owner; `None` once the ledger has decided.
@@ -327,27 +256,6 @@ impl Queue {
     }
 }
 
-/// Whether a command that failed with this error may have run: it was sent, and its answer did not
-/// arrive as a whole.
-#[must_use]
-pub fn is_unknown(error: &RedisError) -> bool {
-    let is_cut = error.is_io_error() || error.is_connection_dropped();
-    !error.is_connection_refusal() && (is_cut || error.kind() == ErrorKind::Parse)
-}
-
-/// The name of a request in Redis; empty when it cannot be sent again.
-fn request_of(buyer: UserId, key: &RequestKey) -> String {
-    match key.is_from_caller() {
-        true => format!("{buyer}:{}", key.as_str()),
-        false => String::new(),
-    }
-}
-
 fn field_of(order: OrderId) -> String {
     format!("o:{order}")
-}
-
-fn known_order(text: &str) -> Option<Push> {
-    let (order, units) = text.split_once(' ')?;
-    Some(Push::Known(OrderId::parse(order)?, units.parse().ok()?))
 }

@@ -13,6 +13,7 @@
 -- ARGV[7]  entries that the queue may have
 -- ARGV[8]  how long requests are remembered, in milliseconds
 -- ARGV[9]  the order as it is queued
+-- ARGV[10] 1 when replicas are waited for behind the script
 -- Answers queued; known with the order and its units; nothing_left, limit, full; or not_loaded
 -- when the counter is not the load of that epoch.
 local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available')
@@ -23,6 +24,11 @@ if ARGV[5] ~= '' then
   -- The memory of requests runs out; what is queued does not.
   local known = redis.call('HGET', KEYS[3], 'r:' .. ARGV[5]) or redis.call('HGET', KEYS[4], ARGV[5])
   if known then
+    if ARGV[10] == '1' then
+      -- Written once more, so that WAIT covers the time when it was queued.
+      redis.call('HSET', KEYS[4], ARGV[5], known)
+      redis.call('PEXPIRE', KEYS[4], ARGV[8])
+    end
     return {'known', known}
   end
 end

@@ -9,7 +9,8 @@ use redis_connection::Script;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use super::{Intention, QUEUES_TOGETHER_MAX, Queue, request_of};
+use super::request::request_of;
+use super::{Intention, QUEUES_TOGETHER_MAX, Queue};
 use crate::domain::ItemId;
 use crate::store::mysql::answered;
 

@@ -1,0 +1,234 @@
+//! Writes that are answered once replicas have received them.
+//!
+//! Each server gets the writes in pipelines with one WAIT behind them. WAIT blocks its connection, so
+//! these writes have one of their own; and while one pipeline waits, the next one is collected. A
+//! server whose replicas were missed once gets no further write before its replicas have caught up:
+//! such a write is refused, and did not run.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::connection::SharedConnection;
+use crate::exchange::Exchange;
+use crate::node::Node;
+use crate::refusal::{Failure, Refusal};
+
+/// Writes in one pipeline.
+const PIPELINE_MAX: usize = 256;
+/// Writes that wait for one server; the caller of a further one waits until one has gone.
+const WAITING_MAX: usize = 1_024;
+/// How long the connection to a server is kept without a write.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// The code of the error of a write that was not sent since replicas are missing. It is the code of
+/// a server with `min-replicas-to-write`, and means the same.
+const TOO_FEW: &str = "NOREPLICAS";
+
+/// Sends writes and waits for replicas. Clones share the connections.
+#[derive(Clone)]
+pub struct ReplicatedWriter {
+    connection: SharedConnection,
+    wanted: Wanted,
+    lanes: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
+}
+
+/// A write that ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written<T> {
+    /// The server's answer.
+    pub answer: T,
+    /// Whether as many replicas as were asked for have received it in time.
+    pub is_replicated: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    replicas_min: u32,
+    wait_max: Duration,
+}
+
+/// A write on its way to one server.
+struct Write {
+    command: Cmd,
+    /// Whether the server has to be asked to run it although the slot is not its own yet.
+    asked_first: bool,
+    done: oneshot::Sender<Result<(Value, u32), Failure>>,
+}
+
+/// A write, and how many replicas have it.
+struct Tracked<'a> {
+    writer: &'a ReplicatedWriter,
+    command: &'a Cmd,
+    replicas: AtomicU32,
+}
+
+impl ReplicatedWriter {
+    /// Waits for `replicas_min` replicas of the server of each write, for at most `wait_max`.
+    #[must_use]
+    pub fn new(connection: SharedConnection, replicas_min: u32, wait_max: Duration) -> Self {
+        let wanted = Wanted { replicas_min, wait_max };
+        Self { connection, wanted, lanes: Arc::default() }
+    }
+
+    /// Sends a command that writes; it is sent again only if it certainly did not run.
+    ///
+    /// # Errors
+    /// The server's or the connection's; NOREPLICAS when it was not sent since replicas are missing.
+    pub async fn send(&self, command: &Cmd) -> RedisResult<Written<Value>> {
+        let tracked = Tracked { writer: self, command, replicas: AtomicU32::new(0) };
+        let answer = self.connection.exchange(&tracked, command).await?.extract_error()?;
+        let replicas = tracked.replicas.load(Ordering::Relaxed);
+        Ok(Written { answer, is_replicated: replicas >= self.wanted.replicas_min })
+    }
+
+    /// The queue to the server, which a task empties.
+    fn lane(&self, node: &Node) -> mpsc::Sender<Write> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        match lanes.get(node.name()) {
+            Some(lane) if !lane.is_closed() => lane.clone(),
+            _ => {
+                lanes.retain(|_, lane| !lane.is_closed());
+                let (lane, writes) = mpsc::channel(WAITING_MAX);
+                let answer_max = self.connection.command_timeout() + self.wanted.wait_max;
+                let patient = node.with_connection_of_its_own(answer_max);
+                tokio::spawn(serve(patient, self.wanted, writes));
+                lanes.insert(node.name().into(), lane.clone());
+                lane
+            }
+        }
+    }
+}
+
+impl Exchange for Tracked<'_> {
+    async fn send(&self, node: &Node, asked_first: bool) -> Result<Value, Failure> {
+        let (done, answered) = oneshot::channel();
+        let mut write = Write { command: self.command.clone(), asked_first, done };
+        // A queue that was idle for long may end right now; the next one is new.
+        while let Err(back) = self.writer.lane(node).send(write).await {
+            write = back.0;
+        }
+        match answered.await {
+            Ok(answer) => answer.map(|(value, replicas)| {
+                self.replicas.store(replicas, Ordering::Relaxed);
+                value
+            }),
+            Err(_) => {
+                Err(Failure::Unknown(std::io::Error::other("the write was broken off").into()))
+            }
+        }
+    }
+}
+
+/// Sends the writes of one server until there was none for [`IDLE_MAX`].
+async fn serve(node: Node, wanted: Wanted, mut writes: mpsc::Receiver<Write>) {
+    let mut batch = Vec::new();
+    // Whether the replicas were missed and have not been seen since.
+    let mut is_short = false;
+    loop {
+        match timeout(IDLE_MAX, writes.recv_many(&mut batch, PIPELINE_MAX)).await {
+            Ok(0) => return,
+            Ok(_) => {}
+            // What came meanwhile is received before the end.
+            Err(_) => writes.close(),
+        }
+        batch.retain(|write| !write.done.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        if is_short {
+            match replicas(&node, wanted).await {
+                Ok(count) if count >= wanted.replicas_min => {}
+                Ok(count) => {
+                    // Also those that came while it waited: each would wait as long in vain.
+                    while let Ok(write) = writes.try_recv() {
+                        batch.push(write);
+                    }
+                    for write in batch.drain(..) {
+                        let _ = write.done.send(Err(Failure::Unknown(too_few(count, wanted))));
+                    }
+                    continue;
+                }
+                Err(failure) => {
+                    let error = failure.into_error();
+                    for write in batch.drain(..) {
+                        let _ = write.done.send(Err(Failure::NotConnected(error.clone())));
+                    }
+                    continue;
+                }
+            }
+        }
+        is_short = send_all(&node, wanted, &mut batch).await;
+    }
+}
+
+/// Sends writes with a WAIT behind them, and answers them; whether replicas were missed.
+async fn send_all(node: &Node, wanted: Wanted, batch: &mut Vec<Write>) -> bool {
+    let mut pipeline = redis::pipe();
+    for write in &mut *batch {
+        if write.asked_first {
+            pipeline.cmd("ASKING");
+        }
+        pipeline.add_command(write.command.clone());
+    }
+    pipeline.add_command(wait(wanted));
+    let commands = pipeline.cmd_iter().count();
+    let (mut values, replicas) = match node.pipeline(&pipeline, 0, commands).await {
+        Ok(mut values) => match values.pop() {
+            Some(Value::Int(count)) => (values.into_iter(), u32::try_from(count).unwrap_or(0)),
+            // The server became a replica, or does not know WAIT.
+            _ => (values.into_iter(), 0),
+        },
+        Err(failure) => {
+            for write in batch.drain(..) {
+                let _ = write.done.send(Err(failure.again()));
+            }
+            return false;
+        }
+    };
+    let (mut ran, mut is_demoted) = (false, false);
+    for write in batch.drain(..) {
+        if write.asked_first {
+            values.next();
+        }
+        let Some(value) = values.next() else { continue };
+        let refusal = Refusal::of_value(&value);
+        is_demoted |= refusal == Some(Refusal::Demoted);
+        ran |= refusal.is_none();
+        let _ = write.done.send(Ok((value, replicas)));
+    }
+    if is_demoted {
+        node.give_up();
+    }
+    ran && replicas < wanted.replicas_min
+}
+
+/// How many replicas have received what was written on this connection.
+async fn replicas(node: &Node, wanted: Wanted) -> Result<u32, Failure> {
+    match node.command(&wait(wanted)).await? {
+        Value::Int(count) => Ok(u32::try_from(count).unwrap_or(0)),
+        _ => Ok(0),
+    }
+}
+
+fn wait(wanted: Wanted) -> Cmd {
+    let mut command = redis::cmd("WAIT");
+    // 0 would wait for ever.
+    command.arg(wanted.replicas_min).arg(wanted.wait_max.as_millis().max(1).to_string());
+    command
+}
+
+fn too_few(count: u32, wanted: Wanted) -> RedisError {
+    let detail = format!("{count} of {} replicas have the last write", wanted.replicas_min);
+    redis::make_extension_error(TOO_FEW.to_owned(), Some(detail))
+}
+
+/// Whether a write was refused since too few replicas follow: it did not run.
+#[must_use]
+pub fn is_too_few_replicas(error: &RedisError) -> bool {
+    error.code() == Some(TOO_FEW)
+}

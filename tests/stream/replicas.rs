@@ -1,0 +1,110 @@
+//! A 202 that waits for replicas (`queue.replicas_min`).
+
+use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
+use seckill::config::Secret;
+use serde_json::json;
+
+use super::{STREAM, ends_as, hold_up, in_ledger, shop};
+use crate::http::{assert_clean, order_id};
+use crate::support::{Shop, eventually};
+
+/// A shop on this Redis whose 202 waits for replicas.
+async fn shop_on(url: String, replicas_min: u32) -> Shop {
+    let mut shop = shop().await;
+    shop.config.redis_url = Secret::new(url);
+    shop.config.queue.replicas_min = replicas_min;
+    shop.config.queue.replicas_wait_ms_max = 200;
+    shop
+}
+
+/// Orders are promised with the replicas, in doubt or refused without them, and promised again.
+/// `replicas` are those of the server that has the item, once it is known.
+async fn promises_what_replicas_have<'a>(
+    shop: &Shop,
+    replicas: impl AsyncFn(i64) -> Vec<&'a RedisServer>,
+) {
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 10 })).await;
+    let buy = async |id: i64| instance.buyer(id).buy_with_key(STREAM, item, "k").await;
+    let holder = hold_up(shop, item).await;
+    let with_replicas = buy(1).await;
+    assert_eq!(with_replicas.status, 202, "{}", with_replicas.text);
+
+    // One is enough to be too few. It was there a moment ago, so the order is queued before it is missed.
+    let replicas = replicas(item).await;
+    assert!(replicas[0].pause());
+    let in_doubt = buy(2).await;
+    assert_eq!(in_doubt.brief(), (504, "outcome_unknown"), "{}", in_doubt.text);
+    // Now it is known to be away: nothing more is queued.
+    let refused = buy(3).await;
+    assert_eq!(refused.brief(), (503, "dependency_unavailable"), "{}", refused.text);
+    assert_eq!(refused.json["outcome"], "none", "{}", refused.text);
+    // What is in doubt stays so for its key, and what was promised is not promised anew.
+    for id in [1, 2] {
+        let again = buy(id).await;
+        assert_eq!(again.json["outcome"], "unknown", "buyer {id}: {}", again.text);
+    }
+    // Strategies without a queue wait for no replica.
+    let other = instance.make_item(json!({ "stock": 10 })).await;
+    assert_eq!(instance.buyer(4).buy("redis-lua", other).await.status, 201);
+    assert_eq!(instance.audit(item).await["redis_queued"], 2);
+
+    assert!(replicas[0].resume());
+    let promised = eventually("the replicas to have caught up", || async {
+        let again = buy(2).await;
+        (again.status == 202).then_some(again)
+    })
+    .await;
+    let third = eventually("an order to be queued again", || async {
+        let third = buy(3).await;
+        (third.status == 202).then_some(third)
+    })
+    .await;
+    assert_eq!(order_id(&buy(1).await), order_id(&with_replicas));
+    holder.rollback().await.expect("the row is free");
+    let mut orders: Vec<String> = [&with_replicas, &promised, &third].map(order_id).into();
+    for (id, order) in (1..).zip(&orders) {
+        ends_as(&instance.buyer(id), order, "pending").await;
+    }
+    orders.sort();
+    assert_eq!(in_ledger(shop, item).await, orders);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_sentinels_a_202_means_that_the_replicas_have_the_order() {
+    let group = RedisSentinels::start(None).await.expect("the group starts");
+    let shop = shop_on(group.url(), 2).await;
+    promises_what_replicas_have(&shop, async |_| {
+        let primary = group.primary().await.expect("a primary");
+        let others = group.servers.iter().enumerate().filter(|(index, _)| *index != primary);
+        others.map(|(_, server)| server).collect()
+    })
+    .await;
+    group.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_a_202_means_that_the_replica_has_the_order() {
+    let cluster = RedisCluster::start(RedisClusterOptions::default()).await.expect("it starts");
+    let shop = shop_on(cluster.url(), 1).await;
+    promises_what_replicas_have(&shop, async |item| {
+        let slot = redis_connection::Slot::of(format!("item:{item}").as_bytes()).number();
+        let owner = cluster.owner(slot, None).await.expect("an owner");
+        vec![&cluster.nodes[cluster.replica_of(owner).await.expect("a replica")]]
+    })
+    .await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn the_card_says_how_many_replicas_have_a_queued_order() {
+    let mut shop = shop().await;
+    shop.config.queue.replicas_min = 2;
+    let instance = shop.start().await;
+    let cards = instance.stranger().get("/api/strategies").await.json;
+    let cards = cards.as_array().expect("a list");
+    let queued = cards.iter().find(|card| card["name"] == STREAM).expect("on the list");
+    let promise = queued["promise"].as_str().expect("a sentence");
+    assert!(promise.contains("2 replicas have it in memory before the answer"), "{promise}");
+}
