@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
@@ -60,9 +60,17 @@ pub enum SignInBody {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignInFields {
+    #[serde(default, deserialize_with = "text")]
     username: Option<String>,
+    #[serde(default, deserialize_with = "text")]
     password: Option<String>,
+    #[serde(default, deserialize_with = "text")]
     token: Option<String>,
+}
+
+/// Reads a field that may be left out, but not be `null`.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// Sign in, with a password or with a token of the identity provider.
