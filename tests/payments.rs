@@ -251,6 +251,22 @@ async fn a_forged_message_pays_nothing() {
     assert_taken(&good.send(&instance).await, "paid", &Value::Null);
 }
 
+/// A provider that uses the id of a message twice says nothing new by it.
+#[tokio::test]
+async fn a_message_is_taken_once_by_its_id() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let (first, second) = (buy(&instance, 1, item).await, buy(&instance, 2, item).await);
+    let said = provider.succeeded("m1", "p1", &first, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    let again = provider.succeeded("m1", "p2", &second, 250);
+    assert_taken(&again.send(&instance).await, "unchanged", &Value::Null);
+    assert_eq!(status(&instance, 2, &second).await, "pending");
+    assert_eq!(payment(&instance, "p2").await, Value::Null);
+}
+
 #[tokio::test]
 async fn the_demo_takes_no_messages() {
     let provider = TestProvider::start().await;

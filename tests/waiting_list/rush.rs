@@ -259,13 +259,20 @@ impl Rush {
         mysql: &mut MysqlServer,
         buyers: i64,
     ) -> Vec<Outage> {
-        let mut outages = Vec::new();
-        let pause =
-            if buyers > BUYERS { Duration::from_secs(6) } else { Duration::from_millis(1500) };
+        let (mut outages, mut instances_killed) = (Vec::new(), 0);
+        let pause = if buyers > BUYERS {
+            Duration::from_millis(2_500)
+        } else {
+            Duration::from_millis(1500)
+        };
         for turn in 0.. {
             let until = Instant::now() + pause;
             while Instant::now() < until {
                 if self.stop.load(Ordering::Relaxed) {
+                    println!(
+                        "{instances_killed} kills of an instance, {} of the database",
+                        outages.len()
+                    );
                     return outages;
                 }
                 sleep(Duration::from_millis(20)).await;
@@ -294,6 +301,7 @@ impl Rush {
                 let at = turn % 3;
                 services[at].kill().await.expect("killed");
                 services[at] = serve(&self.shop, &addresses[at], SETTINGS).await;
+                instances_killed += 1;
             }
         }
         outages
