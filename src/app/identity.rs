@@ -23,6 +23,7 @@ pub(super) fn identity(
         networks: PrivateNetworks::parse(&settings.private_networks).map_err(ours)?,
         tls: Arc::new(event::tls(&settings.ca_file).map_err(ours)?),
         timeout: Duration::from_millis(settings.timeout_ms),
+        traces: shared.traces.clone(),
     };
     let parts = Parts {
         pool: shared.pool.clone(),

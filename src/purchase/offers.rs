@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{PurchaseRequest, Purchases, hides_an_order};
 use crate::arbiter::{Arbiter, OrderWrite, StockWrite};
-use crate::domain::{ItemId, Outcome, Purchase, Quantity, RequestKey, UserId};
+use crate::domain::{ItemId, Outcome, Purchase, Quantity, RequestKey, UserId, Trace};
 use crate::strategy::{Breaks, Card, Options, Strategy};
 
 /// What orders from a waiting list have as their strategy. It is not on the list of strategies, since nobody can
@@ -58,6 +58,7 @@ impl Purchases {
         buyer: UserId,
         item: ItemId,
         key: Option<RequestKey>,
+        trace: Trace,
     ) -> Outcome {
         let request = PurchaseRequest {
             buyer,
@@ -67,8 +68,10 @@ impl Purchases {
             options: Options::default(),
             key,
             ticket: None,
+            trace,
         };
         let started = Instant::now();
+        let admission = request.trace.span("admission");
         let item = match self.find(&request).await {
             Ok(item) => item,
             Err(outcome) => return outcome,
@@ -77,7 +80,7 @@ impl Purchases {
         let mut outcome = match self.check_sale(&request, &item) {
             Ok(amount) => {
                 let gate = (&CARD, &self.parts.accept_offer);
-                self.run(&request, item, amount, gate, started).await
+                self.run(&request, item, amount, gate, (started, admission)).await
             }
             Err(outcome) => outcome,
         };

@@ -21,7 +21,7 @@ pub const ITEMS_MAX: usize = 500;
 /// The most faults of one answer.
 const FAULTS_MAX: usize = 1_000;
 /// The columns of a table: the fields of a new sale.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 15] = [
     "name",
     "description",
     "image_url",
@@ -35,11 +35,13 @@ const COLUMNS: [&str; 13] = [
     "kind",
     "arbiter",
     "waiting_room",
+    "offer_seconds",
+    "limit_group_id",
 ];
 /// The columns that a table must have.
 const REQUIRED: [&str; 5] = ["name", "price_cents", "stock", "starts_at", "ends_at"];
 /// Columns, each with those that it depends on.
-const GROUPS: [&[&str]; 12] = [
+const GROUPS: [&[&str]; 14] = [
     &["name"],
     &["description"],
     &["image_url"],
@@ -52,6 +54,8 @@ const GROUPS: [&[&str]; 12] = [
     &["strategy", "kind"],
     &["arbiter", "kind"],
     &["waiting_room"],
+    &["offer_seconds"],
+    &["limit_group_id"],
 ];
 
 /// A fault in a table.
@@ -278,6 +282,8 @@ fn item<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Result<CreateItemBody, 
         kind: optional("kind"),
         arbiter: optional("arbiter"),
         waiting_room,
+        offer_seconds: number("offer_seconds"),
+        limit_group_id: number("limit_group_id"),
     })
 }
 

@@ -77,28 +77,35 @@ pub async fn purchase(
             .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
     })?;
     let buyer = claims.user;
-    let mut span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
+    let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
     let log_span = trace.log_span();
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
     let outcome = purchases.buy(request).instrument(log_span).await;
-    if let Some(context) = span.context() {
-        span.set("item", item.get());
-        span.set("outcome", outcome.as_str());
-        let mut response = answer(outcome).into_response();
-        let status = response.status();
-        span.set("http.response.status_code", i64::from(status.as_u16()));
-        if status.is_server_error() {
-            span.fail();
-        }
-        let context = HeaderValue::try_from(context.to_string());
-        response.headers_mut().extend(context.map(|value| (TRACE_RESPONSE, value)));
-        return Ok(response);
-    }
-    answer(outcome)
+    answer_traced(span, item, outcome)
 }
 
-pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
+/// Answers with the outcome of a purchase, and ends the span of its request.
+pub(super) fn answer_traced(
+    mut span: Span,
+    item: ItemId,
+    outcome: Outcome,
+) -> Result<Response, Problem> {
+    let Some(context) = span.context() else { return answer(outcome) };
+    span.set("item", item.get());
+    span.set("outcome", outcome.as_str());
+    let mut response = answer(outcome).into_response();
+    let status = response.status();
+    span.set("http.response.status_code", i64::from(status.as_u16()));
+    if status.is_server_error() {
+        span.fail();
+    }
+    let context = HeaderValue::try_from(context.to_string());
+    response.headers_mut().extend(context.map(|value| (TRACE_RESPONSE, value)));
+    Ok(response)
+}
+
+fn answer(outcome: Outcome) -> Result<Response, Problem> {
     let created = |status: StatusCode, order: Order| {
         let location = [("location", format!("/api/orders/{}", order.id))];
         (status, location, Json(OrderBody::from(order))).into_response()

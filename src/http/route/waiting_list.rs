@@ -9,10 +9,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::orders::{OrderBody, StepBody, detached};
-use super::purchase::answer;
+use super::purchase::answer_traced;
 use crate::domain::{Clock, ItemId};
 use crate::http::body::OptionalJsonBody;
-use crate::http::extract::{Buyer, IdempotencyKey, ItemPath};
+use crate::http::extract::{Buyer, IdempotencyKey, ItemPath, RequestTrace};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::lifecycle::Lifecycle;
 use crate::purchase::Purchases;
@@ -159,12 +159,15 @@ pub async fn leave(
 )]
 pub async fn accept(
     State(purchases): State<Purchases>,
+    request_trace: RequestTrace,
     Buyer(claims): Buyer,
     ItemPath(id): ItemPath,
     IdempotencyKey(key): IdempotencyKey,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Response, Problem> {
-    answer(purchases.accept_offer(claims.user, id, key).await)
+    let span = request_trace.begin("POST /api/items/{id}/waiting/purchase");
+    let outcome = purchases.accept_offer(claims.user, id, key, span.trace()).await;
+    answer_traced(span, id, outcome)
 }
 
 impl From<JoinError> for Problem {
