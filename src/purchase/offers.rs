@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{PurchaseRequest, Purchases, hides_an_order};
 use crate::arbiter::{Arbiter, OrderWrite, StockWrite};
-use crate::domain::{ItemId, Outcome, Purchase, Quantity, RequestKey, UserId, Trace};
+use crate::domain::{ItemId, Outcome, Purchase, Quantity, RequestKey, Trace, UserId};
 use crate::strategy::{Breaks, Card, Options, Strategy};
 
 /// What orders from a waiting list have as their strategy. It is not on the list of strategies, since nobody can

@@ -10,7 +10,7 @@ use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
-use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
+use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
 use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
 use crate::http::problem::{Problem, ProblemType};
