@@ -1,6 +1,9 @@
 //! The service that is compared: two instances on the run's servers, each in a runtime of its own, so
 //! that one can be ended with everything that it is in the middle of.
 
+mod compare;
+mod run;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES, OFFER_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};
 use crate::support::{Answer, Client, Instance, Shop, item_body, purchase_path};
+use run::{Run, accepted, expect, fail};
 
 /// How long the service may take to get where the model is already.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -45,16 +49,6 @@ struct Process {
     runtime: Runtime,
     instance: Instance,
     client: Client,
-}
-
-/// One plan under way.
-struct Run {
-    books: Books,
-    item: i64,
-    /// The other item of its group; any other item where it is in none.
-    twin: i64,
-    /// The first buyer's id less one: each plan has buyers of its own.
-    buyers: i64,
 }
 
 impl Process {
@@ -397,111 +391,4 @@ impl Service {
         let path = format!("/api/admin/items/{}", run.item);
         expect(&self.runtime.block_on(admin.patch(&path, body)), expected)
     }
-
-    /// Stock and orders are what the books say; at once, but for holds that have to be swept.
-    fn compare(&self, run: &Run) -> Tried {
-        self.wait_for("the ledger to be as the books are", &async |service: &Self| {
-            let process = &service.instances[0];
-            let item = process.client.get(&format!("/api/items/{}", run.item)).await.json;
-            let (total, available) = (&item["total"], &item["available"]);
-            if (total, available) != (&json!(run.books.total), &json!(run.books.available)) {
-                return Err(format!("total {total}, available {available}"));
-            }
-            for buyer in 1..=BUYERS {
-                let place = format!("/api/items/{}/waiting", run.item);
-                let place = process.buyer(run.buyers + buyer).get(&place).await.json;
-                if place["status"] != run.books.place(buyer) {
-                    return Err(format!("the place of {buyer}: {place}"));
-                }
-                let listed = process.buyer(run.buyers + buyer).get("/api/orders").await.json;
-                let mut found: Vec<_> = listed["orders"].as_array().into_iter().flatten().collect();
-                found.retain(|order| order["item_id"] == run.item);
-                found.sort_by_key(|order| order["id"].to_string());
-                let found: Vec<_> = found
-                    .iter()
-                    .map(|order| json!([order["id"], order["quantity"], order["status"]]))
-                    .collect();
-                let own = run.books.orders.iter().filter(|entry| entry.buyer == buyer);
-                let mut expected: Vec<_> =
-                    own.map(|entry| json!([entry.id, entry.quantity, entry.status])).collect();
-                expected.sort_by_key(|order| order[0].to_string());
-                if found != expected {
-                    return Err(format!("orders of {buyer}: {found:?}"));
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn wait_for(&self, what: &str, look: &impl AsyncFn(&Self) -> Result<(), String>) -> Tried {
-        self.runtime.block_on(async {
-            let since = Instant::now();
-            loop {
-                match look(self).await {
-                    Ok(()) => return Ok(()),
-                    Err(seen) if since.elapsed() > PATIENCE => {
-                        return Err(fail(format!("waited in vain for {what}: {seen}")));
-                    }
-                    Err(_) => sleep(PAUSE).await,
-                }
-            }
-        })
-    }
-}
-
-impl Run {
-    fn pick(&self, order: usize) -> Option<usize> {
-        order.checked_rem(self.books.orders.len())
-    }
-
-    /// Enters what a purchase came to, if the books allow it.
-    fn bought(&mut self, buy: &Buy, answer: &Answer) -> Tried {
-        let id = answer.json["id"].as_str().unwrap_or_default().to_owned();
-        let replayed = answer.headers.contains_key("idempotency-replayed");
-        match self.books.expected_purchase(buy) {
-            ExpectedPurchase::Sells if accepted(answer) => {
-                self.books.enter(buy, id, "pending");
-                Ok(())
-            }
-            ExpectedPurchase::Replays(at) if self.books.orders[at].status == "rejected" => {
-                expect(answer, &Expected::Refused(vec!["rejected"]))
-            }
-            ExpectedPurchase::Replays(at) if accepted(answer) && replayed => {
-                if self.books.orders[at].id == id { Ok(()) } else { Err(fail("another order")) }
-            }
-            // The queue takes what the ledger then refuses; it is written down as an order.
-            ExpectedPurchase::Refuses(codes)
-                if answer.code() == "rejected"
-                    && codes.iter().all(|code| {
-                        ["limit_reached", "group_limit_reached", "sold_out"].contains(code)
-                    }) =>
-            {
-                let order: Value = serde_json::from_str(&answer.text).unwrap_or_default();
-                let id = order["id"].as_str().unwrap_or_default().to_owned();
-                self.books.enter(buy, id, "rejected");
-                Ok(())
-            }
-            ExpectedPurchase::Refuses(codes) => expect(answer, &Expected::Refused(codes)),
-            expected => Err(fail(format!("{expected:?}, not {}", answer.text))),
-        }
-    }
-}
-
-fn accepted(answer: &Answer) -> bool {
-    answer.status == 201
-}
-
-fn expect(answer: &Answer, expected: &Expected) -> Tried {
-    let fits = match expected {
-        Expected::Order(status) => {
-            answer.status == 200 && (status.is_empty() || answer.json["status"] == *status)
-        }
-        Expected::Refused(codes) => codes.contains(&answer.code()),
-    };
-    let seen = || fail(format!("{expected:?}, not {} {}", answer.status, answer.text));
-    fits.then_some(()).ok_or_else(seen)
-}
-
-fn fail(why: impl Into<String>) -> TestCaseError {
-    TestCaseError::fail(why.into())
 }
