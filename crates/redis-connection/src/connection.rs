@@ -106,11 +106,6 @@ impl SharedConnection {
         self.inner.options.command_timeout
     }
 
-    /// How long a command that did not run is sent again.
-    pub(crate) fn retry_max(&self) -> Duration {
-        self.inner.options.retry_max
-    }
-
     pub(crate) fn tries(&self) -> Tries {
         Tries::until(Instant::now() + self.inner.options.retry_max)
     }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
 use crate::connection::SharedConnection;
 use crate::node::Node;
@@ -14,13 +13,9 @@ use crate::slot::Slot;
 
 /// Connections lent to single callers at once.
 pub const OWN_CONNECTIONS_MAX: usize = 64;
-/// Connections that are made for them at once. A rush of handshakes with TLS would take longer than
-/// each may take; and whoever waits may get a connection that is given back meanwhile.
-const CONNECTING_MAX: usize = 8;
 
 pub(crate) struct OwnConnections {
     permits: Arc<Semaphore>,
-    connecting: Semaphore,
     idle: Mutex<Vec<(Node, MultiplexedConnection)>>,
 }
 
@@ -89,28 +84,13 @@ impl SharedConnection {
             .map_err(|_| (None, RedisError::from(std::io::Error::other("the pool is closed"))))?;
         let connection = match pool.take(node) {
             Some(connection) => connection,
-            None => {
-                self.in_turn(node).await.map_err(|error| (Some(Refusal::NotConnected), error))?
-            }
+            None => node.own().await.map_err(|error| (Some(Refusal::NotConnected), error))?,
         };
         let (pool, node) = (Arc::clone(pool), node.clone());
         let mut own = OwnConnection { connection, node, kept: false, pool, _permit: permit };
         match redis::cmd("WATCH").arg(key).exec_async(&mut own.connection).await {
             Ok(()) => Ok(own),
             Err(error) => Err((Refusal::of_error(&error), error)),
-        }
-    }
-}
-
-impl SharedConnection {
-    /// Makes a connection when it is this caller's turn, unless one was given back before.
-    async fn in_turn(&self, node: &Node) -> RedisResult<MultiplexedConnection> {
-        let pool = self.own_connections();
-        let turn = timeout(self.retry_max(), pool.connecting.acquire()).await;
-        let _turn = turn.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?;
-        match pool.take(node) {
-            Some(connection) => Ok(connection),
-            None => node.own().await,
         }
     }
 }
@@ -129,8 +109,7 @@ impl OwnConnections {
 
 impl Default for OwnConnections {
     fn default() -> Self {
-        let permits = Arc::new(Semaphore::new(OWN_CONNECTIONS_MAX));
-        Self { permits, connecting: Semaphore::new(CONNECTING_MAX), idle: Mutex::default() }
+        Self { permits: Arc::new(Semaphore::new(OWN_CONNECTIONS_MAX)), idle: Mutex::default() }
     }
 }
 
