@@ -8,13 +8,14 @@ use thirtyfour::Key;
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::make_sale;
 use crate::events::receiver::TestReceiver;
+use crate::http::order_id;
 use crate::identity::keys::TestKey;
 use crate::identity::provider::{TestIdentityProvider, serve_at};
 use crate::payments::provider::TestProvider;
 use crate::support::{Shop, eventually, when};
 
 #[tokio::test]
-async fn a_buyer_of_the_provider_signs_in_buys_and_pays_and_the_back_office_learns_it() {
+async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_office_learns_it() {
     let identity = TestIdentityProvider::start(vec![TestKey::rsa("rsa-1")]).await;
     let payments = TestProvider::start().await;
     let receiver = TestReceiver::start().await;
@@ -35,7 +36,7 @@ async fn a_buyer_of_the_provider_signs_in_buys_and_pays_and_the_back_office_lear
     let endpoint = json!({ "target": receiver.url() });
     let created = instance.admin().post("/api/admin/endpoints", &endpoint).await;
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
-    let item = make_sale(&instance, json!({ "stock": 3 })).await;
+    let item = make_sale(&instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
 
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit(&format!("/item.html?id={item}")).await;
@@ -51,7 +52,16 @@ async fn a_buyer_of_the_provider_signs_in_buys_and_pays_and_the_back_office_lear
     page.until("the way back", &format!("location.search === '?id={item}'")).await;
     page.until_text("#account", "ada lovelace").await;
     page.until_text("#buy", "Buy for $49.00").await;
-    page.click("#buy").await;
+    // Another buyer is quicker, and gives the unit back when this one waits for it.
+    let quicker = order_id(&instance.buyer(1).buy("default", item).await);
+    page.until_text("#waiting", "Wait for a unit").await;
+    page.click("#waiting .button").await;
+    page.until_text("#waiting", "first in line").await;
+    let cancelled =
+        instance.buyer(1).post(&format!("/api/orders/{quicker}/cancellation"), &json!({})).await;
+    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+    page.until_text("#waiting", "held for you").await;
+    page.click("#waiting .button").await;
     page.until_text("#outcome", "It’s yours").await;
     page.click("#outcome a").await;
     page.until_text("#status", "Held for you").await;
@@ -66,10 +76,11 @@ async fn a_buyer_of_the_provider_signs_in_buys_and_pays_and_the_back_office_lear
         let events = receiver.distinct_events();
         let orders = events.iter().flat_map(|event| event["data"]["orders"].as_array().cloned());
         let statuses: Vec<_> = orders.flatten().map(|order| order["status"].clone()).collect();
-        when(statuses == [json!("pending"), json!("paid")], statuses)
+        let expected = ["pending", "cancelled", "pending", "paid"].map(|status| json!(status));
+        when(statuses == expected, statuses)
     })
     .await;
-    assert_eq!(statuses.len(), 2);
+    assert_eq!(statuses.len(), 4);
     eventually("the refund of the wrong amount", || async {
         when(payments.refunds() == ["p-wrong"], payments.refunds())
     })

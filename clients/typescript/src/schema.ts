@@ -210,6 +210,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/admin/limit-groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the groups of items that share a limit. */
+        get: operations["get_admin_limit_groups"];
+        put?: never;
+        /** Create a group of items that share a limit. `limit_group_id` of an item puts the item into it. */
+        post: operations["post_admin_limit_groups"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/admin/payments": {
         parameters: {
             query?: never;
@@ -315,6 +333,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/items/{id}/waiting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find your place in the waiting list of an item. Changes are sent as events `waiting` of
+         *     `GET /api/orders/events`.
+         */
+        get: operations["get_items_id_waiting"];
+        put?: never;
+        /**
+         * Wait for a unit of a sold-out item. Who joined first is offered the next unit that comes back. A
+         *     repetition answers the place that you have.
+         */
+        post: operations["post_items_id_waiting"];
+        /** Leave the waiting list of an item, or decline its offer. A repetition has no further effect. */
+        delete: operations["delete_items_id_waiting"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/waiting/purchase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Buy the unit that is offered to you. The rules are those of any purchase, the strategy is
+         *     `waiting-list`.
+         */
+        post: operations["post_items_id_waiting_purchase"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/lab/runs": {
         parameters: {
             query?: never;
@@ -409,7 +472,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Watch your orders: an event at each change. */
+        /** Watch your orders and your places in waiting lists: an event at each change. */
         get: operations["get_orders_events"];
         put?: never;
         post?: never;
@@ -764,6 +827,11 @@ export interface components {
             held: number;
             /** Format: int64 */
             item_id: number;
+            /**
+             * Format: int64
+             * @description Units that open offers hold for buyers who waited.
+             */
+            offered: number;
             /** Format: int64 */
             orders: number;
             /**
@@ -814,7 +882,18 @@ export interface components {
             image_url?: string | null;
             /** @description `shop` (if it is left out) or `lab`. */
             kind?: string | null;
+            /**
+             * Format: int64
+             * @description The group of items that share a limit; 0 (if it is left out): none.
+             */
+            limit_group_id?: number | null;
             name: string;
+            /**
+             * Format: int32
+             * @description For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait. 300 if it
+             *     is left out.
+             */
+            offer_seconds?: number | null;
             /**
              * Format: int32
              * @description Units that one buyer may have; 1 if it is left out.
@@ -836,6 +915,15 @@ export interface components {
             strategy?: string | null;
             /** @description Whether buyers need a ticket of the waiting room; `false` if it is left out. */
             waiting_room?: boolean | null;
+        };
+        /** @description A new group. */
+        CreateLimitGroupBody: {
+            name: string;
+            /**
+             * Format: int32
+             * @description Units of all items of the group together that one buyer may have. It cannot be changed.
+             */
+            per_buyer_limit?: number;
         };
         /** @description A comparison to run. */
         CreateRunBody: {
@@ -925,6 +1013,17 @@ export interface components {
         EditItemBody: {
             /** Format: date-time */
             ends_at?: string | null;
+            /**
+             * Format: int64
+             * @description The group of items that share a limit; 0: none. Orders stay in the group in which they were
+             *     counted.
+             */
+            limit_group_id?: number | null;
+            /**
+             * Format: int32
+             * @description For how many seconds an offer holds a unit for a buyer who waits; 0 ends the waiting list.
+             */
+            offer_seconds?: number | null;
             /** @description Pause the sale (`true`) or resume it (`false`). */
             paused?: boolean | null;
             /** Format: date-time */
@@ -1044,7 +1143,7 @@ export interface components {
             detail: string;
             /** @description Whether it holds; `null` when there was nothing to check. */
             holds?: boolean | null;
-            /** @description `I1` to `I7`. */
+            /** @description `I1` to `I7`, `I13` or `I14`. */
             invariant: string;
         };
         /** @description A token of the identity provider. */
@@ -1085,7 +1184,13 @@ export interface components {
             image_url?: string | null;
             /** @description `shop` or `lab`. */
             kind: string;
+            limit_group?: components["schemas"]["LimitGroupBody"] | null;
             name: string;
+            /**
+             * Format: int32
+             * @description For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait.
+             */
+            offer_seconds: number;
             /** @description Whether the operator has paused the sale. */
             paused: boolean;
             /**
@@ -1277,6 +1382,21 @@ export interface components {
             /** Format: double */
             p99?: number | null;
         };
+        /** @description A group of items of which one buyer may have a number of units together. */
+        LimitGroupBody: {
+            /** Format: int64 */
+            id: number;
+            name: string;
+            /**
+             * Format: int32
+             * @description Units of all items of the group together that one buyer may have.
+             */
+            per_buyer_limit: number;
+        };
+        /** @description The groups. */
+        LimitGroupsBody: {
+            groups: components["schemas"]["LimitGroupBody"][];
+        };
         /** @description The queue token of a buyer, and the proof of work. */
         LineBody: {
             /**
@@ -1317,6 +1437,11 @@ export interface components {
             instance: string;
             /** Format: int64 */
             item_id: number;
+            /**
+             * Format: int64
+             * @description Units that are held for buyers who waited.
+             */
+            offered: number;
             /** @description The orders in the ledger by status. */
             orders: {
                 [key: string]: components["schemas"]["OrderCountBody"];
@@ -1333,6 +1458,11 @@ export interface components {
              * @description Units of the sale: the first stock and all restocks.
              */
             total: number;
+            /**
+             * Format: int64
+             * @description Buyers who wait.
+             */
+            waiting: number;
         };
         /** @description The ways to sign in. */
         MethodsBody: {
@@ -1440,6 +1570,37 @@ export interface components {
             next?: string | null;
             /** @description In the order of their ids. */
             payments: components["schemas"]["PaymentBody"][];
+        };
+        /** @description A buyer's place in the waiting list of an item. */
+        PlaceBody: {
+            /**
+             * Format: int64
+             * @description While waiting: buyers in front.
+             */
+            ahead?: number | null;
+            /** Format: int64 */
+            item_id: number;
+            /** Format: date-time */
+            joined_at?: string | null;
+            /**
+             * Format: date-time
+             * @description The end of the offer.
+             */
+            offer_expires_at?: string | null;
+            /** Format: date-time */
+            offered_at?: string | null;
+            /** @description The order that the accepted offer became. */
+            order_id?: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the server, to correct the clock of the client.
+             */
+            server_time: string;
+            /**
+             * @description `none`; `waiting`; `offered`; then `accepted`, `lapsed` (not bought in time), `left` or `ended`
+             *     (the sale was paused or is over).
+             */
+            status: string;
         };
         /** @description The body of an error. */
         ProblemBody: {
@@ -2334,6 +2495,86 @@ export interface operations {
             };
         };
     };
+    get_admin_limit_groups: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The groups, oldest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitGroupsBody"];
+                };
+            };
+            /** @description Not an operator */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_admin_limit_groups: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateLimitGroupBody"];
+            };
+        };
+        responses: {
+            /** @description The group */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitGroupBody"];
+                };
+            };
+            /** @description Not an operator, or an invalid field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Read the list before you try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     get_admin_payments: {
         parameters: {
             query?: {
@@ -2567,6 +2808,177 @@ export interface operations {
                 };
             };
             /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_waiting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Your place, or what became of it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlaceBody"];
+                };
+            };
+            /** @description Not signed in */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_items_id_waiting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StepBody"] | null;
+            };
+        };
+        responses: {
+            /** @description Your place */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlaceBody"];
+                };
+            };
+            /** @description Nobody can wait, or you have reached the limit */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    delete_items_id_waiting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description You do not wait */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Not signed in */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_items_id_waiting_purchase: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the purchase: a retry with the same key does not buy twice */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StepBody"] | null;
+            };
+        };
+        responses: {
+            /** @description Sold; the order is durable */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrderBody"];
+                };
+            };
+            /** @description Nothing changed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Nothing changed, try again; or, with outcome unknown, send the request again with the same key */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -2813,7 +3225,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Events `order`, each with the order after the change */
+            /** @description Events `order`, each with the order after the change, and `waiting`, each with the place after the change */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3034,6 +3446,8 @@ export interface operations {
             header?: {
                 /** @description Names the purchase: a retry with the same key does not buy twice */
                 "Idempotency-Key"?: string | null;
+                /** @description The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse` */
+                traceparent?: string | null;
                 /** @description For items with a waiting room: the ticket of `POST /api/items/{id}/ticket` */
                 "Purchase-Ticket"?: string | null;
             };
