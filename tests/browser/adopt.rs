@@ -56,7 +56,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let quicker = order_id(&instance.buyer(1).buy("default", item).await);
     page.until_text("#waiting", "Wait for a unit").await;
     page.click("#waiting .button").await;
-    page.until_text("#waiting", "first in line").await;
+    page.until_text("#waiting", "You are first").await;
     let cancelled =
         instance.buyer(1).post(&format!("/api/orders/{quicker}/cancellation"), &json!({})).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
