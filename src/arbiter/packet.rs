@@ -6,12 +6,15 @@
 //! No text of a buyer stands in a statement as it came: see [`Text`].
 
 use std::fmt::{self, Display, Write};
+use std::time::{Duration, Instant};
 
 use sqlx::mysql::{MySqlDatabaseError, MySqlRow};
 use sqlx::{Executor, MySqlConnection};
 use time::format_description::FormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
 
 /// Fails with [`NOT_ONE_ROW`] unless the statement before it has changed one row: a statement that
 /// changes none is no error for the server, and the packet would go on.
@@ -19,6 +22,9 @@ const ONE_ROW: &str = "SET @one_row = IF(ROW_COUNT() = 1, 1, (SELECT 1 UNION ALL
 /// "Subquery returns more than 1 row": the error of [`ONE_ROW`]. No other statement of a packet has a
 /// subquery.
 const NOT_ONE_ROW: u16 = 1242;
+
+/// A packet that takes longer is logged; the driver has the same limit for a statement.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Statements that are sent together.
 #[derive(Debug, Default)]
@@ -39,11 +45,23 @@ impl Packet {
     }
 
     /// Sends the statements and waits for all answers. Answers the rows that were selected.
+    ///
+    /// The driver logs nothing meanwhile: it would log the text, which contains the values.
     pub(super) async fn send(
         &self,
         connection: &mut MySqlConnection,
     ) -> sqlx::Result<Vec<MySqlRow>> {
-        connection.fetch_all(sqlx::raw_sql(&self.0)).await
+        let begun = Instant::now();
+        let sent = connection.fetch_all(sqlx::raw_sql(&self.0));
+        let answer = sent.with_subscriber(Dispatch::none()).await;
+        let elapsed = begun.elapsed();
+        if elapsed > SLOW {
+            tracing::warn!(
+                elapsed_ms = elapsed.as_millis(),
+                "the statements of an order were slow"
+            );
+        }
+        answer
     }
 }
 

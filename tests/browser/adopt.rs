@@ -53,12 +53,12 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     page.until_text("#account", "ada lovelace").await;
     page.until_text("#buy", "Buy for $49.00").await;
     // Another buyer is quicker, and gives the unit back when this one waits for it.
-    let quicker = order_id(&instance.buyer(1).buy("default", item).await);
+    let quicker = order_id(&instance.buyer(99).buy("default", item).await);
     page.until_text("#waiting", "Wait for a unit").await;
     page.click("#waiting .button").await;
     page.until_text("#waiting", "You are first").await;
     let cancelled =
-        instance.buyer(1).post(&format!("/api/orders/{quicker}/cancellation"), &json!({})).await;
+        instance.buyer(99).post(&format!("/api/orders/{quicker}/cancellation"), &json!({})).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
     page.until_text("#waiting", "held for you").await;
     page.click("#waiting .button").await;

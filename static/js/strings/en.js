@@ -91,7 +91,7 @@ export default {
   'buy.again': 'Ask again',
 
   'waiting.heading': 'Wait for a unit',
-  'waiting.text': 'Units that are not paid come back. Who waits longest gets the next one, and has {time} to buy it.',
+  'waiting.text': 'Units that are not paid come back. The buyer who waits longest gets the next one and has {time} to buy it.',
   'waiting.join': 'Join the waiting list',
   'waiting.signIn': 'Sign in to wait',
   'waiting.inLine': 'You are on the waiting list',
