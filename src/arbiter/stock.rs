@@ -95,7 +95,8 @@ pub(super) async fn take(
     why_refused(connection, purchase, stock).await.map(Some)
 }
 
-/// The answer for a purchase whose guarded statement has found no row: asks what is left.
+/// The answer for a purchase whose guarded statement has changed no row. Reads how many units are
+/// left to tell why.
 pub(super) async fn why_refused(
     connection: &mut MySqlConnection,
     purchase: &Purchase,

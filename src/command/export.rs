@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::mysql;
 
-/// The arguments: what is exported, and where to.
+/// The arguments: the rows to export, and the file to write.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// sales, orders or movements.

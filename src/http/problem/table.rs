@@ -188,7 +188,7 @@ problem_types! {
     InvalidText: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
     InvalidTable: 422 "invalid_table", "Invalid table of items",
-        "Send CSV in UTF-8 with a line of column names; faults lists what is wrong, by line.";
+        "Send CSV in UTF-8 with a line of column names; faults lists each error with its line.";
     InvalidMessage: 422 "invalid_message", "Invalid message of the payment provider",
         "Send type, payment, order and amount_cents as /docs says.";
     InvalidTarget: 422 "invalid_target", "Invalid target of an endpoint",

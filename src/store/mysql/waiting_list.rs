@@ -101,7 +101,7 @@ pub struct Lines {
     pub waiting: i64,
     /// Open offers.
     pub offered: i64,
-    /// Units that are available at `now` although somebody waits for them.
+    /// Units that are available at `now` although a buyer waits for them.
     pub idle: i64,
 }
 
