@@ -108,7 +108,7 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
     let moves = records(&instance, &format!("table=movements&item={item}")).await;
     let moved = sum(&moves, "movement", "delta");
     assert_eq!(moves.last().expect("a record")["delta"], moved);
-    // What was there at the start, and every movement since, is what is left.
+    // The stock at the start plus every movement since is the stock now.
     let available = audit["available"].as_i64().expect("a number");
     assert_eq!(buyers + 50 + moved, available);
 

@@ -92,7 +92,7 @@ impl Exporter {
         })
     }
 
-    /// Sends what comes until `stop` fires, and then what is there.
+    /// Sends spans as they come until `stop` fires, then the spans that still wait.
     pub(super) async fn run(
         mut self,
         mut spans: mpsc::Receiver<EndedSpan>,

@@ -38,7 +38,7 @@ struct Shared {
     limit: PerSecond,
 }
 
-/// Sends the spans until the token fires; then what is left.
+/// Sends the spans until the token fires, then the spans that still wait.
 pub type Worker = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// Traces as the settings want them, and the worker that sends their spans; none if they are off.

@@ -1,4 +1,4 @@
-//! The waiting list of an item: joining it, looking, leaving it, and ending what is over.
+//! The waiting list of an item: joining, looking, leaving, and ending lapsed offers and places.
 //!
 //! Who gets a unit is decided in the transaction that returns it (`arbiter/waiting_line`). The
 //! purchase of an offered unit is `purchase/offers.rs`.

@@ -39,7 +39,7 @@ export function waitingPanel(place, { item, mayWait, accept }) {
     try {
       take(await get(`/api/items/${item().id}/waiting`));
     } catch {
-      // The next poll or press says what is wrong.
+      // The next poll or press shows the error.
       draw();
     }
   }

@@ -15,7 +15,7 @@ use sha2::Sha256;
 /// A key pair that was made for these tests alone.
 const RSA_PEM: &str = include_str!("rsa.pem");
 
-/// A key of the provider, or of somebody who wants to be the provider.
+/// A key of the provider, or of an attacker who wants to be the provider.
 pub struct TestKey {
     id: String,
     pair: Pair,

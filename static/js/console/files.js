@@ -19,7 +19,7 @@ let busy = false;
 export function startFiles(chosenSale, onCreated) {
   for (const table of TABLES) {
     const link = byId(`export-${table}`);
-    // Set at the last moment, so that the address fits what is shown.
+    // Set at the last moment, so that the address fits the choices on the page.
     for (const moment of ['focus', 'pointerenter', 'click']) {
       link.addEventListener(moment, () => (link.href = exportAddress(table, chosenSale())));
     }
