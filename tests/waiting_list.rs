@@ -282,7 +282,7 @@ async fn who_cannot_wait_is_told_why() {
 }
 
 /// Returns, joins and purchases at the same moment: whatever their order, no unit lies idle while
-/// somebody waits, and no purchase gets a unit that a buyer in the line could have had.
+/// a buyer waits, and no purchase gets a unit that a buyer in the line could have had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_unit() {
     // No sweep: it would hide what the transactions miss.

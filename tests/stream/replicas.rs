@@ -39,7 +39,7 @@ async fn promises_what_replicas_have<'a>(
     let refused = buy(3).await;
     assert_eq!(refused.brief(), (503, "dependency_unavailable"), "{}", refused.text);
     assert_eq!(refused.json["outcome"], "none", "{}", refused.text);
-    // What is in doubt stays so for its key, and what was promised is not promised anew.
+    // While the replica is away, a retry of either key is unknown: also of the order that was promised before.
     for id in [1, 2] {
         let again = buy(id).await;
         assert_eq!(again.json["outcome"], "unknown", "buyer {id}: {}", again.text);

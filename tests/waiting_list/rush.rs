@@ -34,7 +34,7 @@ const REPEATED_MAX: u32 = 400;
 const RUN_MAX: Duration = Duration::from_secs(900);
 /// Restocks by which the units come while buyers join.
 const RESTOCKS: i64 = 8;
-/// The time that a unit may lie idle while somebody waits.
+/// The time that a unit may lie idle while a buyer waits.
 const IDLE_SECONDS_MAX: f64 = 2.0;
 /// The first buyer.
 const FIRST: i64 = 100_000;

@@ -1,5 +1,5 @@
 //! The history of one item's units, read from the ledger: how long a returned unit lay idle while
-//! somebody waited, and whether more units were promised at a time than there are.
+//! a buyer waited, and whether more units were promised at a time than there are.
 
 use sqlx::MySqlPool;
 
@@ -26,7 +26,7 @@ pub type Outage = (i64, i64);
 type Row = (i64, Option<i64>, Option<i64>, Option<i64>, String);
 
 /// Reads the history of an item that had no unit when the first buyer joined, and in whose line
-/// somebody waited until `until`. Outages do not count as idle.
+/// a buyer waited until `until`. Outages do not count as idle.
 pub async fn read(pool: &MySqlPool, item: i64, until: i64, outages: &[Outage]) -> Timeline {
     let micros = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column})");
     let statement = format!(
