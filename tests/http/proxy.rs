@@ -1,4 +1,5 @@
-//! The proxy of `docker-compose.yml`: what a client says of its own address does not get past it.
+//! The proxy of `docker-compose.yml`: what a client says of its own address does not get past it, and
+//! the purchases of one item go to one instance.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 
 use super::{BOUND, eventually};
-use crate::support::{Client, Shop, unique};
+use crate::support::{Client, Instance, Shop, unique};
 
 /// How many sign-ins one address may ask for at once.
 const BURST: usize = 3;
@@ -35,8 +36,8 @@ fn the_proxy_tells_the_address_itself_and_is_the_only_one_believed() {
     assert_eq!(value("SECKILL_HTTP_TRUSTED_PROXIES:"), value("ipv4_address:"));
 }
 
-/// The project's configuration in front of one instance.
-fn configuration(listen: SocketAddr, instance: SocketAddr) -> String {
+/// The project's configuration in front of instances.
+fn configuration(listen: SocketAddr, instances: &[SocketAddr]) -> String {
     let text = read("deploy/haproxy.cfg");
     let lines = text.lines().map(|line| {
         let indent = &line[..line.len() - line.trim_start().len()];
@@ -45,7 +46,10 @@ fn configuration(listen: SocketAddr, instance: SocketAddr) -> String {
             // A test machine may not have files for twenty thousand.
             "maxconn 20000" => format!("{indent}maxconn 100"),
             server if server.starts_with("server-template") => {
-                format!("{indent}server one {instance} init-addr last,libc")
+                let server = |(number, instance)| {
+                    format!("{indent}server instance{number} {instance} init-addr last,libc\n")
+                };
+                (1..).zip(instances).map(server).collect()
             }
             _ => line.to_owned(),
         }
@@ -69,6 +73,27 @@ fn start(program: &Path, configuration: &str) -> (Child, PathBuf) {
     (child.expect("haproxy starts"), file)
 }
 
+/// Starts HAProxy before `instances`, and answers a client of it once it has found them.
+async fn in_front_of(program: &Path, instances: &[&Instance]) -> (Child, Client) {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listen = free.local_addr().expect("an address");
+    drop(free);
+    let addresses: Vec<SocketAddr> = instances.iter().map(|instance| instance.addr).collect();
+    let (proxy, file) = start(program, &configuration(listen, &addresses));
+    let client = Client::new(listen, None);
+    // The proxy looks at the instances first.
+    eventually(BOUND, || async {
+        let answer = client.request(Method::GET, "/api/items").send().await;
+        answer.map_err(|error| error.to_string()).and_then(|answer| {
+            let status = answer.status();
+            if status == 200 { Ok(()) } else { Err(status.to_string()) }
+        })
+    })
+    .await;
+    std::fs::remove_file(file).expect("it was read");
+    (proxy, client)
+}
+
 /// Runs where HAProxy is installed; elsewhere the test above has read the configuration.
 #[tokio::test]
 async fn a_forged_address_does_not_get_past_the_proxy() {
@@ -83,21 +108,7 @@ async fn a_forged_address_does_not_get_past_the_proxy() {
     })
     .await;
     let instance = shop.start().await;
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let listen = free.local_addr().expect("an address");
-    drop(free);
-    let (_proxy, file) = start(&program, &configuration(listen, instance.addr));
-    let client = Client::new(listen, None);
-    // The proxy looks at the instance first.
-    eventually(BOUND, || async {
-        let answer = client.request(Method::GET, "/api/items").send().await;
-        answer.map_err(|error| error.to_string()).and_then(|answer| {
-            let status = answer.status();
-            if status == 200 { Ok(()) } else { Err(status.to_string()) }
-        })
-    })
-    .await;
-    std::fs::remove_file(file).expect("it was read");
+    let (_proxy, client) = in_front_of(&program, &[&instance]).await;
     let started = tokio::time::Instant::now();
     let mut passed = 0;
     for number in 0..10 * BURST {
@@ -109,4 +120,49 @@ async fn a_forged_address_does_not_get_past_the_proxy() {
     // One a second comes in beside the burst.
     let most = BURST + usize::try_from(started.elapsed().as_secs()).expect("few") + 1;
     assert!(passed <= most, "{passed} sign-ins of one address passed, {most} may");
+}
+
+/// The orders that an instance has made.
+async fn sold(instance: &Instance) -> usize {
+    let metrics = instance.stranger().get("/metrics").await;
+    let name = r#"seckill_purchases_total{strategy="mysql-batch",outcome="sold"}"#;
+    let line = metrics.text.lines().find_map(|line| line.strip_prefix(name));
+    line.map_or(0, |count| count.trim().parse().expect("a number"))
+}
+
+/// Runs where HAProxy is installed.
+#[tokio::test]
+async fn the_purchases_of_an_item_go_to_one_instance_while_it_is_there() {
+    const BUYERS: i64 = 6;
+    let Some(program) = program() else { return };
+    // The proxy's health checks have a name of their own.
+    let shop = Shop::with(|config| config.http.hosts = "*".to_owned()).await;
+    let (first, second) = tokio::join!(shop.start(), shop.start());
+    let (_proxy, client) = in_front_of(&program, &[&first, &second]).await;
+    let mut homes = [0, 0];
+    let mut item_of_first = None;
+    // The items are spread by a hash: 24 of them are not all at one instance.
+    for _ in 0..24 {
+        let item = first.make_item(json!({ "stock": 100 })).await;
+        let before = (sold(&first).await, sold(&second).await);
+        for id in 1..=BUYERS {
+            let buyer = client.with_token(first.buyer(id).token().expect("a token"));
+            assert_eq!(buyer.buy("mysql-batch", item).await.status, 201);
+        }
+        let after = (sold(&first).await - before.0, sold(&second).await - before.1);
+        let all = usize::try_from(BUYERS).expect("few");
+        assert!(after == (all, 0) || after == (0, all), "an item was sold by both: {after:?}");
+        homes[usize::from(after.0 == 0)] += 1;
+        item_of_first = item_of_first.or((after.0 == all).then_some(item));
+    }
+    assert!(homes[0] > 0 && homes[1] > 0, "one instance has all items: {homes:?}");
+    // The instance goes: its items are sold by the other one.
+    let item = item_of_first.expect("the first has items");
+    first.stop().await;
+    let buyer = client.with_token(second.buyer(BUYERS + 1).token().expect("a token"));
+    eventually(BOUND, || async {
+        let answer = buyer.buy("mysql-batch", item).await;
+        if answer.status == 201 { Ok(()) } else { Err(answer.status.to_string()) }
+    })
+    .await;
 }
