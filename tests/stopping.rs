@@ -31,10 +31,23 @@ async fn nothing_accepted_is_lost_however_often_it_is_stopped() {
     }
 }
 
+/// The threads of a process that serve connections.
+fn connection_threads(pid: u32) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let name = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()
+    };
+    threads.filter_map(name).filter(|name| name.starts_with("connections-")).count()
+}
+
 async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     let item = maker.make_item(json!({ "stock": BUYERS / 2 })).await;
     let addr = free_addr();
-    let mut service = serve(shop, &addr, &[]).await;
+    // Every second round the connections have threads of their own.
+    let runtimes = [0, 2][round as usize % 2];
+    let setting = ("SECKILL_HTTP_RUNTIMES", &*runtimes.to_string());
+    let mut service = serve(shop, &addr, &[setting]).await;
+    assert_eq!(connection_threads(service.id().expect("running")), runtimes);
     let addr = addr.parse().expect("an address");
     // Two streams that would never end by themselves.
     let watcher = Client::new(addr, Some(maker.token(1, Role::Buyer)));

@@ -22,6 +22,7 @@ use crate::domain::outcome::Dependency;
 use crate::http;
 use crate::http::address::Proxies;
 use crate::http::connection_limiter::ConnectionLimiter;
+use crate::http::runtimes::Runtimes;
 use crate::http::server::{self, ServerOptions};
 use crate::lifecycle::{Ended, Lifecycle};
 use crate::order::Orders;
@@ -55,6 +56,7 @@ pub struct App {
     shared: Shared,
     lane_pools: Vec<MySqlPool>,
     addr: SocketAddr,
+    runtimes: Option<Runtimes>,
 }
 
 impl App {
@@ -96,6 +98,8 @@ impl App {
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        let runtimes = Runtimes::start(config.http.runtimes, &shared.lifecycle.drained())
+            .map_err(|error| format!("no thread for connections: {error}"))?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
         let connection_limiter = ConnectionLimiter::new(
@@ -118,6 +122,7 @@ impl App {
             shared,
             lane_pools: writers.lane_pools,
             addr,
+            runtimes,
             config,
         })
     }
@@ -170,6 +175,7 @@ impl App {
             head_timeout: Duration::from_millis(self.config.http.head_timeout_ms),
             connection_limiter: self.connection_limiter,
             write_timeout: Duration::from_millis(self.config.http.write_timeout_ms),
+            runtimes: self.runtimes,
         };
         // The server owns every part from here on: they are dropped with it, and give the connections
         // back that the pools wait for.

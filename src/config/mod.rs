@@ -139,6 +139,7 @@ sections! {
     Http {
         addr: SocketAddr,
         connections_max: usize,
+        runtimes: usize,
         head_timeout_ms: u64,
         body_timeout_ms: u64,
         write_timeout_ms: u64,

@@ -14,6 +14,7 @@ mod layers;
 pub mod problem;
 pub mod rates;
 pub mod route;
+pub mod runtimes;
 pub mod server;
 pub mod session_cookie;
 

@@ -25,6 +25,7 @@ use tokio_io_timeout::TimeoutWriter;
 use super::Application;
 use super::address::Peer;
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use super::runtimes::Runtimes;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 
@@ -81,6 +82,8 @@ pub struct ServerOptions {
     pub connection_limiter: ConnectionLimiter,
     /// Time that a write may wait for a client that does not read.
     pub write_timeout: Duration,
+    /// Where connections are served; `None`: on the runtime that accepts them.
+    pub runtimes: Option<Runtimes>,
 }
 
 /// Serves `application` on `listener` until the lifecycle stops.
@@ -119,7 +122,7 @@ pub async fn serve(
                     continue;
                 };
                 let connection = Connection {
-                    stream,
+                    stream: stream.into_std(),
                     peer,
                     builder: Arc::clone(&builder),
                     head_timeout: options.head_timeout,
@@ -128,7 +131,12 @@ pub async fn serve(
                     metrics: metrics.clone(),
                     _permits: (slot, permit),
                 };
-                lifecycle.connections().spawn(connection.serve(stop.clone()));
+                let (connections, served) =
+                    (lifecycle.connections(), connection.serve(stop.clone()));
+                match &options.runtimes {
+                    Some(runtimes) => connections.spawn_on(served, runtimes.next()),
+                    None => connections.spawn(served),
+                };
             }
             // No descriptor is left, or the client closed at once: go on, but do not spin.
             Err(error) => {
@@ -150,7 +158,7 @@ async fn accept(
 }
 
 struct Connection<A> {
-    stream: TcpStream,
+    stream: io::Result<std::net::TcpStream>,
     peer: IpAddr,
     builder: Arc<auto::Builder<TokioExecutor>>,
     head_timeout: Duration,
@@ -162,8 +170,10 @@ struct Connection<A> {
 
 impl<A: Application> Connection<A> {
     async fn serve(self, stop: tokio_util::sync::CancellationToken) {
+        // Only here: a stream belongs to the runtime that registers it.
+        let Ok(stream) = self.stream.and_then(TcpStream::from_std) else { return };
         self.metrics.connections.inc();
-        let mut stream = TimeoutWriter::new(self.stream);
+        let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(self.write_timeout));
         let io = TokioIo::new(Box::pin(stream));
         let has_request = AtomicBool::new(false);

@@ -1,6 +1,7 @@
 //! Baseline H: a bare axum handler that reads and writes JSON, in a process of its own.
 //!
-//! On the runtime and the allocator of the service. It does what no purchase can do without: reads
+//! On the service's shape of runtimes (`SECKILL_HTTP_RUNTIMES`, as the service reads it) and its
+//! allocator. It does what no purchase can do without: reads
 //! a JSON body and answers 201 with an order's worth of JSON. No login, no limit, no database.
 
 use std::io;
@@ -9,12 +10,13 @@ use std::process::Stdio;
 
 use axum::http::StatusCode;
 use axum::routing::post;
-use axum::serve::ListenerExt;
+use axum::serve::{Listener, ListenerExt};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 
 use loadtest::failure::CannotJudge;
 
@@ -71,21 +73,70 @@ pub async fn serve() -> Result<(), CannotJudge> {
     let failed = |error: io::Error| CannotJudge(format!("the bare handler: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     println!("{}", listener.local_addr().map_err(failed)?);
-    let listener = listener.tap_io(|stream| {
-        // A socket that cannot be set is only slower.
-        let _ = stream.set_nodelay(true);
-    });
     let router = Router::new()
         .route(PATH, post(purchase))
         .route(TRACES_PATH, post(async |_: axum::body::Bytes| StatusCode::OK));
-    axum::serve(listener, router)
-        .with_graceful_shutdown(async {
-            // However the input ends, so does the baseline.
-            let _ =
-                tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await;
-        })
-        .await
-        .map_err(failed)
+    // However the input ends, so does the baseline.
+    let input = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink()));
+    let runtimes = std::env::var("SECKILL_HTTP_RUNTIMES").ok().and_then(|text| text.parse().ok());
+    tokio::select! {
+        served = serve_on(listener, router, runtimes.unwrap_or(0)) => served.map_err(failed),
+        _ = input => Ok(()),
+    }
+}
+
+/// Serves on the present runtime, or on `runtimes` threads with a runtime each.
+async fn serve_on(listener: TcpListener, router: Router, runtimes: usize) -> io::Result<()> {
+    if runtimes == 0 {
+        let listener = listener.tap_io(|stream| {
+            // A socket that cannot be set is only slower.
+            let _ = stream.set_nodelay(true);
+        });
+        return axum::serve(listener, router).await;
+    }
+    let address = listener.local_addr()?;
+    let mut threads = Vec::with_capacity(runtimes);
+    for _ in 0..runtimes {
+        let (sender, streams) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let router = router.clone();
+        let served = async move { axum::serve(Dealt { streams, address }, router).await };
+        std::thread::spawn(move || runtime.block_on(served));
+        threads.push(sender);
+    }
+    for thread in threads.iter().cycle() {
+        let (stream, peer) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // A thread that is gone has closed its connections, too.
+        let _ = thread.send((stream.into_std()?, peer));
+    }
+    Ok(())
+}
+
+/// The connections that are dealt to one thread.
+struct Dealt {
+    streams: mpsc::UnboundedReceiver<(std::net::TcpStream, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl Listener for Dealt {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            let Some((stream, peer)) = self.streams.recv().await else {
+                return std::future::pending().await;
+            };
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                return (stream, peer);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
 }
 
 /// The handler's process. It ends with this value.
