@@ -145,7 +145,7 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     }
     let options = pool.connect_options();
     let mut lock = options.connect().await.map_err(|error| failed(&error))?;
-    let locked = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('seckill-', MD5(DATABASE())), ?)")
+    let locked = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)), ?)")
         .bind(MIGRATION_WAIT_SECONDS)
         .fetch_one(&mut lock);
     let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
