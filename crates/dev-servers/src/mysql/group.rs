@@ -174,7 +174,7 @@ fn shop_may_look() -> [String; 2] {
 }
 
 /// The arguments of every member.
-const MEMBER: [&str; 12] = [
+const MEMBER: [&str; 13] = [
     "--log-bin=binlog",
     // A commit is in the log before it is answered.
     "--sync-binlog=1",
@@ -191,6 +191,8 @@ const MEMBER: [&str; 12] = [
     "--loose-group-replication-single-primary-mode=ON",
     // Accounts log in with a password that is sent encrypted by the server's public key.
     "--loose-group-replication-recovery-get-public-key=ON",
+    // A member that was silent for 5 s is expelled then, and not after 5 s more or longer.
+    "--loose-group-replication-member-expel-timeout=0",
     // A new primary takes writes, and answers reads, after it has applied what it had received.
     "--loose-group-replication-consistency=BEFORE_ON_PRIMARY_FAILOVER",
 ];

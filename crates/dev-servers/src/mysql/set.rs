@@ -190,8 +190,8 @@ impl MysqlSet {
         servers[self.writer].stop().await;
     }
 
-    /// Waits until so many members have ended that commits are not replicated any more, and tells how
-    /// the last of them ended.
+    /// Waits until commits are not replicated any more, because one member of a pair or two of three
+    /// have ended, and tells how the last of them ended.
     pub async fn ended(&self) -> StartError {
         let ends = self.members.servers.iter().map(|server| Box::pin(server.ended()));
         let (error, _, others) = select_all(ends).await;
