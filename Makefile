@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql test-redis faults loadtest compare lab bench walk lint fmt
+.PHONY: help run test test-mysql test-engines test-redis faults loadtest compare lab bench walk lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ test: ## format, lints and every test on real servers
 
 test-mysql: ## every test on a real MySQL server instead of MariaDB
 	@mysqld=$$(scripts/mysql-sid) && SECKILL_MYSQLD=$$mysqld exec scripts/test
+
+test-engines: ## the shop's tests on a semi-synchronous pair, Galera and Group Replication, too; ARGS="galera"
+	@exec scripts/test-mysql-engines $(ARGS)
 
 test-redis: ## strategies and locks on Redis with TLS, Sentinels and a cluster; ARGS="cluster", VALKEY_SERVER=...
 	@exec scripts/test-redis $(ARGS)

@@ -12,6 +12,7 @@ mod dead_letters;
 mod dependencies;
 mod docs;
 mod docs_locks;
+mod engines;
 mod events;
 mod expiry;
 mod exports;

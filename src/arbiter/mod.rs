@@ -258,7 +258,8 @@ impl Arbiter {
         connection: &mut MySqlConnection,
         write: &OrderWrite<'_>,
     ) -> sqlx::Result<Attempt> {
-        if self.is_packed && write.stock.fits_a_packet() {
+        let takes_packets = self.writer.as_ref().is_none_or(Writer::takes_packets);
+        if self.is_packed && takes_packets && write.stock.fits_a_packet() {
             two_packets::run(connection, write, self.outbox).await
         } else {
             transaction::run(connection, write, self.outbox).await

@@ -10,7 +10,8 @@ use crate::account::{Role, password};
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
 use crate::domain::Username;
-use crate::store::mysql::{self, users};
+use crate::store::mysql::engine::Engine;
+use crate::store::mysql::{self, hosts, users};
 use crate::store::redis::RedisClient;
 use time::OffsetDateTime;
 
@@ -57,7 +58,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let shape = Shape { mysql: arguments.mysql, redis };
     let servers = Box::pin(start_servers(shape, &mut config, &dir)).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
-    let served = Box::pin(serve_shop(config, &dir, servers.as_ref(), &extra)).await;
+    let served = Box::pin(serve_shop(config, shape.mysql, &dir, servers.as_ref(), &extra)).await;
     // The servers of these addresses have ended.
     let _ = fs::remove_file(dir.join("env"));
     if servers.is_some() || extra.is_some() {
@@ -101,6 +102,7 @@ async fn start_servers(
 
 async fn serve_shop(
     mut config: Config,
+    shape: Option<Replicated>,
     dir: &Path,
     servers: Option<&PrivateServers>,
     extra: &extra_servers::ExtraServers,
@@ -114,6 +116,11 @@ async fn serve_shop(
         make_demo_accounts(&pool).await?;
     }
     pool.close().await;
+    if shape.is_some() {
+        for line in engine_lines(&config).await? {
+            say(&line);
+        }
+    }
     if seed::seed(&config).await? {
         say("made the demo sales");
     }
@@ -135,6 +142,24 @@ async fn serve_shop(
     };
     lifecycle.stop();
     Err(error.to_string())
+}
+
+/// What the replicated ledger is, and what its failover may lose.
+async fn engine_lines(config: &Config) -> Result<Vec<String>, String> {
+    let pool = mysql::pool(config)?;
+    let engine = Engine::read(&pool).await;
+    pool.close().await;
+    let engine = engine.map_err(|error| format!("the ledger does not say what it is: {error}"))?;
+    let losses = engine.failover_losses().into_iter().map(|loss| format!("note: {loss}"));
+    let hosts = format!(
+        "ledger hosts: {}",
+        hosts::read(config.database_url.reveal())?
+            .iter()
+            .map(hosts::name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    Ok([hosts, format!("ledger: {engine}")].into_iter().chain(losses).collect())
 }
 
 async fn make_demo_accounts(pool: &sqlx::MySqlPool) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dev_servers::{MysqlOptions, MysqlPair, MysqlServer, StartError};
+use dev_servers::{MysqlOptions, MysqlServer, MysqlSet, StartError};
 
 use super::dev_redis::{PrivateRedis, RedisShape};
 use crate::config::{Config, Secret};
@@ -12,6 +12,21 @@ use crate::config::{Config, Secret};
 pub enum Replicated {
     /// Two MariaDB servers with semi-synchronous replication.
     Semisync,
+    /// Three MySQL servers with Group Replication; needs SECKILL_MYSQLD=$(scripts/mysql-sid).
+    Group,
+    /// Three nodes of MariaDB with Galera; needs `scripts/install-packages galera`.
+    Galera,
+}
+
+impl Replicated {
+    /// The recipe, and the folder of its data.
+    fn recipe(self) -> (dev_servers::Replicated, &'static str) {
+        match self {
+            Self::Semisync => (dev_servers::Replicated::SemiSync, "mysql-semisync"),
+            Self::Group => (dev_servers::Replicated::Group, "mysql-group"),
+            Self::Galera => (dev_servers::Replicated::Galera, "mysql-galera"),
+        }
+    }
 }
 
 /// The shapes of the servers.
@@ -31,7 +46,7 @@ pub struct PrivateServers {
 
 enum Ledger {
     One(Box<MysqlServer>),
-    Pair(Box<MysqlPair>),
+    Several(Box<MysqlSet>),
 }
 
 impl PrivateServers {
@@ -48,8 +63,9 @@ impl PrivateServers {
                     let options = MysqlOptions::new(dir.join("mysql"));
                     Ledger::One(Box::new(MysqlServer::start(options).await?))
                 }
-                Some(Replicated::Semisync) => {
-                    Ledger::Pair(Box::new(MysqlPair::start(&dir.join("mysql-semisync")).await?))
+                Some(replicated) => {
+                    let (engine, folder) = replicated.recipe();
+                    Ledger::Several(Box::new(MysqlSet::start(engine, &dir.join(folder)).await?))
                 }
             })
         };
@@ -63,7 +79,7 @@ impl PrivateServers {
     fn database_url(&self) -> String {
         match &self.ledger {
             Ledger::One(server) => server.url(),
-            Ledger::Pair(pair) => pair.url(),
+            Ledger::Several(set) => set.url(),
         }
     }
 
@@ -71,7 +87,7 @@ impl PrivateServers {
     pub fn versions(&self) -> [&str; 2] {
         let ledger = match &self.ledger {
             Ledger::One(server) => server.version(),
-            Ledger::Pair(pair) => pair.version(),
+            Ledger::Several(set) => set.version(),
         };
         [ledger, self.redis.version()]
     }
@@ -81,7 +97,7 @@ impl PrivateServers {
         let ledger = async {
             match &self.ledger {
                 Ledger::One(server) => server.stop().await,
-                Ledger::Pair(pair) => pair.stop().await,
+                Ledger::Several(set) => set.stop().await,
             }
         };
         tokio::join!(ledger, self.redis.stop());
@@ -92,7 +108,7 @@ impl PrivateServers {
         let ledger = async {
             match &self.ledger {
                 Ledger::One(server) => server.ended().await,
-                Ledger::Pair(pair) => pair.ended().await,
+                Ledger::Several(set) => set.ended().await,
             }
         };
         tokio::select! {

@@ -1,6 +1,6 @@
 //! Checks a trial: the ledger against the record of answers, and the service's own audit.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::Run;
 use crate::service::Service;
 use crate::testbed::{Testbed, until};
+use crate::trial::MayLose;
 use crate::workload::SaleItem;
 
 /// How long queued orders may take until they are decided, and counters until they are right.
@@ -38,8 +39,8 @@ pub struct TrialOutcome {
     pub unresolved: i64,
     /// Purchases whose answer was unknown once and that a retry with their key has answered.
     pub resolved: i64,
-    /// Orders that were answered 202 and lost, where that answer promised no more.
-    pub queued_lost: i64,
+    /// Orders that were accepted and lost, where the answer promised no more.
+    pub lost_as_said: i64,
     /// How long each strategy took to sell again after the fault was over.
     pub recovery: Vec<(String, Duration)>,
     /// Known-bad strategies that the audit caught, and how many there were.
@@ -74,7 +75,7 @@ impl TrialOutcome {
         self.lost += other.lost;
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
-        self.queued_lost += other.queued_lost;
+        self.lost_as_said += other.lost_as_said;
         self.recovery.extend(other.recovery.iter().cloned());
         self.controls.0 += other.controls.0;
         self.controls.1 += other.controls.1;
@@ -108,15 +109,15 @@ pub async fn check_trial(
     service: &Service,
     records: Vec<(Arc<SaleItem>, Vec<Answer>)>,
     mut trial: TrialOutcome,
-    queue_may_be_lost: bool,
+    may_lose: MayLose,
 ) -> Run<TrialOutcome> {
     let checked = records.into_iter().map(|(item, answers)| async move {
-        let judgement = check_item(testbed, service, &item, answers, queue_may_be_lost).await;
+        let judgement = check_item(testbed, service, &item, answers, may_lose).await;
         (item, judgement)
     });
     for (item, checked) in futures::future::join_all(checked).await {
         trial.attempts += item.attempts();
-        let CheckedItem { judgement, queued_lost, broken } = checked?;
+        let CheckedItem { judgement, lost_as_said, broken } = checked?;
         if item.control {
             let caught = !judgement.is_clean();
             trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
@@ -128,7 +129,13 @@ pub async fn check_trial(
         trial.lost += judgement.lost.count;
         trial.unresolved += judgement.unknown.purchases;
         trial.resolved += judgement.unknown.settled_by_retry;
-        trial.queued_lost += queued_lost;
+        if let Some(first) = lost_as_said.first() {
+            let (count, strategy) = (lost_as_said.len(), &item.strategy);
+            trial
+                .proof
+                .push_str(&format!("; {strategy} lost {count} orders, the first is {first}"));
+        }
+        trial.lost_as_said += i64::try_from(lost_as_said.len()).unwrap_or(i64::MAX);
         let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
         trial.broken.extend(findings.map(|finding| {
             format!("{}: {} {}", item.strategy, finding.invariant, finding.examples.join("; "))
@@ -151,7 +158,7 @@ fn open(answers: &[Answer]) -> Vec<String> {
 
 struct CheckedItem {
     judgement: Judgement,
-    queued_lost: i64,
+    lost_as_said: Vec<String>,
     broken: Vec<String>,
 }
 
@@ -160,14 +167,14 @@ async fn check_item(
     service: &Service,
     item: &SaleItem,
     mut answers: Vec<Answer>,
-    queue_may_be_lost: bool,
+    may_lose: MayLose,
 ) -> Run<CheckedItem> {
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
-    let mut settled = settled(&mut reader, item, &answers, queue_may_be_lost).await?;
-    let mut queued_lost = 0;
-    if queue_may_be_lost {
-        queued_lost = forget_lost_promises(&mut answers, &mut settled);
-    }
+    let mut settled = settled(&mut reader, item, &answers, may_lose).await?;
+    let lost_as_said = match may_lose {
+        MayLose::Nothing => Vec::new(),
+        _ => forget_lost_promises(&mut answers, &mut settled, may_lose),
+    };
     let evidence = Evidence {
         stock: item.stock,
         per_buyer_limit: 1,
@@ -187,7 +194,7 @@ async fn check_item(
             broken.push(why);
         }
     }
-    Ok(CheckedItem { judgement, queued_lost, broken })
+    Ok(CheckedItem { judgement, lost_as_said, broken })
 }
 
 /// The ledger once nothing is under way: every purchase was answered definitely before.
@@ -195,37 +202,44 @@ async fn settled(
     reader: &mut Reader,
     item: &SaleItem,
     answers: &[Answer],
-    queue_may_be_lost: bool,
+    may_lose: MayLose,
 ) -> Run<Ledger> {
     let last: Vec<Answer> = answers
         .iter()
-        .filter(|answer| answer.last && !(queue_may_be_lost && answer.status == 202))
+        .filter(|answer| answer.last && !may_lose.includes(answer.status))
         .cloned()
         .collect();
     let settled = reader.settled_ledger(item.id, &last, SETTLE_MAX).await;
     settled.map_err(|error| error.0)
 }
 
-/// Takes 202 answers out of the record whose orders the ledger has not, or has as rejected because
-/// their key became another order while Redis forgot this one; answers how many orders.
-fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
-    let before = ledger.orders.len();
+/// Takes answers out of the record whose orders may be lost and that the ledger has not, or has as
+/// rejected because their key became another order while Redis forgot this one; answers which.
+fn forget_lost_promises(
+    answers: &mut Vec<Answer>,
+    ledger: &mut Ledger,
+    may_lose: MayLose,
+) -> Vec<String> {
+    let mut superseded = Vec::new();
     ledger.orders.retain(|order| {
         let is_superseded = order.key.as_deref() == Some(order.id.as_str());
-        !(order.status == "rejected" && is_superseded)
+        let stays = !(order.status == "rejected" && is_superseded);
+        if !stays {
+            superseded.push(order.id.clone());
+        }
+        stays
     });
-    let superseded = before - ledger.orders.len();
     let there: HashSet<&str> = ledger.orders.iter().map(|order| order.id.as_str()).collect();
-    let mut gone = HashSet::new();
+    let mut gone = BTreeSet::new();
     answers.retain(|answer| {
         let id = answer.order_id.as_deref().unwrap_or_default();
-        let lost = answer.status == 202 && !there.contains(id);
+        let lost = may_lose.includes(answer.status) && !there.contains(id);
         if lost {
             gone.insert(id.to_owned());
         }
         !lost
     });
-    i64::try_from(gone.len().max(superseded)).unwrap_or(i64::MAX)
+    if gone.len() >= superseded.len() { gone.into_iter().collect() } else { superseded }
 }
 
 /// Purchases that were accepted and then refused: the same key must give the same answer.

@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, redis_groups,
-    replication, service,
+    batch, buyers, clock, crash, disk, locks, mysql, mysql_engines, network, orders, redis,
+    redis_groups, service,
 };
 use crate::testbed::Testbed;
 
@@ -166,18 +166,48 @@ pub const LIST: &[Row] = rows! {
     "mysql-link-resets": network::mysql_resets,
         "one in five answers of the database is cut in the middle, with a reset",
         "unknown where it was a COMMIT; resolved by key";
-    "writer-killed": replication::killed,
+    "writer-killed": mysql_engines::pair::killed,
         "kill -9 of the writer of a semi-synchronous pair under load; its replica is promoted",
         "nothing accepted is lost; the services follow the new writer";
-    "writer-killed-at-commit": replication::killed_at_commit,
+    "writer-killed-at-commit": mysql_engines::pair::killed_at_commit,
         "kill -9 of the writer right after COMMITs whose answers are lost; its replica is promoted",
         "the new writer tells what became of them; none is made twice";
-    "writer-frozen": replication::frozen,
+    "writer-frozen": mysql_engines::pair::frozen,
         "SIGSTOP of the writer; its replica is promoted; then the old writer wakes up, still writable",
         "the services stay with the new writer, and believe no late answer of the old one";
-    "writer-demoted": replication::demoted,
+    "writer-demoted": mysql_engines::pair::demoted,
         "the writer is set read-only and its replica is promoted; the old writer becomes a replica",
         "503 in between; the services follow the new writer";
+    "writer-behind": mysql_engines::behind_promoted,
+        "the replica of a pair stops, the writer goes on alone and is killed; the replica is promoted",
+        "the orders since then are lost, as the fault in /readyz says; they are counted and named";
+    "group-killed": mysql_engines::group::killed,
+        "kill -9 of the primary of Group Replication under load; the group elects another one",
+        "nothing accepted is lost; the services follow the new primary";
+    "group-killed-at-commit": mysql_engines::group::killed_at_commit,
+        "kill -9 of the primary right after COMMITs whose answers are lost",
+        "the new primary tells what became of them; none is made twice";
+    "group-frozen": mysql_engines::group::frozen,
+        "SIGSTOP of the primary until the group has elected another one; then it wakes up",
+        "it is expelled and takes no writes; nothing accepted is lost";
+    "group-demoted": mysql_engines::group::demoted,
+        "the group is told to make another member the primary",
+        "503 in between; the services follow the new primary";
+    "galera-killed": mysql_engines::galera::killed,
+        "kill -9 of the first node of Galera under load",
+        "nothing accepted is lost; the services go on at the second node";
+    "galera-killed-at-commit": mysql_engines::galera::killed_at_commit,
+        "kill -9 of the first node right after COMMITs whose answers are lost",
+        "the second node tells what became of them; none is made twice";
+    "galera-frozen": mysql_engines::galera::frozen,
+        "SIGSTOP of the first node until the others go on without it; then it wakes up",
+        "it catches up before it is used again; nothing accepted is lost";
+    "galera-demoted": mysql_engines::galera::demoted,
+        "the first node is set read-only",
+        "503 in between; the services go on at the second node";
+    "galera-two-writers": mysql_engines::two_writers,
+        "two instances write to different nodes of Galera, since their lists of hosts differ",
+        "conflicts are found at COMMIT and tried again; nothing is sold twice";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

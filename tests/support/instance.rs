@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use dev_servers::RedisServer;
+use dev_servers::{RedisServer, Replicated};
 use seckill::account::{Role, Tokens};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
@@ -68,6 +68,7 @@ impl Shop {
         config.database_url = Secret::new(servers.mysql.url_of(&name));
         config.redis_url = Secret::new(servers.redis.url());
         of_wanted_shape(&mut config).await;
+        on_wanted_engine(&mut config, &name).await;
         config.redis.prefix = format!("{name}:");
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
@@ -225,4 +226,15 @@ async fn of_wanted_shape(config: &mut Config) {
         Ok("cluster") => config.redis_url = Secret::new(super::cluster().await.url()),
         _ => {}
     }
+}
+
+/// Sets the ledger of the engine that `SECKILL_TEST_MYSQL` names: `semisync`, `group` or `galera`.
+async fn on_wanted_engine(config: &mut Config, database: &str) {
+    let engine = match std::env::var("SECKILL_TEST_MYSQL").as_deref() {
+        Ok("semisync") => Replicated::SemiSync,
+        Ok("group") => Replicated::Group,
+        Ok("galera") => Replicated::Galera,
+        _ => return,
+    };
+    config.database_url = Secret::new(super::replicated_url(engine, database).await);
 }

@@ -1,6 +1,7 @@
 //! What tests have in common: private servers that all share, and a service of one's own.
 
 mod client;
+pub mod crowd;
 mod instance;
 mod purchase;
 pub mod strategies;
@@ -10,8 +11,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dev_servers::{
-    Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisCluster,
-    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, ZookeeperOptions,
+    Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster,
+    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, Replicated, ZookeeperOptions,
     ZookeeperServer,
 };
 use futures::future::join_all;
@@ -147,6 +148,19 @@ pub async fn cluster() -> &'static RedisCluster {
         started.expect("no panic").expect("the private cluster starts")
     };
     CLUSTER.get_or_init(start).await
+}
+
+/// The address of a database on the run's replicated database servers, for `SECKILL_TEST_MYSQL`,
+/// started when the first test asks.
+pub async fn replicated_url(engine: Replicated, database: &str) -> String {
+    static SET: OnceCell<MysqlSet> = OnceCell::const_new();
+    let start = async || {
+        // Waits on a thread of its own: the start cannot move between threads.
+        let start = move || RUNTIME.block_on(MysqlSet::start_temporary(engine));
+        let started = RUNTIME.spawn_blocking(start).await;
+        started.expect("no panic").expect("the private servers start")
+    };
+    SET.get_or_init(start).await.url_of(database)
 }
 
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();

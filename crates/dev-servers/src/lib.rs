@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
-pub use self::mysql::pair::MysqlPair;
+pub use self::mysql::set::{MysqlSet, Replicated};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
 pub use self::redis::{
     AppendFsync, Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions,

@@ -64,16 +64,21 @@ mod tests {
         }
     }
 
+    fn group(applies_first: bool) -> Replication {
+        Replication::Group { members: 3, online: 3, applies_first }
+    }
+
     #[test]
     fn an_engine_that_may_lose_orders_at_a_failover_is_refused_unless_the_risk_is_accepted() {
         let mut config = Config::defaults();
-        for safe in [semi_synchronous(true), Replication::Group { members: 3, online: 3 }] {
+        for safe in [semi_synchronous(true), group(true)] {
             assert_eq!(first(&check_losses(&config, &engine(safe)), State::Failed), None);
         }
         let lossy = [
             Replication::None,
             Replication::Asynchronous,
             semi_synchronous(false),
+            group(false),
             Replication::Galera { nodes: 3 },
         ];
         for replication in lossy.clone() {

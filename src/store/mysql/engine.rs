@@ -75,6 +75,9 @@ impl Engine {
             Replication::SemiSynchronous { after_sync: false, .. } => vec![
                 "the wait point of semi-synchronous replication is AFTER_COMMIT: another session can read an order, and tell it to its buyer, before a replica has it; set rpl_semi_sync_master_wait_point=AFTER_SYNC",
             ],
+            Replication::Group { applies_first: false, .. } => vec![
+                "group_replication_consistency is EVENTUAL: a new primary may be asked about an order before it has applied it, and say that there is none; set BEFORE_ON_PRIMARY_FAILOVER",
+            ],
             Replication::Galera { .. } => vec![
                 "Galera has lost committed transactions when nodes crashed and the network was cut at once (Jepsen, March 2026)",
             ],

@@ -112,8 +112,7 @@ pub fn pool_to(writer: &Writer, config: &Config, connections_max: u32) -> MySqlP
             let (session, found) = (session.clone(), Arc::clone(&found));
             Box::pin(async move {
                 found.confirm(connection).await?;
-                connection.execute(sqlx::raw_sql(&session)).await?;
-                Ok(())
+                found.set_up(connection, &session).await
             })
         })
         .connect_lazy_with(writer.connect_options());
@@ -145,9 +144,11 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     }
     let options = pool.connect_options();
     let mut lock = options.connect().await.map_err(|error| failed(&error))?;
-    let locked = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('seckill-', MD5(DATABASE())), ?)")
-        .bind(MIGRATION_WAIT_SECONDS)
-        .fetch_one(&mut lock);
+    let locked = sqlx::query_scalar(
+        "SELECT GET_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)), ?)",
+    )
+    .bind(MIGRATION_WAIT_SECONDS)
+    .fetch_one(&mut lock);
     let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
     let locked: Option<i64> = within(limit, locked).await.map_err(|error| failed(&error))?;
     match locked {

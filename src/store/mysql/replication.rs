@@ -17,7 +17,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(2);
 /// The variables and states that tell how a server replicates. Each engine knows some of them.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
      'super_read_only', 'hostname', 'port', 'server_id', 'wsrep_on', 'log_bin', \
-     'group_replication_group_name', 'rpl_semi_sync_master_enabled', \
+     'group_replication_group_name', 'group_replication_consistency', \
+     'rpl_semi_sync_master_enabled', \
      'rpl_semi_sync_master_wait_point', 'rpl_semi_sync_master_timeout', \
      'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point', \
      'rpl_semi_sync_source_timeout')";
@@ -67,6 +68,8 @@ pub enum Replication {
         members: u64,
         /// Members that are online.
         online: u64,
+        /// Whether a new primary answers only after it has applied what it had received.
+        applies_first: bool,
     },
     /// All nodes of the primary component have received the commit.
     Galera {
@@ -83,7 +86,9 @@ impl Replication {
             Self::SemiSynchronous { active: false, .. } => {
                 Some("asynchronous: no replica acknowledges commits")
             }
-            Self::Group { members, online } if online * 2 <= *members => Some("no majority"),
+            Self::Group { members, online, .. } if online * 2 <= *members => Some("no majority"),
+            Self::Group { online: 1, .. } => Some("the group has one member: commits exist once"),
+            Self::Galera { nodes: 1 } => Some("the cluster has one node: commits exist once"),
             _ => None,
         }
     }
@@ -102,8 +107,12 @@ impl fmt::Display for Replication {
                     "semi-synchronous replication {point} to {replicas} replicas, asynchronous after {timeout_ms} ms without an answer{now}"
                 )
             }
-            Self::Group { members, online } => {
-                write!(formatter, "Group Replication, {online} of {members} members online")
+            Self::Group { members, online, applies_first } => {
+                let first = if *applies_first { "after" } else { "before" };
+                write!(
+                    formatter,
+                    "Group Replication, {online} of {members} members online, a new primary answers {first} it has applied what it received"
+                )
             }
             Self::Galera { nodes } => write!(formatter, "Galera, {nodes} nodes"),
         }
@@ -178,7 +187,9 @@ pub async fn read(connection: &mut MySqlConnection) -> sqlx::Result<Replication>
     }
     if is_group(&variables) {
         let (members, online) = group_members(connection).await;
-        return Ok(Replication::Group { members, online });
+        let consistency = variables.get("group_replication_consistency").map_or("", String::as_str);
+        let applies_first = !matches!(consistency, "" | "EVENTUAL");
+        return Ok(Replication::Group { members, online, applies_first });
     }
     // MariaDB and older MySQL say master, newer MySQL says source.
     for word in ["master", "source"] {

@@ -12,12 +12,13 @@
 //! When two hosts say that they write, the one that was followed is kept: only Galera has more
 //! writers than one, and there the first in the URL is taken by every instance.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{ConnectOptions, MySqlPool};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::{ConnectOptions, Executor, MySqlPool, Row};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +50,8 @@ pub(super) struct Found {
     writer: watch::Sender<Option<Known>>,
     /// Wakes the task that looks.
     suspected: Notify,
+    /// Whether the last connection led to a node of Galera.
+    is_galera: AtomicBool,
 }
 
 /// The writer that was found.
@@ -72,6 +75,7 @@ impl Writer {
             hosts: hosts::read(url)?,
             writer: watch::Sender::new(None),
             suspected: Notify::new(),
+            is_galera: AtomicBool::new(false),
         };
         Ok(Self { found: Arc::new(found), pools: Arc::default() })
     }
@@ -80,6 +84,14 @@ impl Writer {
     #[must_use]
     pub fn has_several_hosts(&self) -> bool {
         self.found.hosts.len() > 1
+    }
+
+    /// Whether several statements may travel in one packet. Not on Galera: a node that rolls a
+    /// transaction back, because another node's came first, goes on with the packet. The statements
+    /// behind are then committed one by one, and the COMMIT at its end is answered as if all was well.
+    #[must_use]
+    pub fn takes_packets(&self) -> bool {
+        !self.found.is_galera.load(Ordering::Relaxed)
     }
 
     /// Asks for a look at the hosts: a server refused a write, or was lost.
@@ -186,6 +198,22 @@ impl Found {
     /// Asks for a look at the hosts.
     pub(super) fn suspect(&self) {
         self.suspected.notify_one();
+    }
+
+    /// Sets up the session of a new connection, and notes whether it leads to a node of Galera.
+    ///
+    /// # Errors
+    /// The server's.
+    pub(super) async fn set_up(
+        &self,
+        connection: &mut MySqlConnection,
+        session: &str,
+    ) -> sqlx::Result<()> {
+        let statements = format!("{session}; SHOW GLOBAL VARIABLES LIKE 'wsrep_on'");
+        let rows = connection.fetch_all(sqlx::raw_sql(&statements)).await?;
+        let is_on = |row: &MySqlRow| row.try_get::<String, _>(1).is_ok_and(|value| value == "ON");
+        self.is_galera.store(rows.iter().any(is_on), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Checks that a new connection leads to the writer; with one host, it always does.

@@ -7,11 +7,11 @@ pub mod crash;
 pub mod disk;
 pub mod locks;
 pub mod mysql;
+pub mod mysql_engines;
 pub mod network;
 pub mod orders;
 pub mod redis;
 pub mod redis_groups;
-pub mod replication;
 pub mod service;
 
 use std::time::Duration;

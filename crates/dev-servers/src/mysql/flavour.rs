@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::DATABASE;
 use super::access::USER;
+use super::{DATABASE, MysqlOptions};
 use crate::error::StartError;
 use crate::home::Home;
 use crate::program;
@@ -28,6 +28,9 @@ pub(super) const OPTION_FILE: &str = "server.cnf";
 /// The folder for temporary tables. Not the system's: a starting MariaDB deletes every temporary
 /// table that it finds there, also those of other servers.
 pub(super) const TEMPORARY: &str = "tmp";
+
+/// Where `scripts/mysql-sid` puts MySQL, in the folder of the project.
+const FETCHED: &str = ".data/mysql-sid/mysqld";
 
 /// The two families of servers that speak this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,29 @@ pub(super) fn find(asked: Option<&Path>) -> Result<(PathBuf, Flavour, String), S
         });
     };
     Ok((program, flavour, version))
+}
+
+/// Finds a server of one flavour, for a recipe that is for no other: `SECKILL_MYSQLD` if it is one,
+/// else one on this machine, or the one that `scripts/mysql-sid` has fetched.
+///
+/// # Errors
+/// There is none.
+pub(super) fn find_only(wanted: Flavour) -> Result<PathBuf, StartError> {
+    let (name, remedy) = match wanted {
+        Flavour::Mariadb => ("mariadbd", "run `scripts/install-packages run`"),
+        Flavour::Mysql => ("mysqld", "run `scripts/mysql-sid`"),
+    };
+    let places = [MysqlOptions::temporary().program, program::find(name), Some(FETCHED.into())];
+    let mut programs = places.into_iter().flatten().filter(|program| program.exists());
+    let found = programs.find_map(|program| {
+        let (program, flavour, _) = find(Some(&program)).ok()?;
+        (flavour == wanted).then_some(program)
+    });
+    found.ok_or_else(|| StartError::Cluster {
+        server: wanted.name(),
+        action: "start these servers",
+        answer: format!("no such program was found; {remedy}, or set SECKILL_MYSQLD"),
+    })
 }
 
 impl Flavour {

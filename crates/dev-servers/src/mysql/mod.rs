@@ -2,7 +2,11 @@
 
 mod access;
 mod flavour;
-pub(crate) mod pair;
+mod galera;
+mod group;
+mod operator;
+mod semisync;
+pub(crate) mod set;
 
 use std::env;
 use std::fs;
@@ -51,8 +55,23 @@ pub struct MysqlOptions {
     pub extra_arguments: Vec<String>,
     /// The password of the account; `None` keeps the one in the directory, or makes one.
     pub(crate) password: Option<String>,
-    /// Lines of an option file, which its cluster may replace before a restart.
+    /// Lines of an option file, which its set may replace before a restart.
     pub(crate) option_lines: Option<String>,
+    /// Statements before those that make the accounts.
+    pub(crate) first_statements: Vec<String>,
+    /// A program with its arguments, which runs the server's command that follows them.
+    pub(crate) launcher: Vec<String>,
+    pub(crate) origin: Origin,
+}
+
+/// Where the data of a new server come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The server makes an empty database.
+    #[default]
+    Made,
+    /// Another member of its set sends them.
+    Received,
 }
 
 /// A running private database server.
@@ -64,6 +83,7 @@ pub struct Mysql {
     program: PathBuf,
     /// Whether its data stay when it ends.
     kept: bool,
+    launcher: Vec<String>,
     extra_arguments: Vec<String>,
     access: Access,
 }
@@ -97,7 +117,7 @@ impl MysqlServer {
         let (home, mut temporary) = Home::open_or_make(server, options.data_dir).await?;
         let temporary_tables = home.path(flavour::TEMPORARY);
         fs::create_dir_all(&temporary_tables).map_err(StartError::io("make", &temporary_tables))?;
-        initialise(&home, flavour, &program).await?;
+        initialise(&home, flavour, &program, options.origin).await?;
 
         let password = match options.password {
             Some(password) => password,
@@ -106,8 +126,12 @@ impl MysqlServer {
         if let Some(lines) = options.option_lines {
             home.write(flavour::OPTION_FILE, &lines)?;
         }
+        let mut statements = String::new();
+        for statement in &options.first_statements {
+            statements.push_str(&format!("{statement};\n"));
+        }
         // A replica has the accounts of its own start; the writer's would meet them.
-        let mut statements = "SET SESSION sql_log_bin = 0;\n".to_owned();
+        statements.push_str("SET SESSION sql_log_bin = 0;\n");
         statements.push_str(&flavour.accounts(&password));
         for statement in &options.extra_statements {
             statements.push_str(&format!("{statement};\n"));
@@ -116,7 +140,8 @@ impl MysqlServer {
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
         let access = Access { flavour, socket, port: 0, password };
-        let recipe = Mysql { program, kept, extra_arguments: options.extra_arguments, access };
+        let MysqlOptions { launcher, extra_arguments, .. } = options;
+        let recipe = Mysql { program, kept, launcher, extra_arguments, access };
         let server =
             Self::boot(Prepared { recipe, home, temporary, version }, options.port).await?;
         mark_ready(server.home(), flavour)?;
@@ -166,7 +191,8 @@ impl Recipe for Mysql {
     fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         self.access.port = port;
         let Access { flavour, socket, .. } = &self.access;
-        let mut command = flavour.serve(&self.program, home, socket, port, &self.extra_arguments);
+        let mut command = self.launcher.clone();
+        command.extend(flavour.serve(&self.program, home, socket, port, &self.extra_arguments));
         if self.kept {
             command.extend(FOR_LONG.map(str::to_owned));
         }
@@ -183,7 +209,12 @@ impl Recipe for Mysql {
 
 /// Makes the data directory unless it is complete. One whose making was interrupted never held
 /// anything, so it is made again; one of unknown origin is left alone.
-async fn initialise(home: &Home, flavour: Flavour, program: &Path) -> Result<(), StartError> {
+async fn initialise(
+    home: &Home,
+    flavour: Flavour,
+    program: &Path,
+    origin: Origin,
+) -> Result<(), StartError> {
     let data = home.path("data");
     if let Some(made_by) = home.read(READY)? {
         if made_by != flavour.name() {
@@ -213,6 +244,9 @@ async fn initialise(home: &Home, flavour: Flavour, program: &Path) -> Result<(),
     tracing::info!("making a new {} database in {}", flavour.name(), home.directory().display());
     home.write(INITIALISING, flavour.name())?;
     fs::create_dir(&data).map_err(StartError::io("make", &data))?;
+    if origin == Origin::Received {
+        return Ok(());
+    }
     let command = flavour.initialise(program, home)?;
     let maker = Guardian::spawn(&command, home.directory(), home.log())
         .map_err(StartError::io("run", program))?;

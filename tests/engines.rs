@@ -1,0 +1,51 @@
+//! The ledger on engines that choose their writer themselves: Group Replication and Galera.
+//!
+//! `make test-engines` runs the walk of all strategies on each of them.
+
+use dev_servers::Replicated;
+use seckill::store::mysql::engine::Engine;
+
+use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
+use crate::support::{eventually, when};
+
+/// The writer is killed, another member takes over, and the killed one comes back.
+async fn sells_on_without_its_writer(engine: Replicated) {
+    let (mut set, shop, instance) = on(engine).await;
+    let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
+    let name = if engine == Replicated::Galera { "Galera, 3 nodes" } else { "3 of 3 members" };
+    assert!(said.contains(name), "{said}");
+    let crowd = Crowd::enters(&instance).await;
+    crowd.has_bought(ENOUGH).await;
+    let old = set.writer();
+    set.member(old).kill().await;
+    set.take_over().await.expect("another member takes over");
+    crowd.has_bought(ENOUGH).await;
+    assert!(metric(&instance, "seckill_ledger_writer_changes_total").await >= 1.0);
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
+    set.member(old).restart().await.expect("it starts again");
+    set.rejoin(old).await.expect("it gets what it lacks");
+    crowd.has_bought(ENOUGH).await;
+    assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
+    // Each node of Galera takes writes, and the service stays with the first of them.
+    let wanted = if engine == Replicated::Galera { 3.0 } else { 1.0 };
+    eventually(RECOVERY_MAX, || async {
+        let writers = metric(&instance, "seckill_ledger_writers").await;
+        when((writers - wanted).abs() < 0.5, writers)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn galera_sells_on_without_its_first_node() {
+    sells_on_without_its_writer(Replicated::Galera).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_sells_on_without_its_primary() {
+    // Debian's stable releases have no MySQL.
+    if let Err(missing) = Replicated::Group.program() {
+        return println!("not tested: {missing}");
+    }
+    sells_on_without_its_writer(Replicated::Group).await;
+}

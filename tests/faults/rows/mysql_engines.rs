@@ -1,0 +1,263 @@
+//! The ledger on servers that replicate: the writer is lost, cut off or demoted, and another one takes
+//! over; a replica that is behind is promoted; two nodes of Galera are written to at once.
+//!
+//! Recovery counts from the moment of the fault where the engine chooses the next writer, so it
+//! includes the time of the choice. A pair has no such choice: there it counts from the promotion.
+
+use std::time::{Duration, Instant};
+
+use dev_servers::{MysqlSet, Replicated};
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::mysql::execute;
+use super::redis::process_state;
+use super::{FAULT, proven};
+use crate::service::Setup;
+use crate::testbed::{Testbed, until};
+use crate::trial::{MayLose, Plan, Trial, Wanted, run_trial};
+use crate::wire::{Link, Wire};
+use crate::{Run, TrialResult};
+
+/// How long COMMITs lose their answers before the writer is killed, at most.
+const AT_COMMIT_MAX: Duration = Duration::from_secs(10);
+/// How long the services may take to follow a new writer.
+const FOLLOWED_MAX: Duration = Duration::from_secs(20);
+/// What was in flight at the moment of the fault is answered within this.
+const IN_FLIGHT: Duration = Duration::from_millis(300);
+/// How long a writer may go on before it gives up waiting for a replica, and some more.
+const FALLBACK_MAX: Duration = Duration::from_secs(15);
+/// Sold on a ledger that loses orders: single transactions, batches, and a lock.
+const IN_THE_LEDGER: &[&str] = &["mysql-atomic", "mysql-batch", "lock-redis"];
+/// Purchases that only the writer has when its replica is promoted, at least.
+const BEHIND_MIN: u64 = 20;
+/// Purchases while two nodes are written to, at least.
+const CONTESTED_MIN: u64 = 200;
+
+/// The rows of one engine.
+macro_rules! rows_of {
+    ($($name:ident: $engine:expr;)*) => {
+        $(pub mod $name {
+            use super::{Replicated, Testbed, TrialResult};
+
+            const ENGINE: Replicated = $engine;
+
+            pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
+                super::killed(testbed, seed, ENGINE).await
+            }
+
+            pub async fn killed_at_commit(testbed: &mut Testbed, seed: u64) -> TrialResult {
+                super::killed_at_commit(testbed, seed, ENGINE).await
+            }
+
+            pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
+                super::frozen(testbed, seed, ENGINE).await
+            }
+
+            pub async fn demoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
+                super::demoted(testbed, seed, ENGINE).await
+            }
+        })*
+    };
+}
+
+rows_of! {
+    pair: Replicated::SemiSync;
+    group: Replicated::Group;
+    galera: Replicated::Galera;
+}
+
+async fn killed(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+    let (mut set, setup) = on(testbed, engine).await?;
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let after = trial.random.random_range(0..300);
+        sleep(Duration::from_millis(after)).await;
+        let old = set.writer();
+        let pid = set.member(old).pid();
+        set.member(old).kill().await;
+        trial.injections += 1;
+        let gone = process_state(pid) == '?';
+        let took = take_over(&mut set, testbed, trial).await?;
+        followed(trial, gone, format!("process {pid} was gone; {took}")).await
+    })
+    .await
+}
+
+async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+    let (mut set, setup) = on(testbed, engine).await?;
+    let old = set.writer();
+    let wire = Wire::to(set.member(old).port()).await?;
+    let (here, there) = (format!(":{}", set.member(old).port()), format!(":{}", wire.port));
+    let url = set.url_of(Testbed::DATABASE).replacen(&here, &there, 1);
+    let plan = Plan::new(seed, Wanted::Safe, &setup.with("DATABASE_URL", url));
+    run_trial(testbed, plan, async |testbed, trial| {
+        wire.set(Link::LosesCommitAnswers);
+        let begin = Instant::now();
+        while wire.bites() == 0 && begin.elapsed() < AT_COMMIT_MAX {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // A COMMIT was executed, and nobody heard of it.
+        set.member(old).kill().await;
+        trial.injections += 1;
+        let cuts = wire.bites();
+        let took = take_over(&mut set, testbed, trial).await?;
+        followed(trial, cuts > 0, format!("{cuts} COMMITs unheard; {took}")).await
+    })
+    .await
+}
+
+async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+    let (mut set, setup) = on(testbed, engine).await?;
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let old = set.writer();
+        let paused = set.member(old).pause();
+        trial.injections += 1;
+        let took = take_over(&mut set, testbed, trial).await?;
+        let said = followed(trial, paused, took).await;
+        // It wakes up and believes that it is the writer; the others know better by now.
+        set.member(old).resume();
+        sleep(FAULT).await;
+        said
+    })
+    .await
+}
+
+async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+    let (mut set, setup) = on(testbed, engine).await?;
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let (old, begin) = (set.writer(), Instant::now());
+        trial.injections += 1;
+        set.switch_over().await.map_err(said)?;
+        trial.fault_ended();
+        look_at_writer(&mut set, testbed);
+        let took = format!("switched over in {:.1?}", begin.elapsed());
+        let said_so = followed(trial, true, took).await;
+        if engine == Replicated::SemiSync {
+            set.rejoin(old).await.map_err(said)?;
+        }
+        said_so
+    })
+    .await
+}
+
+/// A pair whose replica is behind: the writer has gone on without it, and dies.
+pub async fn behind_promoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
+    let mut plan = Plan::new(seed, Wanted::These(IN_THE_LEDGER), &setup);
+    plan.may_lose = MayLose::Committed;
+    run_trial(testbed, plan, async |testbed, trial| {
+        let (old, heir) = (set.writer(), 1 - set.writer());
+        let mut replica = set.operator(heir).await.map_err(said)?;
+        execute(&mut replica, "STOP SLAVE").await?;
+        // The first commits wait for the replica; then the writer goes on without it.
+        let then = trial.sold();
+        let told = until("the writer to go on alone", FALLBACK_MAX, || async {
+            let alone = trial.metric("seckill_ledger_replication_fault", "").await > 0.5;
+            (alone && trial.sold() >= then + BEHIND_MIN).then_some(())
+        });
+        told.await?;
+        let alone = trial.metric("seckill_ledger_commits_unacknowledged", "").await;
+        set.member(old).kill().await;
+        trial.injections += 1;
+        let took = take_over(&mut set, testbed, trial).await?;
+        let proof = format!("{alone} commits without a replica, counted by all services; {took}");
+        followed(trial, alone > 0.0, proof).await
+    })
+    .await
+}
+
+/// Two nodes of Galera are written to at once, as if somebody had given each service another order of
+/// the hosts.
+pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let (mut set, setup) = on(testbed, Replicated::Galera).await?;
+    let url = set.url_of(Testbed::DATABASE);
+    let ports = [0, 1].map(|place| format!("127.0.0.1:{}", set.member(place).port()));
+    let [first, second] = &ports;
+    let turned =
+        url.replacen(first, "HOST", 1).replacen(second, first, 1).replacen("HOST", second, 1);
+    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
+    plan.setups[1] = setup.with("DATABASE_URL", turned);
+    run_trial(testbed, plan, async |testbed, trial| {
+        trial.injections += 1;
+        let then = trial.sold();
+        let sold = until("sales on both nodes", FOLLOWED_MAX, || async {
+            let sold = trial.sold() - then;
+            (sold >= CONTESTED_MIN).then_some(sold)
+        });
+        let sold = sold.await?;
+        let mut conflicts = 0;
+        for place in [0, 1] {
+            let mut node = set.operator(place).await.map_err(said)?;
+            let asked = "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS \
+                 WHERE VARIABLE_NAME IN ('wsrep_local_cert_failures', 'wsrep_local_bf_aborts')";
+            let counted: i64 = sqlx::query_scalar(asked)
+                .fetch_one(&mut node)
+                .await
+                .map_err(|error| error.to_string())?;
+            conflicts += counted;
+        }
+        trial.fault_ended();
+        look_at_writer(&mut set, testbed);
+        proven(conflicts > 0, format!("{conflicts} transactions lost to the other node's while {sold} units were sold"))
+    })
+    .await
+}
+
+/// Starts a set with the schema, and answers how services are started on it.
+async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)> {
+    let mut set = MysqlSet::start_temporary(engine).await.map_err(said)?;
+    let url = set.url_of(Testbed::DATABASE);
+    Testbed::migrate(&url).await?;
+    // The items of a new ledger have the numbers of earlier ones, whose counters are in Redis.
+    let prefix = format!("faults-{:016x}:", rand::random::<u64>());
+    let setup = testbed.setup().with("DATABASE_URL", url).with("SECKILL_REDIS_PREFIX", prefix);
+    look_at_writer(&mut set, testbed);
+    // What Galera may lose in a crash is what these trials are about.
+    Ok((set, setup.with("SECKILL_ACCEPT_RISKS", "lossy-failover")))
+}
+
+/// The audit reads the present writer from now on.
+fn look_at_writer(set: &mut MysqlSet, testbed: &mut Testbed) {
+    let place = set.writer();
+    testbed.ledger_elsewhere = Some(set.member(place).tcp_url_of(Testbed::DATABASE));
+}
+
+/// Lets another member become the writer. Answers how long that took, in words.
+async fn take_over(set: &mut MysqlSet, testbed: &mut Testbed, trial: &mut Trial) -> Run<String> {
+    let begin = Instant::now();
+    let is_promoted = set.engine() == Replicated::SemiSync;
+    if !is_promoted {
+        sleep(IN_FLIGHT).await;
+        trial.fault_ended();
+    }
+    set.take_over().await.map_err(said)?;
+    if is_promoted {
+        trial.fault_ended();
+    }
+    look_at_writer(set, testbed);
+    Ok(format!("another writer after {:.1?}", begin.elapsed()))
+}
+
+/// Waits until every service follows the new writer.
+async fn followed(trial: &Trial, bit: bool, proof: String) -> Run<String> {
+    let begin = Instant::now();
+    let services = trial.services.len();
+    loop {
+        let changes = trial.metric("seckill_ledger_writer_changes_total", "").await;
+        if changes >= f64::from(u32::try_from(services).unwrap_or(u32::MAX)) {
+            return proven(bit, format!("{proof}; followed by all after {:.1?}", begin.elapsed()));
+        }
+        if begin.elapsed() > FOLLOWED_MAX {
+            return Err(format!("{changes} of {services} services follow the new writer"));
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn said(error: dev_servers::StartError) -> String {
+    error.to_string()
+}

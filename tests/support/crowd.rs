@@ -1,0 +1,138 @@
+//! Buyers who go on while the writer of the ledger is replaced, and what becomes of their orders.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use dev_servers::{MysqlSet, Replicated};
+use seckill::config::Secret;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{Client, Instance, Shop, assert_clean, eventually, unique, when};
+
+/// How long a new writer may take until everything is sold again, on a busy machine.
+pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
+/// Buyers at once for each strategy.
+const BUYERS: i64 = 6;
+/// Purchases that are accepted before the fault, and after it.
+pub const ENOUGH: u64 = 60;
+/// The strategies of these sales: single transactions, batches, and a lock.
+const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
+
+/// Servers that replicate, a shop on them, and an instance.
+pub async fn on(engine: Replicated) -> (MysqlSet, Shop, Instance) {
+    let set = MysqlSet::start_temporary(engine).await.expect("the servers start");
+    let url = set.url_of(&unique("seckill"));
+    let shop = Shop::with(|config| {
+        config.database_url = Secret::new(url);
+        // Refused purchases are repeated at once.
+        config.limits.user_per_second = 0;
+    })
+    .await;
+    let instance = shop.start().await;
+    (set, shop, instance)
+}
+
+/// Buyers who buy without a pause and repeat each purchase until its answer is definite.
+pub struct Crowd {
+    stops: Arc<AtomicBool>,
+    sold: Arc<AtomicU64>,
+    buyers: JoinSet<(i64, Vec<String>)>,
+    items: Vec<i64>,
+}
+
+impl Crowd {
+    pub async fn enters(instance: &Instance) -> Self {
+        let (stops, sold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (mut buyers, mut items) = (JoinSet::new(), Vec::new());
+        for strategy in STRATEGIES {
+            let settings = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
+            let item = instance.make_item(settings).await;
+            items.push(item);
+            for id in 1..=BUYERS {
+                let (buyer, stops, sold) = (instance.buyer(id), stops.clone(), sold.clone());
+                buyers.spawn(async move {
+                    let mut orders = Vec::new();
+                    while !stops.load(Ordering::Relaxed) {
+                        orders.push(buy_for_sure(&buyer, strategy, item).await);
+                        sold.fetch_add(1, Ordering::Relaxed);
+                    }
+                    (item, orders)
+                });
+            }
+        }
+        Self { stops, sold, buyers, items }
+    }
+
+    /// Waits until `more` purchases were accepted from now on.
+    pub async fn has_bought(&self, more: u64) {
+        let before = self.sold.load(Ordering::Relaxed);
+        eventually(RECOVERY_MAX, || async {
+            let sold = self.sold.load(Ordering::Relaxed) - before;
+            when(sold >= more, sold)
+        })
+        .await;
+    }
+
+    /// Ends the sale; the accepted orders of each item.
+    pub async fn leaves(mut self) -> Vec<(i64, Vec<String>)> {
+        self.stops.store(true, Ordering::Relaxed);
+        let mut all: Vec<(i64, Vec<String>)> =
+            self.items.iter().map(|item| (*item, Vec::new())).collect();
+        while let Some(ended) = self.buyers.join_next().await {
+            let (item, orders) = ended.expect("a buyer does not panic");
+            let mine = all.iter_mut().find(|(of, _)| *of == item).expect("its item");
+            mine.1.extend(orders);
+        }
+        all
+    }
+}
+
+/// Buys one unit, with one key until the answer is 201; the order's id.
+async fn buy_for_sure(buyer: &Client, strategy: &str, item: i64) -> String {
+    let key = format!("{:032x}", rand::random::<u128>());
+    loop {
+        let answer = buyer.buy_with_key(strategy, item, &key).await;
+        if answer.status == 201 {
+            return answer.json["id"].as_str().expect("an id").to_owned();
+        }
+        assert!([409, 503, 504].contains(&answer.status), "{strategy}: {}", answer.text);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The accepted orders that are not in the ledger of the present writer.
+pub async fn lost(shop: &Shop, accepted: &[(i64, Vec<String>)]) -> Vec<String> {
+    let mut lost = Vec::new();
+    for (item, orders) in accepted {
+        let there: Vec<String> = eventually(RECOVERY_MAX, || async {
+            let read = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+            read.fetch_all(&shop.pool).await
+        })
+        .await;
+        let there: BTreeSet<String> = there.into_iter().collect();
+        lost.extend(orders.iter().filter(|id| !there.contains(*id)).cloned());
+    }
+    lost
+}
+
+/// Asserts that each accepted order is in the ledger, and that the ledger is in order.
+pub async fn assert_nothing_lost(
+    shop: &Shop,
+    instance: &Instance,
+    accepted: &[(i64, Vec<String>)],
+) {
+    assert_eq!(lost(shop, accepted).await, Vec::<String>::new(), "accepted orders are lost");
+    for (item, _) in accepted {
+        assert_clean(instance, *item).await;
+    }
+}
+
+/// A metric of an instance.
+pub async fn metric(instance: &Instance, name: &str) -> f64 {
+    let text = instance.stranger().get("/metrics").await.text;
+    let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("the metric is there")
+}
