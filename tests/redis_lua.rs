@@ -135,6 +135,7 @@ async fn the_window_is_compared_with_the_clock_of_redis() {
             key: RequestKey::parse("k").expect("a key"),
             strategy: STRATEGY,
             trace: Default::default(),
+            look: Default::default(),
             created_at: now,
             expires_at: now,
         };

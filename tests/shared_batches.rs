@@ -81,6 +81,7 @@ impl Testbed {
             key: RequestKey::of_order(order_id),
             strategy: "mysql-batch",
             trace: Default::default(),
+            look: Default::default(),
             created_at: now,
             expires_at: now + time::Duration::HOUR,
         }

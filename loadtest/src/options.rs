@@ -114,6 +114,16 @@ pub struct RunOptions {
     /// Seconds that the audit waits at most for queued orders and running purchases to end.
     #[arg(long, default_value_t = 30.0)]
     pub settle_seconds: f64,
+    /// Clients that read orders and lists beside the load, for the rules about time (I16 to I19).
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub readers: u32,
+    /// Percentage of the orders met by readers that they pay (half of them) or cancel.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub change_percent: u32,
+    /// The service's `purchase.sold_out_ms`: its word "sold out" may be twice as old (I16). The default
+    /// is the highest that a service accepts; the true one makes the rule sharper.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    pub sold_out_ms: u64,
     /// Threads of this program [default: half of the cores].
     #[arg(long, value_parser = parse_threads)]
     pub threads: Option<usize>,
@@ -191,6 +201,11 @@ impl RunOptions {
     /// The time after which an outcome is unknown.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout_seconds)
+    }
+
+    /// The greatest age of the service's memory of "sold out".
+    pub fn sold_out_age(&self) -> Duration {
+        Duration::from_millis(2 * self.sold_out_ms)
     }
 
     /// The time after which no purchase is begun.

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use ledger_audit::{Database, Evidence, Judgement, Ledger, Reader, judge, write_history};
+use ledger_audit::{Database, Evidence, InTime, Judgement, Ledger, Reader, judge, write_history};
 
 use crate::drive::{self, Drive, Instance, Policy, Traffic};
 use crate::environment::Environment;
@@ -178,6 +178,8 @@ async fn prepare_drive(
         timeout: options.timeout(),
         wait: options.wait(),
         traffic_max: options.traffic_max(),
+        readers: options.readers,
+        change_percent: options.change_percent,
     };
     Ok(Arc::new(Drive::new(plan, policy, instances.to_vec(), paths, tokens, options.first_buyer)))
 }
@@ -205,6 +207,7 @@ async fn fire_and_judge(
         before: &sale.before,
         after: &after,
         answers: &traffic.answers,
+        in_time: Some(InTime { history: &traffic.history, sold_out_age: options.sold_out_age() }),
     })?;
     let service_says = settled_audit(admin, sale.item_id).await;
     Ok(Aftermath { traffic, processor, audit, service_says })

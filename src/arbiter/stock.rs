@@ -103,6 +103,7 @@ pub(super) async fn why_refused(
     stock: StockWrite<'_>,
 ) -> sqlx::Result<Answer> {
     let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
+    purchase.look.is_now();
     let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
         .bind(item)
         .fetch_optional(connection)
@@ -125,6 +126,8 @@ pub(super) async fn lock_row(
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
+    // The lock has kept the row as it is now.
+    purchase.look.is_now();
     let Some(row) = row else { return Ok(Err(Refusal::ItemNotFound)) };
     let available: i64 = row.try_get("available")?;
     let is_enough = available >= purchase.quantity.signed();

@@ -110,6 +110,8 @@ async fn write_rows(
     if !matches!(write.stock, StockWrite::GuardedAfterLock) {
         return Ok(None);
     }
+    // The lock has kept the row as it is now.
+    purchase.look.is_now();
     let Some(row) = rows.last() else {
         return Ok(Some(Ok(Outcome::Refused(Refusal::ItemNotFound))));
     };

@@ -31,8 +31,8 @@ use tracing::Instrument;
 use crate::domain::outcome::Dependency;
 use crate::domain::window::Phase;
 use crate::domain::{
-    Cents, Clock, Doubt, Item, ItemId, ItemKind, OrderId, Outcome, Purchase, Quantity, Refusal,
-    RequestKey, Span, Trace, Unavailable, UserId,
+    Cents, Clock, Doubt, Item, ItemId, ItemKind, Look, OrderId, Outcome, Purchase, Quantity,
+    Refusal, RequestKey, Span, Trace, Unavailable, UserId,
 };
 use crate::live::{Hub, OutcomeCounts};
 use crate::metrics::Metrics;
@@ -288,6 +288,7 @@ impl Purchases {
             expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
             item,
             trace: gate.trace(),
+            look: Look::default(),
         };
         let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(strategy));
         let (options, deadline) = (request.options, started + self.parts.gate_wait);
@@ -331,13 +332,13 @@ impl Parts {
         options: Options,
         deadline: Instant,
     ) -> Outcome {
-        let (item, quantity) = (purchase.item.id, purchase.quantity);
+        let (item, quantity, look) = (purchase.item.id, purchase.quantity, purchase.look.clone());
         let outcome = strategy.purchase_with(purchase, options, deadline).await;
         match &outcome {
             Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
             // Asking for several units may fail while a single one is left.
             Outcome::Refused(Refusal::SoldOut) if quantity == Quantity::ONE => {
-                self.sold_out.learn(item);
+                self.sold_out.learn(item, look.at());
             }
             _ => {}
         }

@@ -30,6 +30,7 @@ pub struct SoldOut {
 /// One item that is sold out. Times are in microseconds since the start of the memory.
 #[derive(Debug)]
 struct Known {
+    /// When the ledger was asked.
     learnt_us: u64,
     next_look_us: AtomicU64,
 }
@@ -48,12 +49,12 @@ impl SoldOut {
     pub fn is_known(&self, item: ItemId) -> bool {
         let Some(known) = self.known.get(item) else { return false };
         let (now_us, look_again_us) = (self.now_us(), micros(self.look_again));
+        if now_us >= known.learnt_us.saturating_add(2 * look_again_us) {
+            return false;
+        }
         let due_us = known.next_look_us.load(Ordering::Relaxed);
         if now_us < due_us {
             return true;
-        }
-        if now_us >= known.learnt_us + 2 * look_again_us {
-            return false;
         }
         let next_us = now_us + look_again_us;
         let next_look = &known.next_look_us;
@@ -62,9 +63,14 @@ impl SoldOut {
         taken.is_err()
     }
 
-    /// Remembers that the ledger has nothing left of the item.
-    pub fn learn(&self, item: ItemId) {
-        let learnt_us = self.now_us();
+    /// Remembers that the ledger, which was asked at this moment, has nothing left of the item. An
+    /// answer that took long is remembered for the shorter; `None`: it was the gate's own word, now.
+    pub fn learn(&self, item: ItemId, asked_at: Option<std::time::Instant>) {
+        let asked_at = asked_at.map_or_else(Instant::now, Instant::from_std);
+        let learnt_us = micros(asked_at.saturating_duration_since(self.started));
+        if self.known.get(item).is_some_and(|known| known.learnt_us > learnt_us) {
+            return;
+        }
         let next_look_us = AtomicU64::new(learnt_us + micros(self.look_again));
         self.known.insert(item, Arc::new(Known { learnt_us, next_look_us }));
     }
@@ -92,13 +98,34 @@ mod tests {
         let item = ItemId::new(1).expect("positive");
         let sold_out = SoldOut::new(Duration::from_secs(60));
         assert!(!sold_out.is_known(item));
-        sold_out.learn(item);
+        sold_out.learn(item, None);
         assert!(sold_out.is_known(item));
         // Make the next read due.
         sold_out.known.get(item).expect("learnt").next_look_us.store(0, Ordering::Relaxed);
         let through = (0..10).filter(|_| !sold_out.is_known(item)).count();
         assert_eq!(through, 1);
         sold_out.clear(item);
+        assert!(!sold_out.is_known(item));
+    }
+
+    #[test]
+    fn an_entry_is_not_used_beyond_twice_the_moment() {
+        let (item, look_again) = (ItemId::new(1).expect("positive"), Duration::from_millis(1));
+        let sold_out = SoldOut::new(look_again);
+        // A late look has put the next one off.
+        let next_look_us = AtomicU64::new(u64::MAX);
+        sold_out.known.insert(item, Arc::new(Known { learnt_us: 0, next_look_us }));
+        std::thread::sleep(look_again * 2);
+        assert!(!sold_out.is_known(item));
+    }
+
+    #[test]
+    fn an_answer_is_as_old_as_its_question() {
+        let (item, look_again) = (ItemId::new(1).expect("positive"), Duration::from_millis(1));
+        let sold_out = SoldOut::new(look_again);
+        let asked_at = std::time::Instant::now();
+        std::thread::sleep(look_again * 2);
+        sold_out.learn(item, Some(asked_at));
         assert!(!sold_out.is_known(item));
     }
 }

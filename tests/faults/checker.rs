@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_audit::{
-    Answer, EXAMPLES_MAX, Evidence, Judgement, Ledger, Outcome, Reader, judge as audit_item,
-    purchases,
+    Answer, EXAMPLES_MAX, Evidence, History, InTime, Judgement, Ledger, Outcome, Reader,
+    judge as audit_item, purchases,
 };
 use seckill::account::Role;
 use serde_json::Value;
 
 use crate::Run;
+use crate::item::SaleItem;
 use crate::service::Service;
 use crate::testbed::{Testbed, until};
 use crate::trial::MayLose;
-use crate::workload::SaleItem;
+use crate::workload::Record;
 
 /// How long queued orders may take until they are decided, and counters until they are right.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// How old "sold out" may be: twice the default of `purchase.sold_out_ms`.
+const SOLD_OUT_AGE: Duration = Duration::from_millis(500);
 
 /// The outcome of one trial.
 #[derive(Debug, Default)]
@@ -45,10 +48,40 @@ pub struct TrialOutcome {
     pub recovery: Vec<(String, Duration)>,
     /// Known-bad strategies that the audit caught, and how many there were.
     pub controls: (u32, u32),
+    /// What was judged in the order of time.
+    pub in_time: JudgedInTime,
     /// The slowest answer to a purchase.
     pub slowest: Duration,
     /// What else was broken, in words; empty when all is well.
     pub broken: Vec<String>,
+}
+
+/// How much the rules about time had to judge.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JudgedInTime {
+    /// Answers that said "sold out".
+    pub sold_out: u64,
+    /// Sights of orders by readers, those in lists included.
+    pub orders: u64,
+    /// Lists of orders that were read.
+    pub lists: u64,
+}
+
+impl JudgedInTime {
+    fn of(answers: &[Answer], history: &History) -> Self {
+        Self {
+            sold_out: answers.iter().filter(|answer| answer.code == "sold_out").count() as u64,
+            orders: history.orders.len() as u64,
+            lists: history.lists.len() as u64,
+        }
+    }
+
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
+        self.sold_out += other.sold_out;
+        self.orders += other.orders;
+        self.lists += other.lists;
+    }
 }
 
 impl TrialOutcome {
@@ -79,6 +112,7 @@ impl TrialOutcome {
         self.recovery.extend(other.recovery.iter().cloned());
         self.controls.0 += other.controls.0;
         self.controls.1 += other.controls.1;
+        self.in_time.add(other.in_time);
         self.slowest = self.slowest.max(other.slowest);
         self.broken.extend(other.broken.iter().map(|what| format!("{name}: {what}")));
     }
@@ -107,22 +141,24 @@ impl TrialOutcome {
 pub async fn check_trial(
     testbed: &Testbed,
     service: &Service,
-    records: Vec<(Arc<SaleItem>, Vec<Answer>)>,
+    records: Vec<Record>,
     mut trial: TrialOutcome,
     may_lose: MayLose,
 ) -> Run<TrialOutcome> {
-    let checked = records.into_iter().map(|(item, answers)| async move {
-        let judgement = check_item(testbed, service, &item, answers, may_lose).await;
+    let checked = records.into_iter().map(|record| async move {
+        let item = Arc::clone(&record.item);
+        let judgement = check_item(testbed, service, record, may_lose).await;
         (item, judgement)
     });
     for (item, checked) in futures::future::join_all(checked).await {
         trial.attempts += item.attempts();
-        let CheckedItem { judgement, lost_as_said, broken } = checked?;
+        let CheckedItem { judgement, lost_as_said, in_time, broken } = checked?;
         if item.control {
             let caught = !judgement.is_clean();
             trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
             continue;
         }
+        trial.in_time.add(in_time);
         trial.slowest = trial.slowest.max(item.slowest());
         trial.oversold += judgement.oversold.count;
         trial.duplicated += judgement.duplicates.count;
@@ -159,16 +195,18 @@ fn open(answers: &[Answer]) -> Vec<String> {
 struct CheckedItem {
     judgement: Judgement,
     lost_as_said: Vec<String>,
+    in_time: JudgedInTime,
     broken: Vec<String>,
 }
 
 async fn check_item(
     testbed: &Testbed,
     service: &Service,
-    item: &SaleItem,
-    mut answers: Vec<Answer>,
+    record: Record,
     may_lose: MayLose,
 ) -> Run<CheckedItem> {
+    let Record { item, mut answers, history } = record;
+    let item = &*item;
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
     let mut settled = settled(&mut reader, item, &answers, may_lose).await?;
     let lost_as_said = match may_lose {
@@ -184,6 +222,9 @@ async fn check_item(
         before: &Ledger::default(),
         after: &settled,
         answers: &answers,
+        // A ledger that forgets orders goes back in time, as readers see it.
+        in_time: (may_lose != MayLose::Committed)
+            .then_some(InTime { history: &history, sold_out_age: SOLD_OUT_AGE }),
     };
     let judgement = audit_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
     let mut broken = Vec::new();
@@ -194,7 +235,8 @@ async fn check_item(
             broken.push(why);
         }
     }
-    Ok(CheckedItem { judgement, lost_as_said, broken })
+    let in_time = JudgedInTime::of(&answers, &history);
+    Ok(CheckedItem { judgement, lost_as_said, in_time, broken })
 }
 
 /// The ledger once nothing is under way: every purchase was answered definitely before.

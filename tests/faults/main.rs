@@ -9,8 +9,10 @@
 //! oversell sells without the arbiter: the audit has to catch it.
 
 mod checker;
+mod item;
 mod list;
 mod options;
+mod readers;
 mod report;
 mod rows;
 mod service;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::TrialResult;
-use crate::checker::TrialOutcome;
+use crate::checker::{JudgedInTime, TrialOutcome};
 use crate::list::Row;
 use crate::options::Options;
 
@@ -171,6 +171,9 @@ impl Sum {
             "controls": self.all.controls.1,
             "recovery_ms_median": milliseconds(self.median()),
             "recovery_ms_worst": milliseconds(self.recoveries.last().copied()),
+            "sold_out_answers": self.all.in_time.sold_out,
+            "orders_seen": self.all.in_time.orders,
+            "lists_seen": self.all.in_time.lists,
             "slowest_answer_ms": self.all.slowest.as_millis(),
             "proof": self.all.proof,
             "failures": self.all.broken,
@@ -184,6 +187,7 @@ struct Total {
     attempts: u64,
     broken: i64,
     resolved: i64,
+    in_time: JudgedInTime,
     caught: u32,
     controls: u32,
 }
@@ -191,7 +195,10 @@ struct Total {
 impl Total {
     fn of(sums: &[Sum]) -> Self {
         let broken = |all: &TrialOutcome| all.oversold + all.duplicated + all.lost + all.unresolved;
+        let mut in_time = JudgedInTime::default();
+        sums.iter().for_each(|sum| in_time.add(sum.all.in_time));
         Self {
+            in_time,
             injections: sums.iter().map(|sum| u64::from(sum.all.injections)).sum(),
             attempts: sums.iter().map(|sum| sum.all.attempts).sum(),
             broken: sums.iter().map(|sum| broken(&sum.all)).sum(),
@@ -215,6 +222,7 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
     let mut page = format!(
         "{} kinds of fault, {} injections, {} purchase requests, seeds {}, {:.0} s. Oversold, \
          duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {}. \
+         Judged in the order of time: {} answers \"sold out\", {} sights of orders, {} lists. \
          Known-bad runs caught: {} of {}.\n\n",
         sums.len(),
         total.injections,
@@ -223,6 +231,9 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
         took.as_secs_f64(),
         total.broken,
         total.resolved,
+        total.in_time.sold_out,
+        total.in_time.orders,
+        total.in_time.lists,
         total.caught,
         total.controls,
     );

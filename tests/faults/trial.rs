@@ -15,9 +15,10 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::Run;
 use crate::checker::{self, TrialOutcome};
+use crate::item::SaleItem;
 use crate::service::{Service, Setup};
 use crate::testbed::Testbed;
-use crate::workload::{Pace, SaleItem, Workload};
+use crate::workload::{Pace, Workload};
 
 /// Left out: its lock never expires when its holder dies, which is what it is there to show.
 const WITHOUT_EXPIRY: &str = "lock-redis-setnx";

@@ -19,7 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Run;
-use ledger_audit::{Answer, Outcome};
+use crate::item::SaleItem;
+use crate::readers::Readers;
+use ledger_audit::{Answer, History, Outcome};
 use loadtest::drive::answer;
 use loadtest::drive::connection::{Connection, Exchange};
 
@@ -31,66 +33,6 @@ const PAUSE_MS: std::ops::Range<u64> = 5..25;
 const QUEUED: u16 = 202;
 /// At the end, every purchase must have a definite answer within this time.
 const FINISH_MAX: Duration = Duration::from_secs(45);
-
-/// One item, sold by one strategy.
-pub struct SaleItem {
-    /// The strategy, perhaps with a query.
-    pub strategy: String,
-    pub id: i64,
-    pub stock: i64,
-    /// Purchases that are made in all: more than the stock.
-    pub buyers: usize,
-    /// Whether the strategy is known to oversell and runs without the arbiter: the audit must catch it.
-    pub control: bool,
-    /// The tokens of its buyers, by purchase.
-    pub tokens: Vec<(i64, String)>,
-    counts: Counts,
-}
-
-#[derive(Default)]
-struct Counts {
-    attempts: AtomicU64,
-    slowest_ms: AtomicU64,
-    /// Microseconds from the start to the first purchase that was sold after the fault; 0: none.
-    sold_again_us: AtomicU64,
-    sold: AtomicU64,
-}
-
-impl SaleItem {
-    pub fn new(
-        strategy: &str,
-        id: i64,
-        stock: i64,
-        control: bool,
-        tokens: Vec<(i64, String)>,
-    ) -> Self {
-        let counts = Counts::default();
-        let strategy = strategy.to_owned();
-        Self { strategy, id, stock, buyers: tokens.len(), control, tokens, counts }
-    }
-
-    /// Requests that were sent.
-    pub fn attempts(&self) -> u64 {
-        self.counts.attempts.load(Ordering::Relaxed)
-    }
-
-    /// The slowest answer.
-    pub fn slowest(&self) -> Duration {
-        Duration::from_millis(self.counts.slowest_ms.load(Ordering::Relaxed))
-    }
-
-    /// Purchases that were accepted.
-    pub fn sold(&self) -> u64 {
-        self.counts.sold.load(Ordering::Relaxed)
-    }
-
-    fn path(&self) -> String {
-        match self.strategy.split_once('?') {
-            Some((name, query)) => format!("/api/seckill/{name}/{}?{query}", self.id),
-            None => format!("/api/seckill/{}/{}", self.strategy, self.id),
-        }
-    }
-}
 
 /// The phases of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +58,7 @@ pub struct Pace {
 pub struct Workload {
     pub items: Vec<Arc<SaleItem>>,
     clients: JoinSet<(usize, Vec<Answer>)>,
+    readers: Readers,
     phase: watch::Sender<Phase>,
     clock: Arc<Clock>,
 }
@@ -150,6 +93,7 @@ impl Workload {
             },
         );
         let clock = Arc::new(clock);
+        let readers = Readers::start(&items, instances, clock.started, seed);
         let mut tasks = JoinSet::new();
         for (index, item) in items.iter().enumerate() {
             for number in 0..pace.clients {
@@ -170,7 +114,7 @@ impl Workload {
                 tasks.spawn(async move { (index, client.run(phase).await) });
             }
         }
-        Self { items, clients: tasks, phase, clock }
+        Self { items, clients: tasks, readers, phase, clock }
     }
 
     /// The fault is over: recovery counts from now.
@@ -198,16 +142,26 @@ impl Workload {
         safe().map(|item| (item.strategy.clone(), again(item))).collect()
     }
 
-    /// Lets all clients finish, and returns the record of answers of each item.
-    pub async fn finish(mut self) -> Run<Vec<(Arc<SaleItem>, Vec<Answer>)>> {
+    /// Lets all clients finish, and returns the record of each item.
+    pub async fn finish(mut self) -> Run<Vec<Record>> {
         self.phase.send_replace(Phase::Finishes);
         let mut records: Vec<Vec<Answer>> = self.items.iter().map(|_| Vec::new()).collect();
         while let Some(ended) = self.clients.join_next().await {
             let (index, answers) = ended.map_err(|error| format!("a buyer broke: {error}"))?;
             records[index].extend(answers);
         }
-        Ok(self.items.into_iter().zip(records).collect())
+        let histories = self.readers.stop(self.items.len()).await?;
+        let records = self.items.into_iter().zip(records).zip(histories);
+        let record = |((item, answers), history)| Record { item, answers, history };
+        Ok(records.map(record).collect())
     }
+}
+
+/// What clients and readers of one item were answered.
+pub struct Record {
+    pub item: Arc<SaleItem>,
+    pub answers: Vec<Answer>,
+    pub history: History,
 }
 
 /// One purchase and the answers to it.
@@ -305,6 +259,8 @@ impl Client {
         let sent = Instant::now();
         let exchange = self.exchange(request, &key).await;
         let meaning = answer::read(&exchange);
+        // In this order, so that the request seems to be sent too early rather than too late.
+        let answered_at_us = self.clock.now_us();
         let took = sent.elapsed();
         if meaning.status != 0 || meaning.outcome == Outcome::Unknown {
             self.item.counts.attempts.fetch_add(1, Ordering::Relaxed);
@@ -315,6 +271,10 @@ impl Client {
         let purchase = &mut self.purchases[index];
         let was_accepted =
             purchase.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
+        let shown = meaning.order_id.as_ref().filter(|_| matches!(meaning.status, 200 | 201));
+        if let Some(order) = shown {
+            item.accepted.push(request, order.clone());
+        }
         if meaning.outcome == Outcome::Accepted && !was_accepted {
             item.counts.sold.fetch_add(1, Ordering::Relaxed);
             if self.clock.fault_ended.load(Ordering::SeqCst) {
@@ -327,10 +287,12 @@ impl Client {
             // What was accepted once is asked again later, not at once.
             Outcome::Unavailable | Outcome::Unknown => was_accepted,
         };
-        let same = purchase.answers.last().is_some_and(|last| {
-            (last.status, &last.code, &last.order_id, last.outcome)
-                == (meaning.status, &meaning.code, &meaning.order_id, meaning.outcome)
-        });
+        // Each "sold out" is judged by its time.
+        let same = meaning.code != "sold_out"
+            && purchase.answers.last().is_some_and(|last| {
+                (last.status, &last.code, &last.order_id, last.outcome)
+                    == (meaning.status, &meaning.code, &meaning.order_id, meaning.outcome)
+            });
         // What is accepted stays accepted while nobody can be asked.
         let says_nothing =
             was_accepted && matches!(meaning.outcome, Outcome::Unavailable | Outcome::Unknown);
@@ -347,7 +309,8 @@ impl Client {
                 outcome: meaning.outcome,
                 order_id: meaning.order_id,
                 order_quantity: meaning.order_quantity,
-                answered_at_us: self.clock.now_us(),
+                order_status: meaning.order_status,
+                answered_at_us,
                 from_plan_us: 0,
                 from_send_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             });

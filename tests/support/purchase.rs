@@ -25,6 +25,7 @@ pub async fn purchase(
         key: RequestKey::parse(key).expect("a key"),
         strategy,
         trace: Default::default(),
+        look: Default::default(),
         created_at: now,
         expires_at: now + Duration::HOUR,
     }

@@ -309,6 +309,8 @@ impl Bench {
             timeout: TIMEOUT,
             wait: Duration::ZERO,
             traffic_max: None,
+            readers: 0,
+            change_percent: 0,
         };
         let host = HeaderValue::from_static("bare");
         let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };

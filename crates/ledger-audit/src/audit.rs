@@ -1,8 +1,10 @@
 //! The judgement: a pure function of the ledger's rows and the record of answers, so that planted
 //! faults can test it without a database.
 
-use crate::rules::{ledger as ledger_rules, record as record_rules, waiting};
-use crate::{Answer, CannotJudge, Judgement, Ledger, Stock};
+use std::time::Duration;
+
+use crate::rules::{in_time, ledger as ledger_rules, record as record_rules, waiting};
+use crate::{Answer, CannotJudge, History, Judgement, Ledger, Stock};
 
 /// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
 pub struct Evidence<'a> {
@@ -24,9 +26,20 @@ pub struct Evidence<'a> {
     pub after: &'a Ledger,
     /// The whole record of answers.
     pub answers: &'a [Answer],
+    /// What I16 to I19 need; without it they are not judged.
+    pub in_time: Option<InTime<'a>>,
 }
 
-/// Judges I1 to I14.
+/// What the rules about time need beside the answers.
+#[derive(Debug, Clone, Copy)]
+pub struct InTime<'a> {
+    /// What was seen beside the purchases; it may be empty.
+    pub history: &'a History,
+    /// How old the service's word "sold out" may be: the greatest age of what it remembers.
+    pub sold_out_age: Duration,
+}
+
+/// Judges I1 to I14 and I16 to I19.
 ///
 /// # Errors
 /// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
@@ -38,6 +51,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     let mut findings = ledger.findings;
     findings.extend(record.findings);
     findings.extend([waiting::line(evidence), waiting::group(evidence)]);
+    findings.extend(in_time::judge(evidence));
     Ok(Judgement {
         findings,
         units_live: ledger.units_live,

@@ -15,6 +15,17 @@ pub struct Ledger {
     pub line: Line,
     /// The limit that the item shares with others; `None` when it shares none.
     pub group: Option<Group>,
+    /// Every restock of the item.
+    pub restocks: Vec<Restock>,
+}
+
+/// One row of `restocks`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restock {
+    /// `restocks.id`.
+    pub id: String,
+    /// Units: negative when an operator took them out of the sale.
+    pub units: i64,
 }
 
 /// The waiting list of an item.

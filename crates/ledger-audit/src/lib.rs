@@ -30,6 +30,13 @@
 //! | I12 | when demand exceeded the stock, everything was sold | both |
 //! | I13 | each offered unit is one open offer to a buyer who waited, each accepted offer one order, and no buyer in the line was overtaken | ledger |
 //! | I14 | no buyer has more of a group of items than the limit that they share | ledger |
+//! | I16 | each "sold out" had a moment at which fewer units were left than were asked for | both, in time |
+//! | I17 | an order never goes back: once seen paid, it is never seen pending | answers, in time |
+//! | I18 | a buyer's list never loses an order that it or an answer showed | answers, in time |
+//! | I19 | a replay never names another order | answers, in time |
+//!
+//! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one
+//! clock, the client's; what readers saw beside the load makes them sharper ([`History`]).
 //!
 //! Three decisions carry the proof:
 //!
@@ -88,6 +95,7 @@
 //!     before: &Ledger::default(),
 //!     after: &after,
 //!     answers: &[answer],
+//!     in_time: None,
 //! };
 //! assert!(judge(&evidence)?.is_clean());
 //!
@@ -103,6 +111,7 @@
 
 mod audit;
 mod failure;
+mod history;
 mod ledger;
 mod read;
 mod record;
@@ -111,9 +120,10 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{Evidence, judge};
+pub use audit::{Evidence, InTime, judge};
 pub use failure::CannotJudge;
-pub use ledger::{Fence, Group, Ledger, Line, Movements, Order, Place, Stock};
+pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
+pub use ledger::{Fence, Group, Ledger, Line, Movements, Order, Place, Restock, Stock};
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, writer_of};
 pub use record::{Answer, Outcome, write_history};
 pub use report::{EXAMPLES_MAX, Faults, Finding, Judgement, State, UnknownOutcomes};

@@ -33,6 +33,8 @@ pub struct Answer {
     pub order_id: Option<String>,
     /// The order's quantity as answered.
     pub order_quantity: Option<i64>,
+    /// The order's status as answered.
+    pub order_status: Option<String>,
     /// Microseconds from the start of the traffic until this answer.
     pub answered_at_us: u64,
     /// Microseconds from the planned instant (closed model: from the moment in

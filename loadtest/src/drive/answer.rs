@@ -1,6 +1,7 @@
 //! Reads the meaning of a reply to a purchase: the outcome that the client may conclude.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::connection::{Exchange, Reply};
 use ledger_audit::Outcome;
@@ -18,6 +19,8 @@ pub struct Meaning {
     pub order_id: Option<String>,
     /// The order's quantity, when accepted.
     pub order_quantity: Option<i64>,
+    /// The order's status, when accepted.
+    pub order_status: Option<String>,
     /// Whether a later try may have another answer.
     pub retryable: bool,
 }
@@ -27,9 +30,16 @@ pub struct Meaning {
 struct Body {
     id: Option<String>,
     quantity: Option<i64>,
+    #[serde(default, deserialize_with = "text")]
+    status: Option<String>,
     code: Option<String>,
     outcome: Option<String>,
     retryable: Option<bool>,
+}
+
+/// A text, or nothing: in a problem `status` is a number.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Value::deserialize(from)?.as_str().map(str::to_owned))
 }
 
 /// Reads the meaning of an exchange. In doubt the outcome is `Unknown`: the ledger will tell.
@@ -49,6 +59,7 @@ fn without_answer(code: &str, outcome: Outcome) -> Meaning {
         outcome,
         order_id: None,
         order_quantity: None,
+        order_status: None,
         retryable: true,
     }
 }
@@ -65,6 +76,7 @@ fn read_reply(reply: &Reply) -> Meaning {
             outcome: Outcome::Accepted,
             order_id: body.id,
             order_quantity: body.quantity,
+            order_status: body.status,
             retryable: false,
         },
         _ => {
@@ -75,6 +87,7 @@ fn read_reply(reply: &Reply) -> Meaning {
                 outcome,
                 order_id: None,
                 order_quantity: None,
+                order_status: None,
                 retryable: body.retryable.unwrap_or(false)
                     || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
             }
@@ -116,6 +129,10 @@ mod tests {
             (sold.outcome, sold.order_id.as_deref(), sold.order_quantity),
             (Outcome::Accepted, Some("0190"), Some(2))
         );
+        assert_eq!(sold.order_status.as_deref(), Some("pending"));
+        // The status of a problem is a number.
+        let refused = meaning(409, r#"{"code":"sold_out","outcome":"none","status":409}"#);
+        assert_eq!((refused.code.as_str(), refused.order_status), ("sold_out", None));
         let cases = [
             (202, r#"{"id":"a"}"#, Outcome::Accepted),
             (409, r#"{"code":"sold_out","outcome":"none"}"#, Outcome::Refused),

@@ -153,6 +153,9 @@ impl Caller {
     ) {
         let now = Instant::now();
         let planned_purchase = self.drive.plan.requests[index];
+        if let Some(order) = meaning.order_id.as_ref().filter(|_| self.drive.policy.readers > 0) {
+            self.drive.accepted.push(planned_purchase.buyer, order.clone());
+        }
         self.answers.push(Answer {
             request: u32::try_from(index).unwrap_or(u32::MAX),
             attempt,
@@ -165,6 +168,7 @@ impl Caller {
             outcome: meaning.outcome,
             order_id: meaning.order_id,
             order_quantity: meaning.order_quantity,
+            order_status: meaning.order_status,
             answered_at_us: micros_since(self.started, now),
             from_plan_us: micros_since(planned, now),
             from_send_us: micros_since(sent, now),

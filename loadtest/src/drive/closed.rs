@@ -33,7 +33,7 @@ pub async fn run(drive: &Arc<Drive>) -> Traffic {
             answer
         }));
     }
-    Traffic { answers, ..Traffic::default() }
+    Traffic { answers, started: Some(started), ..Traffic::default() }
 }
 
 async fn call(

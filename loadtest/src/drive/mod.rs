@@ -3,13 +3,15 @@
 //! [`closed`]: each connection sends its next purchase after its reply. [`open`]: purchases are
 //! due at planned instants, whether or not replies have come. Both use [`caller`], one caller a
 //! connection, which sends, retries and writes down; [`connection`] is the HTTP client and
-//! [`answer`] says what a reply means.
+//! [`answer`] says what a reply means. [`readers`] look at the orders meanwhile.
 
 pub mod answer;
 pub mod caller;
 pub mod closed;
 pub mod connection;
+pub mod observer;
 pub mod open;
+pub mod readers;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -25,7 +27,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::plan::Plan;
-use ledger_audit::{Answer, Outcome};
+use ledger_audit::{Answer, History, Outcome};
+use readers::{Accepted, Readers};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
@@ -58,6 +61,10 @@ pub struct Policy {
     pub wait: Duration,
     /// After this time no purchase and no retry is begun (closed model).
     pub traffic_max: Option<Duration>,
+    /// Clients that read orders meanwhile.
+    pub readers: u32,
+    /// The percentage of their orders that they pay or cancel.
+    pub change_percent: u32,
 }
 
 impl Policy {
@@ -87,6 +94,8 @@ pub struct Drive {
     pub tally: Tally,
     /// Slots for connecting.
     pub connecting: Semaphore,
+    /// What readers may look at.
+    pub accepted: Accepted,
 }
 
 /// Running counts for the progress bar; the report counts the record instead.
@@ -105,6 +114,10 @@ pub struct Tally {
 pub struct Traffic {
     /// Every answer, in the order of arrival.
     pub answers: Vec<Answer>,
+    /// What the readers saw.
+    pub history: History,
+    /// The moment from which the answers are timed.
+    pub started: Option<Instant>,
     /// Purchases of the open model that were never sent since all connections were busy.
     pub dropped: u64,
     /// From the start to the last answer.
@@ -135,6 +148,7 @@ impl Drive {
             body,
             tally: Tally::default(),
             connecting: Semaphore::new(CONNECTING_MAX),
+            accepted: Accepted::default(),
         }
     }
 
@@ -150,11 +164,14 @@ impl Drive {
 /// Sends the whole plan; returns when every purchase has its last answer.
 pub async fn fire(drive: Arc<Drive>) -> Traffic {
     let progress = show_progress(Arc::clone(&drive));
+    let readers = Readers::start(&drive);
     let mut traffic = match drive.plan.arrivals {
         None => closed::run(&drive).await,
         Some(_) => open::run(&drive).await,
     };
     progress.abort();
+    let started = traffic.started.unwrap_or_else(Instant::now);
+    traffic.history = readers.stop(started).await;
     traffic
         .answers
         .sort_unstable_by_key(|answer| (answer.answered_at_us, answer.request, answer.attempt));

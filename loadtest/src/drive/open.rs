@@ -61,7 +61,7 @@ pub async fn run(drive: &Arc<Drive>) -> Traffic {
         answers.append(&mut task.await.expect("a caller does not panic"));
     }
     let dropped = clock.join().expect("the clock does not panic");
-    Traffic { answers, dropped, ..Traffic::default() }
+    Traffic { answers, dropped, started: Some(started), ..Traffic::default() }
 }
 
 /// Hands each purchase to an idle caller when it is due; returns how many found none.

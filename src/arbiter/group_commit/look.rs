@@ -25,6 +25,7 @@ pub(super) async fn choose(
     answer_finished(connection, purchases, answers).await?;
     let bought = bought_so_far(connection, purchases).await?;
     let grouped = bought_in_groups(connection, purchases).await?;
+    purchases.iter().for_each(|purchase| purchase.look.is_now());
     let available = available(connection, &items_of(purchases)).await?;
     // What the chosen ones would take, of each stock and of each buyer's limit.
     let mut taken: HashMap<ItemId, i64> = HashMap::new();

@@ -122,18 +122,13 @@ impl Shared {
         let wanted = operations.iter_mut().filter_map(Operation::take_input);
         let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) =
             wanted.map(|one| (one.purchase, one.answer)).unzip();
-        let Some(first) = purchases.first() else { return };
-        let mut left = match batches.available(first.item.id).await {
+        let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
-            Err(error) => {
-                let outcome = ledger_view::unavailable(&error);
-                return answer(waiting, std::iter::repeat(outcome));
-            }
+            Err(outcome) => return answer(waiting, std::iter::repeat(outcome)),
         };
         let check = |purchase: &Purchase| {
-            let units = purchase.quantity.signed();
-            let fits = units <= left;
-            left -= if fits { units } else { 0 };
+            let fits = purchase.quantity.signed() <= left;
+            left -= if fits { purchase.quantity.signed() } else { 0 };
             fits
         };
         let fits: Vec<bool> = purchases.iter().map(check).collect();
@@ -141,14 +136,15 @@ impl Shared {
         let (fitting, others): (Vec<Purchase>, Vec<Purchase>) =
             purchases.into_iter().partition(|_| kept.next() == Some(&true));
         let written = self.write(batches, name, held, &fitting).await;
-        // A purchase that fits may have taken nothing: a replay, a buyer at the limit. Then a unit
-        // is left, and "sold out" would be a lie to the others; the arbiter decides about them one
-        // by one.
-        let all_taken = written.iter().all(|outcome| matches!(outcome, Outcome::Sold(_)));
-        let turned_away = match all_taken {
-            true => vec![Outcome::Refused(Refusal::SoldOut); others.len()],
-            false if others.is_empty() => Vec::new(),
-            false => self.write(batches, name, held, &others).await,
+        // A purchase that fits may have taken nothing (a replay, a buyer at the limit), and a
+        // cancellation may have brought units back: then "sold out" would be a lie to the others.
+        let left = if fitting.is_empty() { Ok(left) } else { left_for(batches, &others).await };
+        let turned_away = match left {
+            Ok(left) if others.iter().any(|one| one.quantity.signed() <= left) => {
+                self.write(batches, name, held, &others).await
+            }
+            Ok(_) => vec![Outcome::Refused(Refusal::SoldOut); others.len()],
+            Err(outcome) => vec![outcome; others.len()],
         };
         let (mut written, mut turned_away) = (written.into_iter(), turned_away.into_iter());
         let outcomes = fits.into_iter().map(|fits| {
@@ -171,12 +167,9 @@ impl Shared {
         let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
         let answers = batches.write(purchases, fence, None).await;
         assert_eq!(answers.len(), purchases.len(), "each order of a batch has one answer");
-        let accepted = answers.iter().find_map(|answer| match answer {
-            Err(Conflict::Fenced { accepted }) => Some(*accepted),
-            _ => None,
-        });
-        if let Some(accepted) = accepted {
-            sale_locks::catch_up(&*self.mutex, name, accepted).await;
+        let is_fenced = |answer: &&Answer| matches!(answer, Err(Conflict::Fenced { .. }));
+        if let Some(Err(Conflict::Fenced { accepted })) = answers.iter().find(is_fenced) {
+            sale_locks::catch_up(&*self.mutex, name, *accepted).await;
         }
         let count = |(answer, purchase): (Answer, &Purchase)| {
             self.context.arbiter.count(purchase.strategy, &answer);
@@ -184,6 +177,13 @@ impl Shared {
         };
         answers.into_iter().zip(purchases).map(count).collect()
     }
+}
+
+/// Units left for purchases of one item, read now.
+async fn left_for(batches: &mut BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
+    let Some(first) = purchases.first() else { return Ok(0) };
+    purchases.iter().for_each(|purchase| purchase.look.is_now());
+    batches.available(first.item.id).await.map_err(|error| ledger_view::unavailable(&error))
 }
 
 fn answer(waiting: Vec<oneshot::Sender<Outcome>>, outcomes: impl IntoIterator<Item = Outcome>) {

@@ -12,6 +12,7 @@ use crate::store::mysql::stock::StockRow;
 /// # Errors
 /// The outcome that ends the purchase.
 pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
+    purchase.look.is_now();
     match arbiter.stock(purchase.item.id).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut))

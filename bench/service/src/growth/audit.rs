@@ -48,6 +48,7 @@ pub fn audit(
             before,
             after,
             answers: &answers,
+            in_time: None,
         })?;
         let faults = [
             ("oversold", judgement.oversold.count),
@@ -105,6 +106,7 @@ mod tests {
             outcome: Outcome::Accepted,
             order_id: Some(id.to_owned()),
             order_quantity: Some(1),
+            order_status: None,
             answered_at_us: 1,
             from_plan_us: 1,
             from_send_us: 1,

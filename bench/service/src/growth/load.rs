@@ -139,6 +139,8 @@ impl LoadGenerator {
             timeout: TIMEOUT,
             wait: Duration::ZERO,
             traffic_max: Some(self.span),
+            readers: 0,
+            change_percent: 0,
         };
         let tokens = self.mint.buyers(target.first_buyer, target.requests).await?;
         let instances = target.instances.to_vec();

@@ -8,8 +8,8 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use tokio::time::timeout;
 
 use super::{
-    ORDER_COLUMNS, PLACE_COLUMNS, Reader, SQL_SECONDS_MAX, begin_snapshot, movements, order, place,
-    stock, unreadable,
+    ORDER_COLUMNS, PLACE_COLUMNS, RESTOCK_COLUMNS, Reader, SQL_SECONDS_MAX, begin_snapshot,
+    movements, order, place, restock, stock, unreadable,
 };
 use crate::{CannotJudge, Ledger};
 
@@ -83,6 +83,13 @@ async fn read(
                      FROM stock_movements WHERE item_id BETWEEN ? AND ? GROUP BY item_id, reason";
     for row in rows(statement).await? {
         ledgers.entry(item(&row)?).or_default().movements.push(movements(&row)?);
+    }
+    let statement = format!(
+        "SELECT CAST(item_id AS SIGNED) AS item, {RESTOCK_COLUMNS} \
+         FROM restocks WHERE item_id BETWEEN ? AND ?"
+    );
+    for row in rows(&statement).await? {
+        ledgers.entry(item(&row)?).or_default().restocks.push(restock(&row)?);
     }
     Ok(ledgers)
 }

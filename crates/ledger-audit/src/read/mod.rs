@@ -2,8 +2,8 @@
 //!
 //! It uses only the columns that outside tools may rely on: `items(id)`,
 //! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
-//! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`; and
-//! for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
+//! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`,
+//! `restocks(id, item_id, delta)`; and for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
 //! `orders(limit_group_id)`, `limit_groups` and `limit_group_items`.
 
 mod hosts;
@@ -20,7 +20,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    Answer, CannotJudge, Fence, Group, Ledger, Line, Movements, Order, Outcome, Place, Stock,
+    Answer, CannotJudge, Fence, Group, Ledger, Line, Movements, Order, Outcome, Place, Restock,
+    Stock,
 };
 
 /// Connecting and each reading must end within this.
@@ -37,8 +38,8 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 /// several hosts it reads the one that takes writes.
 ///
 /// It uses these columns alone: `items(id)`, `stock(item_id, total, available)`, `orders(id, item_id,
-/// user_id, quantity, status, request_key, fence, fence_backend, fence_sequence)` and
-/// `stock_movements(item_id, delta, reason)`; and for buyers who wait and limits that items share
+/// user_id, quantity, status, request_key, fence, fence_backend, fence_sequence)`,
+/// `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and for buyers who wait and limits that items share
 /// `stock(offered)`, `waiting_list`, `orders(limit_group_id)`, `limit_groups` and `limit_group_items`. Each reading is one consistent snapshot and ends within
 /// 60 s.
 pub struct Reader {
@@ -217,12 +218,20 @@ async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, 
          FROM stock_movements WHERE item_id = ? GROUP BY reason ORDER BY reason",
     )
     .bind(item_id)
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?
     .into_iter()
     .map(|row| movements(&row))
     .collect::<Result<_, sqlx::Error>>()?;
-    Ok(Ledger { item_exists: items > 0, stock, orders, movements, line, group })
+    let statement = format!("SELECT {RESTOCK_COLUMNS} FROM restocks WHERE item_id = ? ORDER BY id");
+    let restocks = sqlx::query(&statement)
+        .bind(item_id)
+        .fetch_all(connection)
+        .await?
+        .into_iter()
+        .map(|row| restock(&row))
+        .collect::<Result<_, sqlx::Error>>()?;
+    Ok(Ledger { item_exists: items > 0, stock, orders, movements, line, group, restocks })
 }
 
 /// The limit that the item shares now, and the buyers who are above it.
@@ -296,6 +305,14 @@ fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
         key: row.try_get("request_key")?,
         fence: number.map(|number| Fence { number, backend, sequence }),
     })
+}
+
+/// What [`restock`] reads.
+const RESTOCK_COLUMNS: &str = "CAST(id AS CHAR) AS id, CAST(delta AS SIGNED) AS units";
+
+/// A row with the [`RESTOCK_COLUMNS`].
+fn restock(row: &MySqlRow) -> Result<Restock, sqlx::Error> {
+    Ok(Restock { id: row.try_get("id")?, units: row.try_get("units")? })
 }
 
 /// A row with `reason`, `movements` and `units`.

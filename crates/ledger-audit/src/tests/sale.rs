@@ -1,8 +1,14 @@
 //! A sound sale in which each test plants its fault.
 
-use crate::{Answer, Evidence, Judgement, Ledger, Movements, Order, Outcome, Stock, judge};
+use std::time::Duration;
+
+use crate::{
+    Answer, Evidence, History, InTime, Judgement, Ledger, Movements, Order, Outcome, Stock, judge,
+};
 
 pub const STOCK: i64 = 3;
+/// How old "sold out" may be.
+pub const AGE: Duration = Duration::from_millis(500);
 
 /// A sale of three units to five buyers: buyers 1 to 3 bought, 4 and 5 were refused.
 pub struct Case {
@@ -14,6 +20,8 @@ pub struct Case {
     pub per_buyer_limit: i64,
     pub arbiter_on: bool,
     pub keyed: bool,
+    /// What was seen beside the purchases; `None`: times are not judged.
+    pub history: Option<History>,
 }
 
 impl Case {
@@ -30,6 +38,7 @@ impl Case {
             per_buyer_limit: 1,
             arbiter_on: true,
             keyed: true,
+            history: None,
         }
     }
 
@@ -47,6 +56,7 @@ impl Case {
             before: &self.before,
             after: &self.after,
             answers: &self.answers,
+            in_time: self.history.as_ref().map(|history| InTime { history, sold_out_age: AGE }),
         })
     }
 
@@ -91,6 +101,7 @@ pub fn answer(buyer: i64, status: u16, code: &str, outcome: Outcome) -> Answer {
         outcome,
         order_id: None,
         order_quantity: None,
+        order_status: None,
         answered_at_us: 1,
         from_plan_us: 1,
         from_send_us: 1,

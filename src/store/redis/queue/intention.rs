@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::domain::{
-    Cents, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, Trace, UserId,
+    Cents, Item, ItemId, Look, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, Trace,
+    UserId,
 };
 
 /// A purchase that a gate has accepted, queued for the arbiter.
@@ -128,6 +129,7 @@ impl Intention {
             created_at: self.created_at,
             expires_at: self.expires_at,
             trace: Trace::default(),
+            look: Look::default(),
         }
     }
 }

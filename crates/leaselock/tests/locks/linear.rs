@@ -1,0 +1,418 @@
+//! Locks under faults, judged by a linearizability checker: see [`histories`](super::histories).
+//!
+//! Each kind with fences keeps a number that callers read and write under it, although holders are
+//! stopped for longer than their leases; the kinds on Redis do so while Redis is killed, stopped and
+//! robbed of its keys. The textbook locks of `demo` fail, each by name.
+//! `SECKILL_TEST_ROUNDS=20` takes longer histories.
+
+use std::sync::{Arc, Mutex as StdMutex};
+use std::time::Duration;
+
+use dev_servers::RedisServer;
+use leaselock::demo::setnx_expire::Repair;
+use leaselock::{
+    AcquireError, AcquireOptions, Capabilities, Fencing, Guard, LeasedMutex, Mutex, ReleaseOutcome,
+    Wait, demo,
+};
+use rand::RngExt;
+use sqlx::{Connection, MySqlConnection};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
+
+use super::conformance::{assert_all_are_tested, conformance};
+use super::dying::{Child, Role, Row, dying};
+use super::histories::{Added, CountSpec, LockOp, LockSpec};
+use super::history::Recorder;
+use super::support::{own_redis, random, rounds};
+use super::testbed::{Testbed, can_be_held, lazily, listed, name, now_ms};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, waiting};
+
+/// Processes that contend for the name.
+const PROCESSES: u32 = 3;
+/// Additions of each process, in the short run.
+const ADDITIONS: u32 = 4;
+/// A holder that is stopped is stopped for this time: longer than its lease.
+const STOP: Duration = Duration::from_millis(360);
+/// After its lease a hold ends within this time, on a busy machine, too.
+const LATE_MAX: Duration = Duration::from_millis(300);
+
+conformance! {
+    kinds: [
+        redis_token: "token" on "redis",
+        redis_reentrant: "reentrant" on "redis",
+        redis_fair: "fair" on "redis",
+        redis_spin: "spin" on "redis",
+        redis_read_write: "read-write" on "redis",
+        redis_multi: "multi" on "redis",
+        mysql_table: "table" on "mysql",
+        etcd_mutex: "mutex" on "etcd",
+        etcd_read_write: "read-write" on "etcd",
+        etcd_semaphore: "semaphore" on "etcd",
+        zookeeper_sequential: "sequential" on "zookeeper",
+        zookeeper_spin: "spin" on "zookeeper",
+        zookeeper_reentrant: "reentrant" on "zookeeper",
+        zookeeper_read_write: "read-write" on "zookeeper",
+        zookeeper_semaphore: "semaphore" on "zookeeper",
+        zookeeper_multi: "multi" on "zookeeper",
+        local_token: "token" on "local",
+        local_multi: "multi" on "local",
+    ]
+    {
+        one thread: [],
+        two threads: [stopped_holders_leave_history_and_number_linearizable]
+    }
+}
+
+#[test]
+fn every_kind_with_fences_is_tested_by_name() {
+    assert_all_are_tested(TESTED, |kind| can_be_held(kind) && kind.fencing != Fencing::None);
+}
+
+/// The histories of one run.
+#[derive(Clone, Default)]
+struct Histories {
+    locks: Recorder<LockOp>,
+    numbers: Recorder<Added>,
+    /// The holds with the times at which their grants were called and their ends were answered.
+    holds: Arc<StdMutex<Vec<(u32, Instant, Instant)>>>,
+}
+
+impl Histories {
+    /// Adds that the holds of this time may have ended by a fault, from its begin on.
+    fn ended_by_fault(&self, begin: Instant, end: Instant) {
+        for (hold, from, to) in self.holds.lock().expect("no panic").iter() {
+            if *from <= end && begin <= *to {
+                self.locks.add(LockOp::Ended { hold: *hold }, begin.max(*from), None);
+            }
+        }
+    }
+
+    fn check(&self, label: &str) {
+        assert!(self.numbers.count(|_| true) > 0, "{label}: nothing was added");
+        assert!(self.locks.is_linearizable::<LockSpec>(), "{label}: {:#?}", self.locks);
+        assert!(self.numbers.is_linearizable::<CountSpec>(), "{label}: {:#?}", self.numbers);
+    }
+}
+
+/// The store: a row with a number and the highest fence.
+struct Number(MySqlConnection);
+
+impl Number {
+    async fn make(testbed: &Testbed) {
+        let table =
+            "CREATE TABLE number (value BIGINT UNSIGNED NOT NULL, fence BIGINT UNSIGNED NOT NULL)";
+        for statement in [table, "INSERT INTO number VALUES (0, 0)"] {
+            sqlx::query(statement).execute(testbed.pool().await).await.expect("made");
+        }
+    }
+
+    async fn open(testbed: &Testbed) -> Self {
+        Self(MySqlConnection::connect(testbed.database_url().await).await.expect("connected"))
+    }
+
+    /// Shows the fence to the store, so that it refuses earlier holders from now on, and reads.
+    /// `None`: the store has seen a later fence.
+    async fn read(&mut self, fence: u64) -> Option<u64> {
+        let raised = sqlx::query("UPDATE number SET fence = ? WHERE fence <= ?")
+            .bind(fence)
+            .bind(fence)
+            .execute(&mut self.0)
+            .await;
+        (raised.expect("UPDATE").rows_affected() == 1).then_some(())?;
+        let read = sqlx::query_scalar("SELECT value FROM number").fetch_one(&mut self.0).await;
+        Some(read.expect("SELECT"))
+    }
+
+    /// Writes, unless the store has seen a later fence; whether it did.
+    async fn write(&mut self, value: u64, fence: u64) -> bool {
+        let written = sqlx::query("UPDATE number SET value = ? WHERE fence <= ?")
+            .bind(value)
+            .bind(fence)
+            .execute(&mut self.0)
+            .await;
+        written.expect("UPDATE").rows_affected() == 1
+    }
+}
+
+/// One process: acquires, reads, perhaps stands still, writes, releases.
+struct Process {
+    lock: LeasedMutex,
+    number: Number,
+    histories: Histories,
+}
+
+impl Process {
+    /// Acquires; `None` when the backend does not answer.
+    async fn granted(&self, lease: Duration) -> Option<(Guard, u32, Instant)> {
+        let called = Instant::now();
+        let wait = Wait::Until(called + PATIENCE);
+        match self.lock.acquire(&name(), AcquireOptions { lease, wait }).await {
+            Ok(guard) => {
+                let hold = rand::random();
+                let fence = guard.fence().map_or(0, |fence| fence.get());
+                self.histories.locks.done(LockOp::Granted { hold, fence }, called);
+                Some((guard, hold, called))
+            }
+            Err(AcquireError::Unavailable(_) | AcquireError::TimedOut) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn release(&self, guard: Guard, hold: u32, granted: Instant) {
+        let (called, deadline) = (Instant::now(), guard.deadline());
+        let outcome = guard.release().await;
+        let operation = match outcome {
+            ReleaseOutcome::Released => LockOp::Released { hold },
+            ReleaseOutcome::AlreadyLost => LockOp::WasLost { hold },
+        };
+        self.histories.locks.done(operation, called);
+        if outcome == ReleaseOutcome::AlreadyLost {
+            self.histories.locks.add(LockOp::Ended { hold }, deadline, None);
+        }
+        let mut holds = self.histories.holds.lock().expect("no panic");
+        holds.push((hold, granted, Instant::now()));
+    }
+
+    /// Adds one to the number under the lock, and stands still before the write if it should.
+    async fn add(&mut self, stops: bool) {
+        let Some((guard, hold, granted)) = self.granted(SHORT_LEASE).await else {
+            return sleep(Duration::from_millis(20)).await;
+        };
+        let (called, fence) = (Instant::now(), guard.fence().map_or(0, |fence| fence.get()));
+        if let Some(read) = self.number.read(fence).await {
+            if stops {
+                std::thread::sleep(STOP);
+            }
+            if self.number.write(read + 1, fence).await {
+                self.histories.numbers.done(Added { read }, called);
+            }
+        }
+        self.release(guard, hold, granted).await;
+    }
+}
+
+async fn stopped_holders_leave_history_and_number_linearizable(kind: &'static Capabilities) {
+    let testbed = Testbed::new();
+    Number::make(&testbed).await;
+    let (histories, mut processes) = (Histories::default(), JoinSet::new());
+    for number in 0..PROCESSES {
+        let (testbed, histories) = (testbed.again(), histories.clone());
+        processes.spawn(dying(async move {
+            let lock = testbed.process(kind).await;
+            let number_of = Number::open(&testbed).await;
+            let mut process = Process { lock, number: number_of, histories };
+            for round in 0..ADDITIONS * rounds(1).min(20) {
+                process.add((round + number) % 3 == 0).await;
+            }
+        }));
+    }
+    processes.join_all().await;
+    histories.check(kind.kind);
+}
+
+/// Redis is stopped, loses the keys of all locks, and is killed, while processes contend.
+async fn redis_under_faults(kind: &str) {
+    let kind = listed("redis", kind);
+    let (testbed, mut random) = (Testbed::new(), random());
+    Number::make(&testbed).await;
+    let mut server = own_redis(1, &[]).await.remove(0);
+    let (histories, mut processes) = (Histories::default(), JoinSet::new());
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for _ in 0..PROCESSES {
+        let (testbed, histories, over) = (testbed.again(), histories.clone(), over.clone());
+        let url = server.tcp_url();
+        processes.spawn(dying(async move {
+            let lock = testbed.process_behind(kind, &url).await;
+            let number = Number::open(&testbed).await;
+            let mut process = Process { lock, number, histories };
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                process.add(false).await;
+                sleep(Duration::from_millis(10)).await;
+            }
+        }));
+    }
+    let mut faults = Vec::new();
+    for round in 0..3 * rounds(1).min(20) {
+        let pause = Duration::from_millis(random.random_range(100..300));
+        sleep(pause).await;
+        let begin = Instant::now();
+        match round % 3 {
+            0 => {
+                assert!(server.pause());
+                sleep(STOP).await;
+                assert!(server.resume());
+                continue;
+            }
+            1 => cut_leases(&server).await,
+            _ => {
+                server.kill().await;
+                server.restart().await.expect("started again");
+            }
+        }
+        faults.push((begin, Instant::now()));
+    }
+    over.store(true, std::sync::atomic::Ordering::SeqCst);
+    processes.join_all().await;
+    faults.into_iter().for_each(|(begin, end)| histories.ended_by_fault(begin, end));
+    histories.check(kind.kind);
+}
+
+/// Ends every lease, as when the server's clock jumps.
+async fn cut_leases(server: &RedisServer) {
+    let mut redis = lazily(&server.url());
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg("*lock*").query_async(&mut redis).await.expect("KEYS");
+    for key in keys {
+        let mut expire = redis::cmd("PEXPIRE");
+        let _: i64 = expire.arg(key).arg(1).query_async(&mut redis).await.expect("PEXPIRE");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_stays_linearizable_while_redis_is_stopped_robbed_and_killed() {
+    redis_under_faults("token").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fair_stays_linearizable_while_redis_is_stopped_robbed_and_killed() {
+    redis_under_faults("fair").await;
+}
+
+/// One holder reads, is stopped beyond its lease, and writes after the next one has.
+async fn late_addition(holder: LeasedMutex, next: LeasedMutex) -> Histories {
+    let testbed = Testbed::new();
+    Number::make(&testbed).await;
+    let histories = Histories::default();
+    let process = async |lock| {
+        let (number, histories) = (Number::open(&testbed).await, histories.clone());
+        Process { lock, number, histories }
+    };
+    let (mut holder, mut next) = (process(holder).await, process(next).await);
+    let (guard, hold, granted) = holder.granted(SHORT_LEASE).await.expect("granted");
+    let (called, fence) = (Instant::now(), guard.fence().map_or(0, |fence| fence.get()));
+    let read = holder.number.read(fence).await.expect("the first one");
+    // Blocks this runtime, so that nothing is renewed.
+    std::thread::sleep(STOP);
+    next.add(false).await;
+    if holder.number.write(read + 1, fence).await {
+        holder.histories.numbers.done(Added { read }, called);
+    }
+    holder.release(guard, hold, granted).await;
+    histories
+}
+
+#[tokio::test]
+async fn a_late_write_is_refused_by_the_fence_and_caught_without_it() {
+    let testbed = Testbed::new();
+    let kind = listed("redis", "token");
+    let of = async |kind| (testbed.process(kind).await, testbed.process(kind).await);
+    let (holder, next) = of(kind).await;
+    late_addition(holder, next).await.check("token");
+    for kind in ["plain", "setnx-expire", "getset"] {
+        let (holder, next) = of(listed("redis", kind)).await;
+        let histories = late_addition(holder, next).await;
+        assert_eq!(histories.numbers.count(|_| true), 2, "{kind}: both have written");
+        assert!(!histories.numbers.is_linearizable::<CountSpec>(), "{kind}: not caught");
+    }
+}
+
+/// The history of a lock whose holder died: it must end with its lease, so a caller who comes after
+/// that is not refused.
+async fn after_a_death(role: Role, lock: LeasedMutex, testbed: &Testbed) -> Recorder<LockOp> {
+    let history = Recorder::default();
+    let called = Instant::now();
+    let mut child = Child::start(testbed, role).await;
+    child.says("held").await;
+    history.done(LockOp::Granted { hold: 1, fence: 0 }, called);
+    child.kill().await;
+    // The longest lease that the child may have taken.
+    let ends = Instant::now() + SHORT_LEASE + LATE_MAX;
+    history.add(LockOp::Ended { hold: 1 }, Instant::now(), Some(ends));
+    tokio::time::sleep_until(ends).await;
+    let called = Instant::now();
+    match lock.acquire(&name(), at_once(LONG_LEASE)).await {
+        Ok(guard) => {
+            history.done(LockOp::Granted { hold: 2, fence: 0 }, called);
+            let _ = guard.release().await;
+        }
+        Err(AcquireError::Busy) => history.done(LockOp::Refused, called),
+        Err(error) => panic!("{error}"),
+    }
+    history
+}
+
+#[tokio::test]
+async fn token_is_free_again_after_its_holder_died() {
+    let testbed = Testbed::new();
+    Row::make(testbed.pool().await).await;
+    let lock = testbed.process(listed("redis", "token")).await;
+    let history = after_a_death(Role::WritesFenced, lock, &testbed).await;
+    assert!(history.is_linearizable::<LockSpec>(), "{history:#?}");
+    assert_eq!(history.count(|one| *one == LockOp::Refused), 0, "{history:#?}");
+}
+
+#[tokio::test]
+async fn setnx_is_caught_since_a_dead_holder_holds_for_ever() {
+    let testbed = Testbed::new();
+    let lock = testbed.process(listed("redis", "setnx")).await;
+    let history = after_a_death(Role::HoldsSetnx, lock, &testbed).await;
+    assert!(!history.is_linearizable::<LockSpec>(), "{history:#?}");
+}
+
+#[tokio::test]
+async fn setnx_expire_is_caught_since_a_holder_dies_between_its_commands() {
+    let testbed = Testbed::new();
+    let redis = connect(&crate::support::redis_url().await).await;
+    let lock =
+        demo::setnx_expire::mutex(redis, &testbed.prefix, Repair::Never, &TaskTracker::new());
+    let lock = lock.expect("a prefix");
+    let history = after_a_death(Role::BetweenSetnxAndExpire, lock, &testbed).await;
+    assert!(!history.is_linearizable::<LockSpec>(), "{history:#?}");
+}
+
+/// A process whose clock is ahead sees every hold as over.
+#[tokio::test]
+async fn getset_is_caught_since_a_clock_that_is_ahead_makes_two_holders() {
+    let testbed = Testbed::new();
+    let made = async |ahead_ms: u64| {
+        let redis = connect(&crate::support::redis_url().await).await;
+        let clock = Arc::new(move || now_ms() + ahead_ms);
+        demo::getset::mutex(redis, &testbed.prefix, clock, &TaskTracker::new()).expect("a prefix")
+    };
+    let ahead_ms = u64::try_from(LONG_LEASE.as_millis()).expect("short") * 2;
+    for (ahead_ms, is_linearizable) in [(0, true), (ahead_ms, false)] {
+        let (holder, other) = (made(0).await, made(ahead_ms).await);
+        let history = Recorder::default();
+        let called = Instant::now();
+        let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+        history.done(LockOp::Granted { hold: 1, fence: 0 }, called);
+        let called = Instant::now();
+        match other.acquire(&name(), at_once(LONG_LEASE)).await {
+            Ok(_guard) => history.done(LockOp::Granted { hold: 2, fence: 0 }, called),
+            Err(AcquireError::Busy) => history.done(LockOp::Refused, called),
+            Err(error) => panic!("{error}"),
+        }
+        // It holds by its own deadline, which is far away.
+        assert!(!guard.is_lost());
+        assert_eq!(history.is_linearizable::<LockSpec>(), is_linearizable, "{history:#?}");
+        let _ = guard.release().await;
+    }
+}
+
+/// The textbook's release deletes the key of whoever holds it now.
+#[test]
+fn a_release_that_frees_another_ones_lock_is_caught() {
+    let history = Recorder::default();
+    let mut at = Instant::now();
+    let mut next = |operation| {
+        history.add(operation, at, Some(at + Duration::from_millis(1)));
+        at += Duration::from_millis(2);
+    };
+    next(LockOp::Granted { hold: 1, fence: 0 });
+    next(LockOp::Ended { hold: 1 });
+    next(LockOp::Granted { hold: 2, fence: 0 });
+    assert!(history.is_linearizable::<LockSpec>());
+    next(LockOp::Released { hold: 1 });
+    assert!(!history.is_linearizable::<LockSpec>());
+}

@@ -1,0 +1,83 @@
+//! Readers beside the load: they look at orders that were sold, pay some and cancel some.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::Drive;
+use super::observer::Observer;
+use ledger_audit::History;
+
+/// The pause of a reader between two orders, so that it takes little from the load.
+const PAUSE_MS: std::ops::Range<u64> = 2..10;
+
+/// The orders that were accepted so far, with the index of their buyers.
+#[derive(Debug, Default)]
+pub struct Accepted(Mutex<Vec<(u32, String)>>);
+
+impl Accepted {
+    /// Adds an order.
+    pub fn push(&self, buyer: u32, order: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((buyer, order));
+    }
+
+    fn any(&self) -> Option<(u32, String)> {
+        let orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = (!orders.is_empty()).then(|| rand::rng().random_range(0..orders.len()))?;
+        orders.get(index).cloned()
+    }
+}
+
+/// The readers of a drive. They read until [`Readers::stop`].
+pub struct Readers {
+    stopped: Arc<AtomicBool>,
+    base: Instant,
+    tasks: JoinSet<History>,
+}
+
+impl Readers {
+    /// Starts as many readers as the policy says.
+    pub fn start(drive: &Arc<Drive>) -> Self {
+        let (stopped, base) = (Arc::new(AtomicBool::new(false)), Instant::now());
+        let mut tasks = JoinSet::new();
+        for _ in 0..drive.policy.readers {
+            tasks.spawn(read(Arc::clone(drive), Arc::clone(&stopped), base));
+        }
+        Self { stopped, base, tasks }
+    }
+
+    /// Ends them. Answers what they saw, on the clock that starts at `started`.
+    pub async fn stop(self, started: Instant) -> History {
+        self.stopped.store(true, Ordering::Relaxed);
+        let mut history = History::default();
+        for seen in self.tasks.join_all().await {
+            history.extend(seen);
+        }
+        history.shift(super::micros_since(self.base, started));
+        history
+    }
+}
+
+async fn read(drive: Arc<Drive>, stopped: Arc<AtomicBool>, base: Instant) -> History {
+    let mut observer = Observer::new(drive.instances.clone(), base, drive.policy.timeout);
+    while !stopped.load(Ordering::Relaxed) {
+        if let Some((buyer, order)) = drive.accepted.any() {
+            let token = &drive.tokens[buyer as usize];
+            observer.order(token, &order).await;
+            let changes = rand::rng().random_range(0..100) < drive.policy.change_percent;
+            if changes && rand::random() {
+                observer.pay(token, &order).await;
+            } else if changes {
+                observer.cancel(token, &order).await;
+            }
+            observer.list(drive.first_buyer + i64::from(buyer), token).await;
+        }
+        let pause_ms = rand::rng().random_range(PAUSE_MS);
+        sleep(Duration::from_millis(pause_ms)).await;
+    }
+    observer.history
+}

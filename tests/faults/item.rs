@@ -1,0 +1,71 @@
+//! An item of a trial, with its buyers and its counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::readers::Accepted;
+
+/// One item, sold by one strategy.
+pub struct SaleItem {
+    /// The strategy, perhaps with a query.
+    pub strategy: String,
+    pub id: i64,
+    pub stock: i64,
+    /// Purchases that are made in all: more than the stock.
+    pub buyers: usize,
+    /// Whether the strategy is known to oversell and runs without the arbiter: the audit must catch it.
+    pub control: bool,
+    /// The tokens of its buyers, by purchase.
+    pub tokens: Vec<(i64, String)>,
+    /// Its orders, for readers.
+    pub accepted: Accepted,
+    pub counts: Counts,
+}
+
+/// What is counted while it is sold.
+#[derive(Default)]
+pub struct Counts {
+    pub attempts: AtomicU64,
+    pub slowest_ms: AtomicU64,
+    /// Microseconds from the start to the first purchase that was sold after the fault; 0: none.
+    pub sold_again_us: AtomicU64,
+    pub sold: AtomicU64,
+}
+
+impl SaleItem {
+    pub fn new(
+        strategy: &str,
+        id: i64,
+        stock: i64,
+        control: bool,
+        tokens: Vec<(i64, String)>,
+    ) -> Self {
+        let counts = Counts::default();
+        let strategy = strategy.to_owned();
+        let (buyers, accepted) = (tokens.len(), Accepted::default());
+        Self { strategy, id, stock, buyers, control, tokens, accepted, counts }
+    }
+
+    /// Requests that were sent.
+    pub fn attempts(&self) -> u64 {
+        self.counts.attempts.load(Ordering::Relaxed)
+    }
+
+    /// The slowest answer.
+    pub fn slowest(&self) -> Duration {
+        Duration::from_millis(self.counts.slowest_ms.load(Ordering::Relaxed))
+    }
+
+    /// Purchases that were accepted.
+    pub fn sold(&self) -> u64 {
+        self.counts.sold.load(Ordering::Relaxed)
+    }
+
+    /// The path of its purchases.
+    pub fn path(&self) -> String {
+        match self.strategy.split_once('?') {
+            Some((name, query)) => format!("/api/seckill/{name}/{}?{query}", self.id),
+            None => format!("/api/seckill/{}/{}", self.strategy, self.id),
+        }
+    }
+}

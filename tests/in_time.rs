@@ -1,0 +1,142 @@
+//! The audit's rules about time (I16 to I19) on real servers: a sound sale is clean, and each planted
+//! mistake is caught by its rule.
+
+mod sale;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Shop, eventually, when};
+use sale::{AGE, Sale};
+
+/// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
+/// their own memory helps.
+async fn forgetless(changes: serde_json::Value) -> Sale {
+    let shop = Shop::with(|config| config.purchase.sold_out_ms = 600_000).await;
+    Sale::start(shop, changes).await
+}
+
+/// The first instance sells the only unit, and the second one remembers that it is sold out.
+async fn sold_out_on_the_second(sale: &mut Sale) -> String {
+    let order = sale.buy(0, 1).await.order_id.expect("sold");
+    for buyer in [2, 3] {
+        assert_eq!(sale.buy(1, buyer).await.code, "sold_out");
+    }
+    order
+}
+
+/// The second instance says that nothing is left, long after a unit has come back.
+async fn a_false_sold_out_is_caught(mut sale: Sale, why: &str) {
+    // The rule allows what is as old as the memory.
+    tokio::time::sleep(AGE + Duration::from_millis(50)).await;
+    assert_eq!(sale.buy(1, 4).await.code, "sold_out", "the memory does not forget");
+    let judgement = sale.judge().await;
+    let broken = judgement.broken();
+    // A restocked unit that stays is undersold, too.
+    assert!(broken.contains(&"I16"), "{judgement:?}");
+    assert!(broken.iter().all(|rule| ["I12", "I16"].contains(rule)), "{judgement:?}");
+    let example = sale::example(&judgement, "I16");
+    assert!(example.contains("buyer 4") && example.contains(why), "{example}");
+    println!("I16: {example}");
+}
+
+#[tokio::test]
+async fn a_memory_that_a_cancellation_on_another_instance_does_not_clear_is_caught() {
+    let mut sale = forgetless(json!({ "stock": 1 })).await;
+    let order = sold_out_on_the_second(&mut sale).await;
+    sale.cancel(0, 1, &order).await;
+    a_false_sold_out_is_caught(sale, "is cancelled").await;
+}
+
+#[tokio::test]
+async fn a_memory_that_a_restock_does_not_clear_is_caught() {
+    let mut sale = forgetless(json!({ "stock": 1 })).await;
+    sold_out_on_the_second(&mut sale).await;
+    sale.restock(0, 1).await;
+    a_false_sold_out_is_caught(sale, "a restock of 1").await;
+}
+
+#[tokio::test]
+async fn a_memory_that_an_expiry_does_not_clear_is_caught() {
+    let mut sale = forgetless(json!({ "stock": 1, "hold_seconds": 300 })).await;
+    let order = sold_out_on_the_second(&mut sale).await;
+    sale.shop.let_holds_pass(301).await;
+    eventually("the order to expire", || async {
+        let status = sale.status(&order).await;
+        when(status == "expired", ()).map_err(|()| status)
+    })
+    .await;
+    sale.look(0, 1, &order).await;
+    a_false_sold_out_is_caught(sale, "is expired").await;
+}
+
+/// A memory of the default age, after these steps, forgets in time.
+#[tokio::test]
+async fn a_memory_of_the_promised_age_is_clean() {
+    let mut sale = Sale::start(Shop::new().await, json!({ "stock": 1 })).await;
+    let order = sold_out_on_the_second(&mut sale).await;
+    sale.cancel(0, 1, &order).await;
+    let mut buyer = 4;
+    let bought = loop {
+        let answer = sale.buy(1, buyer).await;
+        match answer.code.as_str() {
+            "sold_out" => buyer += 1,
+            _ => break answer,
+        }
+    };
+    assert_eq!(bought.status, 201, "{bought:?}");
+    let judgement = sale.judge().await;
+    assert!(judgement.is_clean(), "{judgement:?}");
+    assert!(sale::is_judged(&judgement, "I16"), "{judgement:?}");
+}
+
+#[tokio::test]
+async fn an_order_that_goes_back_from_paid_to_pending_is_caught() {
+    let mut sale = Sale::start(Shop::new().await, json!({ "stock": 2 })).await;
+    let order = sale.buy(0, 1).await.order_id.expect("sold");
+    sale.pay(0, 1, &order).await;
+    sale.look(1, 1, &order).await;
+    sale.plant("UPDATE orders SET status = 'pending' WHERE id = ?", &order).await;
+    sale.look(1, 1, &order).await;
+    assert_eq!(sale.judge().await.broken(), ["I17"]);
+}
+
+#[tokio::test]
+async fn a_list_that_loses_an_order_is_caught() {
+    let mut sale = Sale::start(Shop::new().await, json!({ "stock": 2 })).await;
+    let order = sale.buy(0, 1).await.order_id.expect("sold");
+    sale.list(1, 1).await;
+    sale.plant("UPDATE orders SET user_id = 77 WHERE id = ?", &order).await;
+    sale.list(0, 1).await;
+    sale.plant("UPDATE orders SET user_id = 1 WHERE id = ?", &order).await;
+    assert_eq!(sale.judge().await.broken(), ["I18"]);
+}
+
+#[tokio::test]
+async fn a_replay_that_names_another_order_is_caught() {
+    let mut sale = Sale::start(Shop::new().await, json!({ "stock": 2 })).await;
+    let order = sale.buy(0, 1).await.order_id.expect("sold");
+    let other = "00000000-0000-7000-8000-000000000001";
+    sale.plant(
+        "UPDATE orders SET id = '00000000-0000-7000-8000-000000000001' WHERE id = ?",
+        &order,
+    )
+    .await;
+    let replay = sale.repeat(1, 1).await;
+    assert_eq!(replay.order_id.as_deref(), Some(other));
+    let broken = sale.judge().await.broken();
+    assert!(broken.contains(&"I19"), "{broken:?}");
+}
+
+/// Many buyers and readers at once, on two instances, with orders that are paid and cancelled and
+/// units that are added meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sale_with_returns_and_readers_on_two_instances_is_clean() {
+    let sale = Sale::start(Shop::new().await, json!({ "stock": 30 })).await;
+    let judgement = sale.rush(&["mysql-batch", "lock-redis", "redis-lua", "mysql-atomic"]).await;
+    assert!(judgement.is_clean(), "{judgement:?}");
+    for rule in ["I16", "I17", "I18", "I19"] {
+        assert!(sale::is_judged(&judgement, rule), "{rule}: {judgement:?}");
+    }
+}

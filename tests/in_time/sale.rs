@@ -1,0 +1,235 @@
+//! A small sale on two instances, whose every answer is written down with its times.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::HeaderValue;
+use ledger_audit::{Answer, Evidence, History, InTime, Judgement, Ledger, Reader, State, judge};
+use loadtest::drive::connection::Connection;
+use loadtest::drive::observer::Observer;
+use loadtest::drive::{self, Drive, Policy, answer, micros_since};
+use loadtest::plan::{Pace, Plan};
+use seckill::account::Role;
+use serde_json::Value;
+
+use crate::support::{Instance, Shop, purchase_path};
+
+/// How old "sold out" may be: twice the default of `purchase.sold_out_ms`.
+pub const AGE: Duration = Duration::from_millis(500);
+
+/// Sold one by one where a test names no strategy.
+const STRATEGY: &str = "mysql-atomic";
+/// An answer that takes longer is none.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How long queued orders may take to settle.
+const SETTLE_MAX: Duration = Duration::from_secs(20);
+/// Buyers, connections and readers of a rush.
+const BUYERS: u32 = 400;
+const CONNECTIONS: usize = 16;
+const READERS: u32 = 3;
+
+/// A sale and its record.
+pub struct Sale {
+    pub shop: Shop,
+    instances: Vec<Instance>,
+    item: i64,
+    base: Instant,
+    /// One for each instance.
+    observers: Vec<Observer>,
+    answers: Vec<Answer>,
+    before: Ledger,
+}
+
+impl Sale {
+    /// Two instances of a shop, and an item. Only the first instance expires orders.
+    pub async fn start(shop: Shop, changes: Value) -> Self {
+        let mut second = shop.config.clone();
+        second.job.expire_period_ms = 3_600_000;
+        let instances = vec![shop.start().await, shop.start_with(second).await];
+        let item = instances[0].make_item(changes).await;
+        let base = Instant::now();
+        let observer = |one| Observer::new(vec![address(one)], base, ANSWER_MAX);
+        let observers = instances.iter().map(observer).collect();
+        let before = reader(&shop).await.ledger(item).await.expect("the ledger");
+        Self { shop, instances, item, base, observers, answers: Vec::new(), before }
+    }
+
+    /// Buys one unit on an instance; the key is the buyer's.
+    pub async fn buy(&mut self, instance: usize, buyer: i64) -> Answer {
+        self.send(instance, buyer, 0).await
+    }
+
+    /// Sends a buyer's purchase again.
+    pub async fn repeat(&mut self, instance: usize, buyer: i64) -> Answer {
+        self.send(instance, buyer, 1).await
+    }
+
+    async fn send(&mut self, instance: usize, buyer: i64, attempt: u16) -> Answer {
+        let key = format!("k{buyer}");
+        let request = Request::post(purchase_path(STRATEGY, self.item))
+            .header("host", "localhost")
+            .header("authorization", self.token(buyer))
+            .header("idempotency-key", &key)
+            .body(Full::new(Bytes::new()))
+            .expect("a valid request");
+        let mut connection = Connection::open(self.instances[instance].addr).await.expect("open");
+        let sent = Instant::now();
+        let meaning = answer::read(&connection.exchange(request, ANSWER_MAX).await);
+        let now = Instant::now();
+        let answer = Answer {
+            request: u32::try_from(buyer).expect("small"),
+            attempt,
+            last: true,
+            buyer,
+            key: Some(key),
+            status: meaning.status,
+            code: meaning.code,
+            outcome: meaning.outcome,
+            order_id: meaning.order_id,
+            order_quantity: meaning.order_quantity,
+            order_status: meaning.order_status,
+            answered_at_us: micros_since(self.base, now),
+            from_send_us: micros_since(sent, now),
+            ..Answer::default()
+        };
+        self.answers.push(answer.clone());
+        answer
+    }
+
+    /// Cancels an order on an instance.
+    pub async fn cancel(&mut self, instance: usize, buyer: i64, order: &str) {
+        let token = self.token(buyer);
+        assert!(self.observers[instance].cancel(&token, order).await, "cancelled");
+    }
+
+    /// Pays an order on an instance.
+    pub async fn pay(&mut self, instance: usize, buyer: i64, order: &str) {
+        let token = self.token(buyer);
+        assert!(self.observers[instance].pay(&token, order).await, "paid");
+    }
+
+    /// Looks at an order on an instance.
+    pub async fn look(&mut self, instance: usize, buyer: i64, order: &str) {
+        let token = self.token(buyer);
+        self.observers[instance].order(&token, order).await;
+    }
+
+    /// Reads a buyer's list on an instance.
+    pub async fn list(&mut self, instance: usize, buyer: i64) {
+        let token = self.token(buyer);
+        self.observers[instance].list(buyer, &token).await;
+    }
+
+    /// Adds units on an instance.
+    pub async fn restock(&mut self, instance: usize, units: i64) {
+        let token = bearer(&self.instances[instance].token(1, Role::Admin));
+        assert!(self.observers[instance].restock(&token, self.item, units).await, "restocked");
+    }
+
+    /// The status of an order in the ledger.
+    pub async fn status(&self, order: &str) -> String {
+        sqlx::query_scalar("SELECT CAST(status AS CHAR) FROM orders WHERE id = ?")
+            .bind(order)
+            .fetch_one(&self.shop.pool)
+            .await
+            .expect("the order")
+    }
+
+    /// Plants a mistake: changes the row of an order behind the service's back.
+    pub async fn plant(&self, statement: &'static str, order: &str) {
+        let done = sqlx::query(statement).bind(order).execute(&self.shop.pool).await;
+        assert_eq!(done.expect("changed").rows_affected(), 1);
+    }
+
+    /// Judges all that was recorded.
+    pub async fn judge(&mut self) -> Judgement {
+        let mut history = History::default();
+        for observer in &mut self.observers {
+            history.extend(std::mem::take(&mut observer.history));
+        }
+        let answers = std::mem::take(&mut self.answers);
+        self.judge_record(&answers, &history).await
+    }
+
+    async fn judge_record(&self, answers: &[Answer], history: &History) -> Judgement {
+        let after = reader(&self.shop).await.settled_ledger(self.item, answers, SETTLE_MAX).await;
+        let after = after.expect("the ledger");
+        let evidence = Evidence {
+            stock: after.stock.expect("a stock row").total,
+            per_buyer_limit: 1,
+            quantity: 1,
+            arbiter_on: true,
+            keyed: true,
+            before: &self.before,
+            after: &after,
+            answers,
+            in_time: Some(InTime { history, sold_out_age: AGE }),
+        };
+        judge(&evidence).expect("there is something to judge")
+    }
+
+    /// Sends the load test's traffic with its readers, restocks meanwhile, and judges.
+    pub async fn rush(mut self, strategies: &[&str]) -> Judgement {
+        let pace = Pace::Closed { requests: BUYERS };
+        let count = u32::try_from(strategies.len()).expect("a few");
+        let plan = Plan::draw(pace, BUYERS, count, 1, Some("r".to_owned()), 7).expect("a plan");
+        let policy = Policy {
+            concurrency: CONNECTIONS,
+            retries_max: 20,
+            timeout: ANSWER_MAX,
+            wait: Duration::ZERO,
+            traffic_max: None,
+            readers: READERS,
+            change_percent: 30,
+        };
+        let path = |strategy: &&str| purchase_path(strategy, self.item).parse().expect("a path");
+        let paths = strategies.iter().map(path).collect();
+        let tokens = (1..=i64::from(BUYERS)).map(|buyer| self.token(buyer)).collect();
+        let instances = self.instances.iter().map(address).collect();
+        let drive = Arc::new(Drive::new(plan, policy, instances, paths, tokens, 1));
+        let traffic = tokio::spawn(drive::fire(drive));
+        self.restock(0, 3).await;
+        self.restock(1, 2).await;
+        let traffic = traffic.await.expect("no panic");
+        let mut history = traffic.history;
+        let started = traffic.started.expect("it was started");
+        for observer in &mut self.observers {
+            let mut seen = std::mem::take(&mut observer.history);
+            seen.shift(micros_since(self.base, started));
+            history.extend(seen);
+        }
+        self.judge_record(&traffic.answers, &history).await
+    }
+
+    fn token(&self, buyer: i64) -> HeaderValue {
+        bearer(&self.instances[0].token(buyer, Role::Buyer))
+    }
+}
+
+/// The first faults of a rule, in words.
+pub fn example(judgement: &Judgement, rule: &str) -> String {
+    let finding = judgement.findings.iter().find(|finding| finding.invariant == rule);
+    finding.expect("the rule").examples.join("\n")
+}
+
+/// Whether there was anything to judge by.
+pub fn is_judged(judgement: &Judgement, rule: &str) -> bool {
+    let of_rule = |finding: &&ledger_audit::Finding| finding.invariant == rule;
+    judgement.findings.iter().find(of_rule).expect("the rule").state != State::NotJudged
+}
+
+async fn reader(shop: &Shop) -> Reader {
+    Reader::connect(shop.config.database_url.reveal()).await.expect("a reader")
+}
+
+fn bearer(token: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("Bearer {token}")).expect("a token")
+}
+
+fn address(instance: &Instance) -> drive::Instance {
+    let host = HeaderValue::from_static("localhost");
+    drive::Instance { url: String::new(), address: instance.addr, host }
+}
