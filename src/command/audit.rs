@@ -7,10 +7,11 @@ use crate::audit::audit;
 use crate::domain::ItemId;
 use crate::domain::audit::Report;
 use crate::metrics::Metrics;
+use crate::shard::audit::misplaced;
 use crate::store::mysql;
 use crate::store::redis::{Counters, RedisClient};
 
-use super::Ended;
+use super::{Ended, shard_move};
 
 /// The arguments: which items are audited.
 #[derive(clap::Args)]
@@ -51,6 +52,13 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     drop(progress);
     if read == 0 {
         return Err("there is no item to audit".to_owned());
+    }
+    if arguments.item.is_none() && config.ledgers()?.len() > 1 {
+        let misplaced = misplaced(&shard_move::ledgers(&config)?).await.map_err(unreadable)?;
+        for (item, sentence) in &misplaced {
+            println!("item {item}: I15 BROKEN  an item lives in exactly one shard: {sentence}");
+        }
+        broken += misplaced.len();
     }
     println!("{read} items audited, {broken} broken");
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })

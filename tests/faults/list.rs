@@ -4,7 +4,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, mysql, network, orders, redis, redis_groups,
+    batch, buyers, clock, crash, disk, locks, moves, mysql, network, orders, redis, redis_groups,
     replication, service,
 };
 use crate::testbed::Testbed;
@@ -178,6 +178,9 @@ pub const LIST: &[Row] = rows! {
     "writer-demoted": replication::demoted,
         "the writer is set read-only and its replica is promoted; the old writer becomes a replica",
         "503 in between; the services follow the new writer";
+    "item-moved": moves::moved,
+        "each item moves to another ledger and back while two instances sell it; the mover is killed once on each way",
+        "the next mover ends the move; nothing is lost or sold twice; an item lives in one ledger";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

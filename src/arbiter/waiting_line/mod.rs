@@ -166,7 +166,7 @@ impl WaitingLine {
         if place.status == WaitingStatus::Offered {
             return self.take_back(transaction, item, &rows, WaitingStatus::Left).await.map(Some);
         }
-        close(transaction, &rows, WaitingStatus::Left).await?;
+        close(transaction, item, &rows, WaitingStatus::Left).await?;
         let changed = vec![(buyer, WaitingStatus::Left)];
         Ok(Some(LineChange { changed, ..LineChange::default() }))
     }
@@ -226,7 +226,7 @@ impl WaitingLine {
         if offers.is_empty() {
             return self.hand_out(transaction, item).await;
         }
-        close(transaction, offers, status).await?;
+        close(transaction, item, offers, status).await?;
         self.tell(transaction, item, offers, status).await?;
         let units = i64::try_from(offers.len()).unwrap_or(i64::MAX);
         let version = move_to_available(transaction, item, units).await?;

@@ -48,9 +48,10 @@ pub(in crate::arbiter) async fn accept(
     let Some(place) = place else { return Ok(false) };
     let accepted = sqlx::query(
         "UPDATE waiting_list SET status = 'accepted', live = NULL, closed_at = UTC_TIMESTAMP(6), \
-         order_id = ? WHERE place = ? AND status = 'offered'",
+         order_id = ? WHERE item_id = ? AND place = ? AND status = 'offered'",
     )
     .bind(purchase.order_id.to_string())
+    .bind(item)
     .bind(place)
     .execute(&mut *transaction)
     .await?;
@@ -100,28 +101,32 @@ pub(super) async fn offer(
          offer_expires_at = UTC_TIMESTAMP(6) + INTERVAL \
          (SELECT offer_seconds FROM items WHERE id = ",
     );
-    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting' AND place IN ");
-    all_of(update, transaction, rows).await
+    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting'");
+    all_of(update, transaction, item, rows).await
 }
 
 /// Closes places that are live.
 pub(super) async fn close(
     transaction: &mut MySqlConnection,
+    item: ItemId,
     rows: &[Row],
     status: WaitingStatus,
 ) -> sqlx::Result<()> {
     let mut update = QueryBuilder::new("UPDATE waiting_list SET status = ");
     update.push_bind(status.as_str());
-    update.push(", live = NULL, closed_at = UTC_TIMESTAMP(6) WHERE live = 1 AND place IN ");
-    all_of(update, transaction, rows).await
+    update.push(", live = NULL, closed_at = UTC_TIMESTAMP(6) WHERE live = 1");
+    all_of(update, transaction, item, rows).await
 }
 
-/// Runs an update of all `rows`; an error unless each was changed.
+/// Runs an update of all `rows` of an item; an error unless each was changed. Items that came from
+/// different ledgers may have places of the same number.
 async fn all_of(
     mut update: QueryBuilder<'_, sqlx::MySql>,
     transaction: &mut MySqlConnection,
+    item: ItemId,
     rows: &[Row],
 ) -> sqlx::Result<()> {
+    update.push(" AND item_id = ").push_bind(item.get()).push(" AND place IN ");
     update.push_tuples(rows, |mut tuple, row| {
         tuple.push_bind(row.place);
     });

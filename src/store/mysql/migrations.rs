@@ -26,6 +26,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (16, "waiting list", include_str!("../../../migrations/0016_waiting_list.sql")),
     (17, "limit groups", include_str!("../../../migrations/0017_limit_groups.sql")),
     (18, "shards", include_str!("../../../migrations/0018_shards.sql")),
+    (19, "places of items", include_str!("../../../migrations/0019_places_of_items.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

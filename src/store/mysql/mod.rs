@@ -19,6 +19,7 @@ pub mod items;
 pub mod limit_groups;
 pub mod link;
 pub mod migrations;
+pub mod moves;
 pub mod operators;
 pub mod orders;
 pub mod outbox;

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod crash;
 pub mod disk;
 pub mod locks;
+pub mod moves;
 pub mod mysql;
 pub mod network;
 pub mod orders;
