@@ -40,6 +40,7 @@ mod reconcile;
 mod redis_costs;
 mod redis_lua;
 mod same_key;
+mod shards;
 mod shared_batches;
 mod silence;
 mod start_mistakes;
