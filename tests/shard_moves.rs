@@ -3,6 +3,7 @@
 mod buyers;
 mod homes;
 mod killed;
+mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -10,6 +10,7 @@ mod doctor;
 mod export;
 mod extra_servers;
 mod import;
+mod ledgers;
 mod migrate;
 mod openapi;
 mod operator;
@@ -104,7 +105,7 @@ enum Command {
     Export(export::Arguments),
     /// Create sales from a table in CSV, all or none, or only check it.
     Import(import::Arguments),
-    /// Ledgers that share the items: move an item from one to another while it sells.
+    /// Ledgers for parts of the items: make one ready, list them, move an item while it sells.
     Shard(shard::Arguments),
     /// Print the description of the API, for generators of clients.
     Openapi,

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::domain::{ItemId, ShardId};
 use crate::shard::{Limits, MoveError, Moved, Mover};
-use crate::store::mysql::{self, moves};
+use crate::store::mysql;
+use crate::store::mysql::moves::{self, ItemMove};
 use sqlx::MySqlPool;
 
 use super::Ended;
@@ -112,21 +113,23 @@ pub async fn list(config: &Config) -> Ended {
     let pool = mysql::pool(config)?;
     let listed = moves::list(&pool).await;
     let listed = listed.map_err(|error| format!("the home ledger does not answer: {error}"))?;
-    for of in &listed {
-        let state = of.state.as_str();
-        let note = if of.ended_at.is_none() { ", under way" } else { "" };
-        let pause =
-            of.closed_at.zip(of.flipped_at).map_or_else(String::new, |(closed, flipped)| {
-                format!(", paused for {} ms", (flipped - closed).whole_milliseconds())
-            });
-        println!(
-            "item {}\tshard {} to {}\tepoch {}\tbegan {}\t{state}{note}{pause}",
-            of.item, of.source, of.target, of.epoch, of.started_at
-        );
-    }
+    listed.iter().for_each(print);
     let under_way = listed.iter().filter(|of| of.ended_at.is_none()).count();
     println!("{} moves, {under_way} under way", listed.len());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a move.
+pub(super) fn print(of: &ItemMove) {
+    let state = of.state.as_str();
+    let note = if of.ended_at.is_none() { ", under way" } else { "" };
+    let pause = of.closed_at.zip(of.flipped_at).map_or_else(String::new, |(closed, flipped)| {
+        format!(", paused for {} ms", (flipped - closed).whole_milliseconds())
+    });
+    println!(
+        "item {}\tshard {} to {}\tepoch {}\tbegan {}\t{state}{note}{pause}",
+        of.item, of.source, of.target, of.epoch, of.started_at
+    );
 }
 
 /// The ledgers of the settings, by their numbers.

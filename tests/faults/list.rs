@@ -5,7 +5,7 @@ use futures::future::LocalBoxFuture;
 use crate::TrialResult;
 use crate::rows::{
     batch, buyers, clock, crash, disk, locks, moves, mysql, network, orders, redis, redis_groups,
-    replication, service,
+    replication, service, shards,
 };
 use crate::testbed::Testbed;
 
@@ -139,6 +139,9 @@ pub const LIST: &[Row] = rows! {
     "mysql-deadlocks": mysql::deadlocks,
         "side transactions take the rows in the opposite order",
         "1213 is rolled back and tried again, a bounded number of times";
+    "shard-away": shards::away,
+        "SIGSTOP or kill -9 of one of two ledgers, for 1.5 s; every item of the trial lives there",
+        "its items are 503 or unknown; an item of the other ledger sells all the time; nothing is lost";
     "mysql-row-held": mysql::row_held,
         "a side transaction holds the stock rows longer than the lock wait",
         "1205 is rolled back as a whole: no order without its movement";

@@ -123,7 +123,7 @@ impl Shared {
         let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) =
             wanted.map(|one| (one.purchase, one.answer)).unzip();
         let Some(first) = purchases.first() else { return };
-        let mut left = match batches.available(first.item.id).await {
+        let mut left = match batches.available(first.item.routed()).await {
             Ok(left) => left,
             Err(error) => {
                 let outcome = ledger_view::unavailable(&error);

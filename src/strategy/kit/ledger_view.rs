@@ -12,7 +12,7 @@ use crate::store::mysql::stock::StockRow;
 /// # Errors
 /// The outcome that ends the purchase.
 pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
-    match arbiter.stock(purchase.item.id).await {
+    match arbiter.stock(purchase.item.routed()).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut))
         }
@@ -30,6 +30,7 @@ pub fn unavailable(error: &sqlx::Error) -> Outcome {
         Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
         Fault::Transient => Unavailable::Contended,
+        Fault::Moved => Unavailable::Moving,
         _ => Unavailable::Faulty(Dependency::Mysql),
     })
 }

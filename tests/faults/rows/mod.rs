@@ -14,6 +14,7 @@ pub mod redis;
 pub mod redis_groups;
 pub mod replication;
 pub mod service;
+pub mod shards;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
+use dev_servers::MysqlOptions;
 use ledger_audit::{State, homes_of, judge_homes};
 use rand::RngExt;
 use seckill::failpoint::MOVE_POINTS;
@@ -17,7 +18,7 @@ use crate::testbed::Testbed;
 use crate::trial::{Plan, Trial, Wanted, run_trial};
 use crate::{Run, TrialResult};
 
-/// The database of the second ledger, on the same server.
+/// The database of the second ledger, on the server of the first.
 const SECOND: &str = "seckill_faults_second";
 /// The signal of an abort.
 const ABORTED: i32 = 6;
@@ -30,16 +31,23 @@ const GIVEN_UP: usize = 2;
 
 /// Moves each item there and back, with one kill of the mover on each way.
 pub async fn moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let second = testbed.mysql.url_of(SECOND);
+    // Ledgers of its own: a service with the home ledger alone does not start where items have moved.
+    let ledger = testbed.ledger(MysqlOptions::temporary()).await?;
+    let second = ledger.url_of(SECOND);
     Testbed::migrate(&second).await?;
-    let setup = testbed.setup().with("SECKILL_SHARDS_URLS", format!("1={second}"));
+    testbed.ledger_elsewhere = Some(ledger.url_of(Testbed::DATABASE));
+    let setup = testbed
+        .setup()
+        .with("SECKILL_SHARDS_URLS", format!("1={second}"))
+        // The ids of items begin anew.
+        .with("SECKILL_REDIS_PREFIX", format!("moves-{seed}:"));
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     // Outside of the arbiter a gate is not told that the item has moved.
     plan.control = false;
     plan.stock *= 2;
     // New items are placed where the fewest are: these begin in the home ledger.
     plan.item = serde_json::json!({ "shard": 0 });
-    run_trial(testbed, plan, async |testbed, trial| {
+    let outcome = run_trial(testbed, plan, async |testbed, trial| {
         let mut longest = 0;
         let (mut moves, mut given_up) = (0, 0);
         for (index, item) in trial.item_ids().into_iter().enumerate() {
@@ -69,7 +77,10 @@ pub async fn moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
         );
         proven(moves > 0, proof)
     })
-    .await
+    .await;
+    testbed.ledger_elsewhere = None;
+    ledger.stop().await;
+    outcome
 }
 
 /// Starts a move that dies at `point`.
