@@ -8,6 +8,7 @@ use crate::domain::{ItemId, LedgerError};
 use crate::store::breaker::Breaker;
 use crate::store::mysql::{self, audit, failed_read};
 use crate::store::redis::{Buckets, Counters};
+use crate::store::shards::Shards;
 
 /// Audits one item; `None` when it does not exist. Without `counters`, or while Redis does not
 /// answer, the invariant about Redis is left out.
@@ -30,19 +31,26 @@ pub async fn audit(
     Ok(Some(verify(facts)))
 }
 
+/// The parts of one ledger that audits use.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct LedgerParts {
+    pub pool: MySqlPool,
+    pub breaker: Breaker,
+    pub counters: Counters,
+}
+
 /// Audits sales while the service runs. Clones share everything.
 #[derive(Clone)]
 pub struct Auditor {
-    pool: MySqlPool,
-    breaker: Breaker,
-    counters: Counters,
+    ledgers: Shards<LedgerParts>,
 }
 
 impl Auditor {
-    /// Makes an auditor of the ledger behind `pool` and its `breaker`, and of `counters`.
+    /// Makes an auditor of these ledgers.
     #[must_use]
-    pub fn new(pool: MySqlPool, breaker: Breaker, counters: Counters) -> Self {
-        Self { pool, breaker, counters }
+    pub fn new(ledgers: Shards<LedgerParts>) -> Self {
+        Self { ledgers }
     }
 
     /// Audits one item; `None` when it does not exist.
@@ -50,7 +58,8 @@ impl Auditor {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn audit(&self, id: ItemId) -> Result<Option<Report>, LedgerError> {
-        let audited = audit(&self.pool, Some(&self.counters), id);
-        mysql::ask(&self.breaker, audited).await.map_err(|error| failed_read(&error))
+        let ledger = self.ledgers.of_item(id).await.map_err(|_| LedgerError::Unavailable)?.0;
+        let audited = audit(&ledger.pool, Some(&ledger.counters), id);
+        mysql::ask(&ledger.breaker, audited).await.map_err(|error| failed_read(&error))
     }
 }

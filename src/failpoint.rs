@@ -39,6 +39,23 @@ pub const POINTS: &[&str] = &[
     "events-moved",
 ];
 
+/// The points of a move of an item to another ledger, in their order; the last two are those of a move that
+/// is given up.
+pub const MOVE_POINTS: &[&str] = &[
+    "move-recorded",
+    "move-chunk-copied",
+    "move-copied",
+    "move-source-closed",
+    "move-closed",
+    "move-sealed",
+    "move-verified",
+    "move-flipped",
+    "move-part-removed",
+    "move-removed",
+    "move-reopening",
+    "move-given-up",
+];
+
 /// Ends the process if `name` is the point that it was started with.
 #[cfg(feature = "failpoints")]
 pub fn reach(name: &str) {

@@ -30,7 +30,8 @@
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
 //!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
-//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
+//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`shard`] (items
+//!    that move between ledgers), [`readiness`].
 //! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
 //! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`], [`trace`],
 //!    [`open_files`], and [`failpoint`] for tests.
@@ -61,6 +62,7 @@ pub mod order;
 pub mod payment;
 pub mod purchase;
 pub mod readiness;
+pub mod shard;
 pub mod store;
 pub mod strategy;
 pub mod trace;

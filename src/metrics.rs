@@ -6,6 +6,7 @@
 pub mod events;
 mod labels;
 mod ledger;
+mod shards;
 mod times;
 mod waiting;
 
@@ -41,6 +42,7 @@ type HistogramMaker = fn() -> Histogram;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
+    shards: shards::ShardMetrics,
     purchases: Family<PurchaseLabels, Counter>,
     purchase_seconds: Family<StrategyLabel, Histogram, HistogramMaker>,
     arbiter_refusals: Family<StrategyLabel, Counter>,
@@ -123,6 +125,7 @@ impl Metrics {
         let maker: HistogramMaker = || Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let mut metrics = Self {
             registry: Arc::default(),
+            shards: shards::ShardMetrics::default(),
             purchases: Family::default(),
             purchase_seconds: Family::new_with_constructor(maker),
             arbiter_refusals: Family::default(),
@@ -305,7 +308,10 @@ impl Metrics {
     /// The number of orders of a strategy that the arbiter has refused.
     #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
-        self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
+        let of = |metrics: &Self| {
+            metrics.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
+        };
+        of(self) + self.further().iter().map(|(_, metrics)| of(metrics)).sum::<u64>()
     }
 
     /// Counts the ledger's decision about a queued order.
@@ -380,6 +386,9 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("writing to a String does not fail");
+        for (shard, further) in self.further() {
+            text = shards::merge(&text, shard, &further.render());
+        }
         text
     }
 }

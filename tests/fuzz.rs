@@ -14,7 +14,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::IntoResponse;
 use seckill::account::{Role, Tokens};
 use seckill::config::{Config, DEFAULTS, Secret};
-use seckill::domain::{ArbiterMode, Cents, Item, ItemId, ItemKind, SaleWindow, UserId, username};
+use seckill::domain::{
+    ArbiterMode, Cents, Home, Item, ItemId, ItemKind, SaleWindow, UserId, username,
+};
 use seckill::http::address::Proxies;
 use seckill::http::body::{BodyLimits, JsonBody, OptionalJsonBody};
 use seckill::http::extract::{IdempotencyKey, QueryPairs, cookie, refuse_cross_site};
@@ -90,6 +92,7 @@ fn no_ticket_is_made_by_chance() {
 fn open_item() -> Item {
     let now = OffsetDateTime::now_utc();
     Item {
+        home: Home::ONLY,
         id: ItemId::new(1).expect("positive"),
         name: String::new(),
         description: String::new(),

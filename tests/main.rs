@@ -43,6 +43,8 @@ mod reconcile;
 mod redis_costs;
 mod redis_lua;
 mod same_key;
+mod shard_moves;
+mod shards;
 mod shared_batches;
 mod silence;
 mod start_mistakes;

@@ -1,26 +1,23 @@
 //! The log of operators' actions. A change of an item writes its line in its own transaction, see
 //! `catalog`; every other action is recorded here.
 
-use sqlx::MySqlPool;
-
 use crate::domain::{ItemId, LedgerError, OrderId, UserId};
-use crate::store::breaker::Breaker;
 use crate::store::mysql::{self, actions, failed_read};
+use crate::store::shards::{Ledger, Shards};
 
 pub use crate::store::mysql::actions::{Action, Actor};
 
 /// The log, in the ledger. Clones share it.
 #[derive(Clone)]
 pub struct OperatorLog {
-    pool: MySqlPool,
-    breaker: Breaker,
+    ledgers: Shards<Ledger>,
 }
 
 impl OperatorLog {
-    /// Makes the log of the ledger behind `pool` and its `breaker`.
+    /// Makes the log of these ledgers: each has the actions on its items, and the home ledger all others.
     #[must_use]
-    pub fn new(pool: MySqlPool, breaker: Breaker) -> Self {
-        Self { pool, breaker }
+    pub fn new(ledgers: Shards<Ledger>) -> Self {
+        Self { ledgers }
     }
 
     /// Writes a line for an action outside of the ledger; `detail` has its parameters.
@@ -34,7 +31,7 @@ impl OperatorLog {
         item: Option<ItemId>,
         detail: &serde_json::Value,
     ) -> sqlx::Result<()> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.ledgers.home().pool.acquire().await?;
         actions::record(&mut connection, actor, action, item, detail).await
     }
 
@@ -49,7 +46,16 @@ impl OperatorLog {
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Vec<Action>, LedgerError> {
-        let listed = actions::list(&self.pool, operator, before, limit);
-        mysql::ask(&self.breaker, listed).await.map_err(|error| failed_read(&error))
+        let mut all = Vec::new();
+        for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
+            let listed = actions::list(pool, operator, before, limit);
+            all.extend(mysql::ask(breaker, listed).await.map_err(|error| failed_read(&error))?);
+        }
+        if self.ledgers.if_only().is_none() {
+            all.sort_unstable_by_key(|action| std::cmp::Reverse(action.id));
+            all.dedup_by_key(|action| action.id);
+            all.truncate(limit as usize);
+        }
+        Ok(all)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::shared::Shared;
 use super::workers::Worker;
 use crate::config::Config;
+use crate::domain::ShardId;
 use crate::event::deliver::{self, Deliverer};
 use crate::event::receiver::Clients;
 use crate::event::{self, PrivateNetworks, WebhookClient};
@@ -42,6 +43,15 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
         pause_max: Duration::from_secs(settings.pause_seconds_max),
     });
     let drained = shared.lifecycle.drained();
-    let relay = event::run_relay(shared.pool.clone(), poll, drained.clone());
-    Ok(vec![("event log", Box::pin(relay)), ("event deliveries", Box::pin(deliverer.run(drained)))])
+    let mut workers: Vec<Worker> = Vec::new();
+    for (shard, ledger) in shared.ledgers.iter() {
+        let (pool, drained) = (ledger.pool.clone(), drained.clone());
+        let relay = match shard {
+            ShardId::HOME => event::run_relay(pool, None, poll, drained),
+            _ => event::run_relay(pool, Some(shared.pool.clone()), poll, drained),
+        };
+        workers.push(("event log", Box::pin(relay)));
+    }
+    workers.push(("event deliveries", Box::pin(deliverer.run(drained))));
+    Ok(workers)
 }

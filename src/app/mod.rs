@@ -10,6 +10,7 @@ mod web;
 mod workers;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,7 +26,7 @@ use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::runtimes::Runtimes;
 use crate::http::server::{self, ServerOptions};
 use crate::lifecycle::{Ended, Lifecycle};
-use crate::order::Orders;
+use crate::order::{LedgerOrders, Orders};
 use crate::readiness::Probe;
 use locks::LockServers;
 use shared::{Shared, Writers};
@@ -70,19 +71,22 @@ impl App {
 
     async fn build_parts(config: Config) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
-        let writers = Writers::build(&config, &shared);
+        let writers: Vec<Writers> =
+            shared.ledgers.iter().map(|(_, ledger)| Writers::build(ledger, &shared)).collect();
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =
-            purchases::purchases(&config, &shared, &writers, locks)?;
-        let orders = Orders::new(
-            shared.pool.clone(),
-            shared.breakers.mysql.clone(),
-            shared.counters.clone(),
-            shared.queue.clone(),
-            shared.hub.clone(),
-            (shared.metrics.clone(), shared.line.clone()),
-        );
+            purchases::purchases(&config, &shared, &writers, &locks)?;
+        let orders = Orders::new(shared.ledgers.map(|ledger| {
+            LedgerOrders::new(
+                ledger.pool.clone(),
+                ledger.breakers.mysql.clone(),
+                ledger.counters.clone(),
+                ledger.queue.clone(),
+                shared.hub.clone(),
+                (ledger.metrics.clone(), shared.line.clone()),
+            )
+        }));
         let waiting_lists = shared.waiting_lists();
         let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
@@ -120,7 +124,7 @@ impl App {
             web,
             workers,
             shared,
-            lane_pools: writers.lane_pools,
+            lane_pools: writers.into_iter().flat_map(|writers| writers.lane_pools).collect(),
             addr,
             runtimes,
             config,
@@ -145,10 +149,11 @@ impl App {
         self.shared.lifecycle.clone()
     }
 
-    /// The connection pool of the ledger.
+    /// The settings and the connection pool of each ledger, the home ledger first.
     #[must_use]
-    pub fn pool(&self) -> MySqlPool {
-        self.shared.pool.clone()
+    pub fn ledgers(&self) -> Vec<(Arc<Config>, MySqlPool)> {
+        let ledgers = self.shared.ledgers.iter();
+        ledgers.map(|(_, ledger)| (Arc::clone(&ledger.config), ledger.pool.clone())).collect()
     }
 
     /// Serves until the lifecycle stops and everything has finished, or the bound is over.
@@ -160,7 +165,7 @@ impl App {
     }
 
     async fn run(self) -> Ended {
-        let Shared { lifecycle, metrics, pool, revocations, .. } = self.shared;
+        let Shared { lifecycle, metrics, ledgers, revocations, .. } = self.shared;
         for (name, work) in self.workers {
             lifecycle.worker(name, work);
         }
@@ -190,7 +195,9 @@ impl App {
             for pool in self.lane_pools {
                 pool.close().await;
             }
-            pool.close().await;
+            for (_, ledger) in ledgers.iter() {
+                ledger.pool.close().await;
+            }
         };
         if tokio::time::timeout(CLOSE_MAX, close).await.is_err() {
             tracing::warn!("connections to the ledger still in use at the end");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::Shared;
+use super::shared::{LedgerParts, Shared};
 use crate::config::Config;
 use crate::event::{self, PrivateNetworks, Target, WebhookClient, webhook};
 use crate::order::Orders;
@@ -18,12 +18,10 @@ pub(super) fn payments(
     orders: &Orders,
 ) -> Result<Payments, String> {
     Ok(Payments::new(Parts {
-        pool: shared.pool.clone(),
-        breaker: shared.breakers.mysql.clone(),
+        ledgers: shared.ledgers.map(LedgerParts::ledger),
         orders: orders.clone(),
         provider: provider(config, shared)?,
         clock: shared.clock.clone(),
-        metrics: shared.metrics.clone(),
     }))
 }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::{Shared, Writers};
+use super::shared::{LedgerParts, Shared, Writers};
 use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::Rules;
 use crate::purchase::{
-    AcceptOffer, Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom,
+    self, AcceptOffer, Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom,
 };
+use crate::store::Shards;
 use crate::store::memory::MemoryCounters;
 use crate::store::redis::Buckets;
 use crate::strategy::{LockSources, Strategies, StrategyContext};
@@ -19,62 +20,83 @@ use crate::strategy::{LockSources, Strategies, StrategyContext};
 pub(super) fn purchases(
     config: &Config,
     shared: &Shared,
-    writers: &Writers,
-    locks: LockSources,
-) -> Result<(Purchases, [Worker; 2]), String> {
+    writers: &[Writers],
+    locks: &LockSources,
+) -> Result<(Purchases, Vec<Worker>), String> {
     let settings = &config.purchase;
-    let (keys, key_reader) = Keys::new(shared.pool.clone(), shared.instance.clone());
-    let (requests, announcer) = Requests::new(shared.pool.clone(), shared.instance.clone());
-    let admission = Admission::new(
-        settings.in_flight_max,
-        Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
-        requests,
-        shared.metrics.clone(),
-    );
+    let (mut each, mut workers) = (Vec::new(), Vec::new());
+    for ((_, ledger), writers) in shared.ledgers.iter().zip(writers) {
+        let (parts, of_ledger) = of_ledger(ledger, shared, writers, locks)?;
+        each.push(parts);
+        workers.extend(of_ledger);
+    }
     let item_age_max = Duration::from_millis(settings.item_age_ms_max);
     let purchases = Purchases::new(Parts {
-        strategies: Strategies::new(&strategy_context(config, shared, writers, locks))?,
-        accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
-        keys,
-        queue: shared.queue.clone(),
+        ledgers: Shards::new(shared.ledgers.homes().clone(), each),
         items: Items::new(shared.catalog.clone(), item_age_max),
-        breakers: shared.breakers.clone(),
         sold_out: SoldOut::new(Duration::from_millis(settings.sold_out_ms)),
         hub: shared.hub.clone(),
         outcome_counts: OutcomeCounts::default(),
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),
-        admission,
         waiting_room: waiting_room(config),
         deadline: config.purchase_deadline(),
         gate_wait: config.gate_wait(),
     });
+    Ok((purchases, workers))
+}
+
+/// Builds the purchase path of one ledger, with its workers.
+fn of_ledger(
+    ledger: &LedgerParts,
+    shared: &Shared,
+    writers: &Writers,
+    locks: &LockSources,
+) -> Result<(purchase::LedgerParts, [Worker; 2]), String> {
+    let (config, pool) = (&ledger.config, &ledger.pool);
+    let settings = &config.purchase;
+    let (keys, key_reader) = Keys::new(pool.clone(), shared.instance.clone());
+    let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
+    let admission = Admission::new(
+        settings.in_flight_max,
+        Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
+        requests,
+        ledger.metrics.clone(),
+    );
+    let parts = purchase::LedgerParts {
+        strategies: Strategies::new(&strategy_context(ledger, shared, writers, locks))?,
+        accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
+        keys,
+        queue: ledger.queue.clone(),
+        breakers: ledger.breakers.clone(),
+        admission,
+    };
     let drained = shared.lifecycle.drained();
     let look_up = Box::pin(key_reader.run(drained.clone()));
     let announce = Box::pin(announcer.run(drained));
-    Ok((purchases, [("keys", look_up), ("requests", announce)]))
+    Ok((parts, [("keys", look_up), ("requests", announce)]))
 }
 
 /// Builds the parts that strategies use.
 fn strategy_context(
-    config: &Config,
+    ledger: &LedgerParts,
     shared: &Shared,
     writers: &Writers,
-    locks: LockSources,
+    locks: &LockSources,
 ) -> StrategyContext {
-    let (redis, pool) = (shared.redis.clone(), shared.pool.clone());
+    let (redis, pool) = (shared.redis.clone(), ledger.pool.clone());
     StrategyContext {
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
-        buckets: Buckets::new(redis.clone(), pool.clone(), shared.metrics.clone()),
+        buckets: Buckets::new(redis.clone(), pool.clone(), ledger.metrics.clone()),
         memory: MemoryCounters::new(pool.clone()),
         pool,
         redis,
-        counters: shared.counters.clone(),
-        queue: shared.queue.clone(),
-        locks,
-        lease: Duration::from_millis(config.lock.lease_ms),
+        counters: ledger.counters.clone(),
+        queue: ledger.queue.clone(),
+        locks: locks.clone(),
+        lease: Duration::from_millis(ledger.config.lock.lease_ms),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Builds the parts that most others share: pools, clients, breakers, counters, clock, metrics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::MySqlPool;
@@ -7,9 +8,9 @@ use tokio::sync::mpsc;
 
 use crate::account::Revocations;
 use crate::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS, WaitingLine};
-use crate::catalog::Catalog;
+use crate::catalog::{self, Catalog};
 use crate::config::Config;
-use crate::domain::{Clock, ItemId};
+use crate::domain::{Clock, ItemId, ShardId};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{Changed, Hub, StreamLimits, Watch};
@@ -18,6 +19,7 @@ use crate::store::breaker::Breakers;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{self, Writer};
 use crate::store::redis::{Counters, Queue, RedisClient};
+use crate::store::{Homes, Ledger, Shards};
 use crate::strategy::redis_stream;
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
@@ -28,12 +30,12 @@ pub(super) struct Shared {
     pub lifecycle: Lifecycle,
     pub metrics: Metrics,
     pub clock: Clock,
-    pub writer: Writer,
+    /// The home ledger's pool.
     pub pool: MySqlPool,
-    pub redis: RedisClient,
+    /// The breakers of the home ledger and all other servers.
     pub breakers: Breakers,
-    pub counters: Counters,
-    pub queue: Queue,
+    pub redis: RedisClient,
+    pub ledgers: Shards<LedgerParts>,
     pub catalog: Catalog,
     pub hub: Hub,
     pub watch: Watch,
@@ -48,12 +50,34 @@ pub(super) struct Shared {
     pub instance: String,
 }
 
+/// The shared parts of one ledger.
+#[derive(Clone)]
+pub(super) struct LedgerParts {
+    pub shard: ShardId,
+    /// The settings, with its URL.
+    pub config: Arc<Config>,
+    pub writer: Writer,
+    pub pool: MySqlPool,
+    pub breakers: Breakers,
+    pub counters: Counters,
+    pub queue: Queue,
+    /// Those of its shard.
+    pub metrics: Metrics,
+}
+
+impl LedgerParts {
+    /// Its connections and breaker.
+    pub(super) fn ledger(&self) -> Ledger {
+        Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
+    }
+}
+
 /// The receiving ends of the shared parts' channels, each for one worker.
 pub(super) struct Inboxes {
     /// Changes of orders to send to other instances.
     pub outbox: mpsc::Receiver<Changed>,
-    /// Items whose queue has entries.
-    pub wake_ups: mpsc::Receiver<ItemId>,
+    /// Items whose queue has entries, of each ledger.
+    pub wake_ups: Vec<mpsc::Receiver<ItemId>>,
 }
 
 impl Shared {
@@ -65,35 +89,33 @@ impl Shared {
         if let Some(worker) = span_worker {
             lifecycle.worker("traces", worker(lifecycle.drained()));
         }
-        let writer = Writer::new(config.database_url.reveal())?;
-        let pool = mysql::pool_to(&writer, config, config.mysql.pool_max);
-        if writer.has_several_hosts() {
-            // At once: the checks before the start ask the writer, too.
-            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
-            lifecycle.worker("writer", follow);
-        }
         let redis = RedisClient::new(config)?;
-        let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
-        let (queue, wake_ups) = Queue::new(
-            redis.clone(),
-            pool.clone(),
-            counters.clone(),
-            redis_stream::NAME,
-            config.queue.backlog_max,
-        );
-        let replicas_wait_max = Duration::from_millis(config.queue.replicas_wait_ms_max);
-        let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
         let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
         let breakers = Breakers::new(&metrics);
-        let mysql = breakers.mysql.clone();
+        let (mut each, mut wake_ups) = (Vec::new(), Vec::new());
+        for (number, config) in config.ledgers()?.into_iter().enumerate() {
+            let shard = u16::try_from(number).ok().and_then(ShardId::new);
+            let shard = shard.ok_or("too many ledgers")?;
+            let common = (&lifecycle, &metrics, &breakers, &redis);
+            let (ledger, woken) = LedgerParts::build(shard, config, common)?;
+            each.push(ledger);
+            wake_ups.push(woken);
+        }
+        let (pool, breaker) = (each[0].pool.clone(), breakers.mysql.clone());
+        let age_max = Duration::from_millis(config.purchase.item_age_ms_max);
+        let homes = Homes::new(pool.clone(), breaker, each.len(), age_max);
+        let ledgers = Shards::new(homes, each);
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
-        let catalog =
-            Catalog::new(pool.clone(), mysql, counters.clone(), clock.clone(), line.clone());
+        let catalog_parts = ledgers.map(|ledger| catalog::LedgerParts {
+            pool: ledger.pool.clone(),
+            breaker: ledger.breakers.mysql.clone(),
+            counters: ledger.counters.clone(),
+        });
+        let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
         let shared = Self {
             lifecycle,
-            writer,
             watch: Watch::new(catalog.clone()),
             revocations: Revocations::new(pool.clone()),
             job_status: JobStatus::default(),
@@ -104,10 +126,9 @@ impl Shared {
             metrics,
             clock,
             pool,
-            redis,
             breakers,
-            counters,
-            queue,
+            redis,
+            ledgers,
             catalog,
             hub,
         };
@@ -115,23 +136,61 @@ impl Shared {
     }
 }
 
+impl LedgerParts {
+    fn build(
+        shard: ShardId,
+        config: Config,
+        (lifecycle, metrics, breakers, redis): (&Lifecycle, &Metrics, &Breakers, &RedisClient),
+    ) -> Result<(Self, mpsc::Receiver<ItemId>), String> {
+        let metrics = metrics.of_shard(shard.get());
+        let breakers = match shard {
+            ShardId::HOME => breakers.clone(),
+            _ => breakers.of_ledger(&metrics),
+        };
+        let writer = Writer::new(config.database_url.reveal()).map_err(|why| {
+            if shard == ShardId::HOME { why } else { format!("shard {shard}: {why}") }
+        })?;
+        let pool = mysql::pool_to(&writer, &config, config.mysql.pool_max);
+        if writer.has_several_hosts() {
+            // At once: the checks before the start ask the writer, too.
+            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
+            lifecycle.worker("writer", follow);
+        }
+        let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
+        let (queue, wake_ups) = Queue::new(
+            redis.clone(),
+            pool.clone(),
+            counters.clone(),
+            redis_stream::NAME,
+            config.queue.backlog_max,
+        );
+        let replicas_wait_max = Duration::from_millis(config.queue.replicas_wait_ms_max);
+        let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
+        let config = Arc::new(config);
+        let parts = Self { shard, config, writer, pool, breakers, counters, queue, metrics };
+        Ok((parts, wake_ups))
+    }
+}
+
 impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::Parts {
-            pool: self.pool.clone(),
-            breaker: self.breakers.mysql.clone(),
+            ledgers: self.ledgers.map(|ledger| waiting_list::LedgerParts {
+                pool: ledger.pool.clone(),
+                breaker: ledger.breakers.mysql.clone(),
+                counters: ledger.counters.clone(),
+                metrics: ledger.metrics.clone(),
+            }),
             catalog: self.catalog.clone(),
-            counters: self.counters.clone(),
             hub: self.hub.clone(),
-            metrics: self.metrics.clone(),
             clock: self.clock.clone(),
             line: self.line.clone(),
         })
     }
 }
 
-/// The arbiter for single orders, and the group commit in front of it.
+/// The arbiter of one ledger for single orders, and the group commit in front of it.
 #[derive(Clone)]
 pub(super) struct Writers {
     pub arbiter: Arbiter,
@@ -141,21 +200,22 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn build(config: &Config, shared: &Shared) -> Self {
-        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
-            .telling(shared.writer.clone())
+    pub(super) fn build(ledger: &LedgerParts, shared: &Shared) -> Self {
+        let LedgerParts { config, writer, .. } = ledger;
+        let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
+            .telling(writer.clone())
             .with_outbox(shared.events)
             .with_multi_statements(config.mysql.multi_statements);
         let connections_max = config.mysql.lane_connections_max;
-        let own_pool = mysql::pool_to(&shared.writer, config, connections_max);
+        let own_pool = mysql::pool_to(writer, config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
-        let mut impatient = config.clone();
+        let mut impatient = Config::clone(config);
         impatient.mysql.lock_wait_timeout_seconds = 1;
         let mut lane_pools = vec![own_pool];
         let mut shared_queues = Vec::new();
         for _ in 0..config.mysql.shared_queues {
-            let pool = mysql::pool_to(&shared.writer, &impatient, SHARED_CONNECTIONS);
+            let pool = mysql::pool_to(writer, &impatient, SHARED_CONNECTIONS);
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             lane_pools.push(pool);
         }

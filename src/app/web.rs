@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::locks::LockServers;
-use super::shared::Shared;
+use super::shared::{LedgerParts, Shared};
 use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
-use crate::audit::Auditor;
+use crate::audit::{self, Auditor};
 use crate::config::Config;
 use crate::event::Endpoints;
 use crate::export::Exporter;
@@ -37,9 +37,9 @@ pub(super) fn web(
     let accounts = accounts(config, shared, tokens.clone());
     Ok(Web::new(Parts {
         identity: super::identity::identity(config, shared, &accounts)?,
-        exporter: Exporter::new(pool.clone(), mysql.clone()),
+        exporter: Exporter::new(shared.ledgers.map(LedgerParts::ledger)),
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
-        locks: purchases.strategies().locks(),
+        locks: purchases.locks(),
         lab: lab(shared, purchases.clone()),
         purchases,
         orders,
@@ -47,11 +47,15 @@ pub(super) fn web(
         waiting_lists,
         catalog: shared.catalog.clone(),
         accounts,
-        operator_log: OperatorLog::new(pool.clone(), mysql.clone()),
-        endpoints: Endpoints::new(pool.clone(), mysql.clone(), shared.events.is_enabled()),
-        auditor: Auditor::new(pool.clone(), mysql, shared.counters.clone()),
+        operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),
+        endpoints: Endpoints::new(pool, mysql, shared.events.is_enabled()),
+        auditor: Auditor::new(shared.ledgers.map(|ledger| audit::LedgerParts {
+            pool: ledger.pool.clone(),
+            breaker: ledger.breakers.mysql.clone(),
+            counters: ledger.counters.clone(),
+        })),
         readiness: Arc::new(Readiness::new(
-            pool,
+            shared.ledgers.iter().map(|(_, ledger)| ledger.pool.clone()).collect(),
             shared.redis.clone(),
             config.queue.replicas_min,
             lock_servers.probes(),
@@ -97,7 +101,6 @@ fn lab(shared: &Shared, purchases: Purchases) -> Lab {
     Lab::new(lab::Parts {
         catalog: shared.catalog.clone(),
         purchases,
-        pool: shared.pool.clone(),
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),

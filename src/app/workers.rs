@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use super::shared::{Inboxes, Shared, Writers};
+use super::shared::{Inboxes, LedgerParts, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
+use crate::domain::ShardId;
 use crate::job::{
     self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, TendEvents,
     TendWaitingLists,
 };
 use crate::live;
-use crate::order::Orders;
+use crate::order::{LedgerOrders, Orders};
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::store::mysql::replication;
@@ -29,91 +30,104 @@ pub(super) fn workers(
     config: &Config,
     shared: &Shared,
     inboxes: Inboxes,
-    writers: &Writers,
+    writers: &[Writers],
     (orders, purchases, payments): (&Orders, &Purchases, &Payments),
     waiting_lists: &WaitingLists,
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, (orders, purchases, payments), waiting_lists) {
-        let (name, status) = (job.name(), shared.job_status.clone());
-        let run = job::run(job, status, shared.metrics.clone(), drained.clone());
-        workers.push((name, Box::pin(run)));
+    for ((shard, ledger), ledger_orders) in shared.ledgers.iter().zip(orders.ledgers().iter()) {
+        let orders = ledger_orders.1;
+        for job in jobs(ledger, shared, (orders, purchases, payments), waiting_lists) {
+            let (name, status) = (job.name(), shared.job_status.of_shard(shard));
+            let run = job::run(job, status, ledger.metrics.clone(), drained.clone());
+            workers.push((name, Box::pin(run)));
+        }
     }
     let poll = Duration::from_millis(config.live.poll_ms);
     let watch = shared.watch.clone().run(poll, drained.clone());
     let send = live::send(shared.redis.clone(), outbox, drained.clone());
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
-    let replication =
-        replication::watch(shared.pool.clone(), shared.metrics.clone(), drained.clone());
-    let consume = consumers(config, shared, writers).run(wake_ups, drained);
-    workers.push(("replication", Box::pin(replication)));
+    for (((_, ledger), writers), wake_ups) in shared.ledgers.iter().zip(writers).zip(wake_ups) {
+        let (pool, metrics) = (ledger.pool.clone(), ledger.metrics.clone());
+        let replication = replication::watch(pool, metrics, drained.clone());
+        let consume = consumers(ledger, shared, writers).run(wake_ups, drained.clone());
+        workers.push(("replication", Box::pin(replication)));
+        workers.push(("queue", Box::pin(consume)));
+    }
     workers.push(("watch", Box::pin(watch)));
     workers.push(("events out", Box::pin(send)));
     workers.push(("events in", Box::pin(receive)));
-    workers.push(("queue", Box::pin(consume)));
     workers
 }
 
+/// The jobs of one ledger.
 fn jobs(
-    config: &Config,
+    ledger: &LedgerParts,
     shared: &Shared,
-    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
+    (orders, purchases, payments): (&LedgerOrders, &Purchases, &Payments),
     waiting_lists: &WaitingLists,
 ) -> Vec<Arc<dyn Job>> {
+    let LedgerParts { shard, config, pool, breakers, metrics, .. } = ledger;
+    let homes = shared.ledgers.homes();
     let expire = Expire {
         orders: orders.clone(),
+        place: (*shard, homes.clone()),
         purchases: purchases.clone(),
         period: Duration::from_millis(config.job.expire_period_ms),
         batch_max: config.job.expire_batch_max,
     };
     let reconcile = Reconcile::new(
-        shared.pool.clone(),
-        shared.counters.clone(),
-        shared.metrics.clone(),
+        pool.clone(),
+        ledger.counters.clone(),
+        metrics.clone(),
         Duration::from_millis(config.job.reconcile_period_ms),
     );
-    let refresh = RefreshRevocations {
-        revocations: shared.revocations.clone(),
-        breaker: shared.breakers.mysql.clone(),
-        period: Duration::from_millis(config.session.revocation_period_ms),
-    };
     let audit = Audit {
-        pool: shared.pool.clone(),
-        breaker: shared.breakers.mysql.clone(),
-        metrics: shared.metrics.clone(),
+        pool: pool.clone(),
+        breaker: breakers.mysql.clone(),
+        place: (*shard, homes.clone()),
+        metrics: metrics.clone(),
         period: Duration::from_millis(config.job.audit_period_ms),
         progress: Progress::default(),
     };
     let sweep = Duration::from_millis(config.waiting_list.sweep_ms);
-    let tend = TendWaitingLists::new(waiting_lists.clone(), sweep);
+    let tend = TendWaitingLists::new(waiting_lists.clone(), *shard, sweep);
     let mut jobs: Vec<Arc<dyn Job>> = vec![
         Arc::new(expire),
-        Arc::new(reconcile),
-        Arc::new(refresh),
+        Arc::new(reconcile.of_shard(*shard, homes.clone())),
         Arc::new(audit),
         Arc::new(tend),
     ];
     if config.payment.provider != "demo" {
-        jobs.push(Arc::new(RequestRefunds { payments: payments.clone() }));
+        let (payments, pool, metrics) = (payments.clone(), pool.clone(), metrics.clone());
+        jobs.push(Arc::new(RequestRefunds { payments, pool, metrics }));
     }
-    if shared.events.is_enabled() {
-        let (pool, metrics) = (shared.pool.clone(), shared.metrics.clone());
-        jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));
+    if *shard == ShardId::HOME {
+        jobs.push(Arc::new(RefreshRevocations {
+            revocations: shared.revocations.clone(),
+            breaker: breakers.mysql.clone(),
+            period: Duration::from_millis(config.session.revocation_period_ms),
+        }));
+        if shared.events.is_enabled() {
+            let (pool, metrics) = (pool.clone(), metrics.clone());
+            jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));
+        }
     }
     jobs
 }
 
-fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {
-    let settings = &config.queue;
+fn consumers(ledger: &LedgerParts, shared: &Shared, writers: &Writers) -> Consumers {
+    let settings = &ledger.config.queue;
     Consumers::new(consumer::Parts {
-        reader: Reader::new(shared.queue.clone()),
+        reader: Reader::new(ledger.queue.clone()),
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
-        pool: shared.pool.clone(),
+        pool: ledger.pool.clone(),
+        place: (ledger.shard, shared.ledgers.homes().clone()),
         hub: shared.hub.clone(),
-        metrics: shared.metrics.clone(),
+        metrics: ledger.metrics.clone(),
         strategy: redis_stream::NAME,
         traces: shared.traces.clone(),
         poll: Duration::from_millis(settings.poll_ms),

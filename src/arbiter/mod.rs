@@ -36,7 +36,7 @@ use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{
-    ArbiterMode, Doubt, ItemId, Order, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
+    ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Routed, Unavailable,
 };
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
@@ -167,10 +167,10 @@ impl Arbiter {
     /// `None` when there is no such item.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn stock(&self, item: ItemId) -> sqlx::Result<Option<StockRow>> {
+    /// The database's, and [`moved`](crate::store::mysql::moved).
+    pub async fn stock(&self, routed: Routed) -> sqlx::Result<Option<StockRow>> {
         let mut kept = self.kept.get().await?;
-        let row = store_stock::read(&mut *kept.connection, item).await?;
+        let row = store_stock::read_routed(&mut *kept.connection, routed).await?;
         self.kept.keep(kept);
         Ok(row)
     }
@@ -345,6 +345,7 @@ async fn after_error(
         }
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
+        Fault::Moved => Outcome::Unavailable(Unavailable::Moving),
         Fault::Other => {
             tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
             Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))

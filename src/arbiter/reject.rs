@@ -7,6 +7,7 @@ use super::Arbiter;
 use crate::domain::{Order, OrderStatus, Purchase};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::outbox::Outbox;
+use crate::store::mysql::stock::check_home;
 use crate::store::mysql::{Fault, orders, within};
 
 impl Arbiter {
@@ -62,5 +63,6 @@ async fn insert(
     .execute(&mut *transaction)
     .await?;
     outbox.inserted(&mut transaction, &[purchase], OrderStatus::Rejected).await?;
+    check_home(&mut transaction, purchase.item.routed()).await?;
     transaction.commit().await
 }

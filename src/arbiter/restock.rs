@@ -4,13 +4,13 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::domain::{Item, ItemId, OrderId, UserId};
+use crate::domain::{Item, OrderId, Routed, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Restock {
-    /// The item.
-    pub item: ItemId,
+    /// The item, and the route to it.
+    pub routed: Routed,
     /// Units to add; below zero, units to take out.
     pub units: i64,
     /// The operator.
@@ -19,19 +19,20 @@ pub struct Restock {
     pub now: OffsetDateTime,
 }
 
-/// Creates the stock row of a new item with `units` left.
+/// Creates the stock row of a new item with `units` left, at the end of the route to it.
 ///
 /// # Errors
 /// The database's.
 pub async fn create_stock(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    Routed { item, home }: Routed,
     units: i64,
 ) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO stock (item_id, total, available) VALUES (?, ?, ?)")
+    sqlx::query("INSERT INTO stock (item_id, total, available, home_epoch) VALUES (?, ?, ?, ?)")
         .bind(item.get())
         .bind(units)
         .bind(units)
+        .bind(home.epoch)
         .execute(transaction)
         .await?;
     Ok(())
@@ -47,18 +48,19 @@ pub async fn restock(
     transaction: &mut MySqlConnection,
     restock: &Restock,
 ) -> sqlx::Result<Option<u64>> {
-    let Restock { item, units, operator, now } = *restock;
+    let Restock { routed: Routed { item, home }, units, operator, now } = *restock;
     if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
         return Ok(None);
     }
     let done = sqlx::query(
         "UPDATE stock SET total = total + ?, available = available + ?, \
          version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND available + ? >= 0 AND total + ? BETWEEN 0 AND ?",
+         WHERE item_id = ? AND home_epoch = ? AND available + ? >= 0 AND total + ? BETWEEN 0 AND ?",
     )
     .bind(units)
     .bind(units)
     .bind(item.get())
+    .bind(home.epoch)
     .bind(units)
     .bind(units)
     .bind(Item::STOCK_MAX)

@@ -1,11 +1,13 @@
-//! The statement that takes the stock: the condition that no purchase gets past.
+//! The statement that takes the stock: the condition that no purchase gets past. It names the epoch of the
+//! route that led to the item, so that nothing is sold where the item does not live any more.
 
+use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict, waiting_line};
-use crate::domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
+use crate::domain::{ArbiterMode, Home, Item, Outcome, Purchase, Refusal, Unavailable};
 use crate::store::mysql::outbox::Outbox;
 
 /// The statement that takes the stock of an order.
@@ -56,10 +58,11 @@ pub(super) async fn take(
     outbox: Outbox,
 ) -> sqlx::Result<Option<Answer>> {
     let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
+    let epoch = purchase.item.home.epoch;
     assert!(units > 0, "a purchase takes at least one unit");
     let guarded = "UPDATE stock SET available = available - ?, version = version + 1 \
-         WHERE item_id = ? AND available >= ?";
-    let update = |statement| sqlx::query(statement).bind(units).bind(item).bind(units);
+         WHERE item_id = ? AND available >= ? AND home_epoch = ?";
+    let update = |statement| sqlx::query(statement).bind(units).bind(item).bind(units).bind(epoch);
     let update = match stock {
         StockWrite::Unguarded(write) => {
             let is_off = purchase.item.arbiter == ArbiterMode::Off;
@@ -73,19 +76,19 @@ pub(super) async fn take(
             return Ok((!is_bought).then_some(Ok(Outcome::Refused(Refusal::NoOffer))));
         }
         StockWrite::GuardedAfterLock => {
-            if let Err(refusal) = lock_row(connection, purchase).await? {
-                return Ok(Some(Ok(Outcome::Refused(refusal))));
+            if let Err(outcome) = lock_row(connection, purchase).await? {
+                return Ok(Some(Ok(outcome)));
             }
             update(guarded)
         }
         StockWrite::GuardedByVersion(version) => {
             let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
-                 WHERE item_id = ? AND available >= ? AND version = ?";
+                 WHERE item_id = ? AND available >= ? AND home_epoch = ? AND version = ?";
             update(statement).bind(version)
         }
         StockWrite::GuardedByTimestamp(changed_at) => {
             let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
-                 WHERE item_id = ? AND available >= ? AND changed_at = ?";
+                 WHERE item_id = ? AND available >= ? AND home_epoch = ? AND changed_at = ?";
             update(statement).bind(changed_at)
         }
     };
@@ -102,34 +105,62 @@ pub(super) async fn why_refused(
     purchase: &Purchase,
     stock: StockWrite<'_>,
 ) -> sqlx::Result<Answer> {
-    let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
     purchase.look.is_now();
-    let row = sqlx::query("SELECT available FROM stock WHERE item_id = ?")
-        .bind(item)
+    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ?")
+        .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
-    let available = row.map(|row| row.try_get::<i64, _>("available")).transpose()?;
-    Ok(match available {
-        None => Ok(Outcome::Refused(Refusal::ItemNotFound)),
-        Some(left) if left >= units && stock.is_compared() => Err(Conflict::Stale),
-        Some(_) => Ok(Outcome::Refused(Refusal::SoldOut)),
+    Ok(match left_of(row, purchase)? {
+        Err(outcome) => Ok(outcome),
+        Ok(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
+            Err(Conflict::Stale)
+        }
+        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut)),
     })
 }
 
 /// Locks the stock row until the transaction ends. Answers the units left under the lock, or the
-/// refusal when they are too few.
+/// outcome when they are too few.
 pub(super) async fn lock_row(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
-) -> sqlx::Result<Result<i64, Refusal>> {
-    let row = sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+) -> sqlx::Result<Result<i64, Outcome>> {
+    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ? FOR UPDATE")
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
     // The lock has kept the row as it is now.
     purchase.look.is_now();
-    let Some(row) = row else { return Ok(Err(Refusal::ItemNotFound)) };
-    let available: i64 = row.try_get("available")?;
-    let is_enough = available >= purchase.quantity.signed();
-    Ok(if is_enough { Ok(available) } else { Err(Refusal::SoldOut) })
+    enough_of(row, purchase)
+}
+
+/// The units left by a row with `available` and `home_epoch`, or the outcome when they are too few for a
+/// purchase.
+pub(super) fn enough_of(
+    row: Option<MySqlRow>,
+    purchase: &Purchase,
+) -> sqlx::Result<Result<i64, Outcome>> {
+    Ok(left_of(row, purchase)?.and_then(|left| match left >= purchase.quantity.signed() {
+        true => Ok(left),
+        false => Err(Outcome::Refused(Refusal::SoldOut)),
+    }))
+}
+
+/// The units left by a row with `available` and `home_epoch`, or the outcome when the item does not live
+/// where the purchase looks for it.
+fn left_of(row: Option<MySqlRow>, purchase: &Purchase) -> sqlx::Result<Result<i64, Outcome>> {
+    let home = purchase.item.home;
+    let Some(row) = row else { return Ok(Err(not_here(home))) };
+    if row.try_get::<u64, _>("home_epoch")? != home.epoch {
+        return Ok(Err(Outcome::Unavailable(Unavailable::Moving)));
+    }
+    Ok(Ok(row.try_get("available")?))
+}
+
+/// The outcome when there is no stock row at the end of a route.
+pub(super) fn not_here(home: Home) -> Outcome {
+    match home.is_only {
+        true => Outcome::Refused(Refusal::ItemNotFound),
+        false => Outcome::Unavailable(Unavailable::Moving),
+    }
 }

@@ -9,14 +9,14 @@
 //! a gate fail, and then they have written nothing else. It locks the row before the buyer's limit,
 //! against the order of the others, so two orders of one buyer may deadlock; one of them tries again.
 
-use sqlx::{Executor, MySqlConnection, Row};
+use sqlx::{Executor, MySqlConnection};
 
 use super::fence::{Fence, Raised, raise_fence};
 use super::packet::{OrNull, Packet, Text, Time, is_not_one_row};
 use super::stock::{self, StockWrite};
 use super::{Answer, Attempt, Conflict, OrderWrite, WRITTEN_AS, is_guarded};
 use crate::domain::order::MovementReason;
-use crate::domain::{Outcome, Purchase, Refusal};
+use crate::domain::{Outcome, Purchase};
 use crate::store::mysql::link::{ANSWER_MAX, TRANSACTION_MAX, is_silence};
 use crate::store::mysql::outbox::{NewEvent, Outbox};
 use crate::store::mysql::{Fault, answered, within};
@@ -112,11 +112,8 @@ async fn write_rows(
     }
     // The lock has kept the row as it is now.
     purchase.look.is_now();
-    let Some(row) = rows.last() else {
-        return Ok(Some(Ok(Outcome::Refused(Refusal::ItemNotFound))));
-    };
-    let is_enough = row.try_get::<i64, _>("available")? >= purchase.quantity.signed();
-    Ok((!is_enough).then_some(Ok(Outcome::Refused(Refusal::SoldOut))))
+    let last = rows.into_iter().next_back();
+    Ok(stock::enough_of(last, purchase)?.err().map(Ok))
 }
 
 /// The order, the buyer's limit, the movement, the event; for a gate that locks the stock row before
@@ -176,7 +173,9 @@ fn push_rows(
         ));
     }
     if matches!(stock, StockWrite::GuardedAfterLock) {
-        packet.push(format_args!("SELECT available FROM stock WHERE item_id = {item} FOR UPDATE"));
+        packet.push(format_args!(
+            "SELECT available, home_epoch FROM stock WHERE item_id = {item} FOR UPDATE"
+        ));
     }
     Ok(())
 }
@@ -209,6 +208,7 @@ fn takes_stock_first(write: &OrderWrite<'_>) -> bool {
 
 fn take_statement(write: &OrderWrite<'_>) -> String {
     let (item, units) = (write.purchase.item.id.get(), write.purchase.quantity.signed());
+    let epoch = write.purchase.item.home.epoch;
     assert!(units > 0, "a purchase takes at least one unit");
     let compared = match write.stock {
         StockWrite::GuardedByVersion(version) => format!(" AND version = {version}"),
@@ -219,7 +219,7 @@ fn take_statement(write: &OrderWrite<'_>) -> String {
     };
     format!(
         "UPDATE stock SET available = available - {units}, version = version + 1 \
-         WHERE item_id = {item} AND available >= {units}{compared}"
+         WHERE item_id = {item} AND available >= {units} AND home_epoch = {epoch}{compared}"
     )
 }
 

@@ -9,9 +9,9 @@ use sqlx::{MySql, MySqlConnection};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use super::stock::lock_row;
+use super::stock::{lock_row, not_here};
 use super::{Answer, Conflict};
-use crate::domain::{Outcome, Purchase, Refusal};
+use crate::domain::{Purchase, Routed};
 
 /// The stock statement of a textbook.
 #[derive(Clone, Copy, Debug)]
@@ -55,43 +55,47 @@ pub(super) async fn write(
     purchase: &Purchase,
     write: UnguardedWrite<'_>,
 ) -> sqlx::Result<Option<Answer>> {
-    let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
-    let not_found = Ok(Outcome::Refused(Refusal::ItemNotFound));
+    let (item, units) = (purchase.item.routed(), purchase.quantity.signed());
+    let Routed { item: id, home } = item;
+    let not_found = Ok(not_here(home));
     let (query, otherwise) = match write {
         UnguardedWrite::Set { available } | UnguardedWrite::SetFirst { available, .. } => {
             (set(item, available), not_found)
         }
         UnguardedWrite::LockRow => match lock_row(connection, purchase).await? {
             Ok(available) => (set(item, available - units), not_found),
-            Err(refusal) => return Ok(Some(Ok(Outcome::Refused(refusal)))),
+            Err(outcome) => return Ok(Some(Ok(outcome))),
         },
         UnguardedWrite::CompareVersion { available, version } => (
             sqlx::query(
                 "UPDATE stock SET available = ?, version = version + 1 \
-                 WHERE item_id = ? AND version = ?",
+                 WHERE item_id = ? AND home_epoch = ? AND version = ?",
             )
             .bind(available)
-            .bind(item)
+            .bind(id.get())
+            .bind(home.epoch)
             .bind(version),
             Err(Conflict::Stale),
         ),
         UnguardedWrite::CompareTimestamp { available, changed_at } => (
             sqlx::query(
                 "UPDATE stock SET available = ?, version = version + 1 \
-                 WHERE item_id = ? AND changed_at = ?",
+                 WHERE item_id = ? AND home_epoch = ? AND changed_at = ?",
             )
             .bind(available)
-            .bind(item)
+            .bind(id.get())
+            .bind(home.epoch)
             .bind(changed_at),
             Err(Conflict::Stale),
         ),
         UnguardedWrite::Record => (
             sqlx::query(
                 "UPDATE stock SET available = available - ?, version = version + 1 \
-                 WHERE item_id = ?",
+                 WHERE item_id = ? AND home_epoch = ?",
             )
             .bind(units)
-            .bind(item),
+            .bind(id.get())
+            .bind(home.epoch),
             not_found,
         ),
     };
@@ -105,8 +109,11 @@ pub(super) async fn write(
     Ok(None)
 }
 
-fn set(item: i64, available: i64) -> Query<'static, MySql, MySqlArguments> {
-    sqlx::query("UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ?")
-        .bind(available)
-        .bind(item)
+fn set(item: Routed, available: i64) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(
+        "UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ? AND home_epoch = ?",
+    )
+    .bind(available)
+    .bind(item.item.get())
+    .bind(item.home.epoch)
 }

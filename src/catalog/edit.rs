@@ -1,39 +1,23 @@
-//! Creating and editing items. Each is one transaction that also writes the operator's log: no
-//! change without its line, and no line without its change.
+//! Editing items. An edit is one transaction that also writes the operator's log: no change without its
+//! line, and no line without its change.
 
 use serde_json::{Value, json};
 use sqlx::{MySqlConnection, MySqlPool};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{Catalog, StockedItem};
+use super::groups::{GroupForItem, GroupForItemError};
+use super::{Catalog, Ledger, LedgerParts, StockedItem, away};
 use crate::arbiter::LineChange;
-use crate::arbiter::restock::{Restock, create_stock, restock};
+use crate::arbiter::restock::{Restock, restock};
 use crate::domain::{
-    ArbiterMode, ItemEdit, ItemId, ItemKind, LedgerError, LimitGroupId, NewItem, SaleWindow,
+    Home, ItemEdit, ItemId, ItemKind, LedgerError, LimitGroupId, Routed, SaleWindow,
 };
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::items::{self, ItemUpdate};
 use crate::store::mysql::link::{TRANSACTION_MAX, within};
 use crate::store::mysql::{self, failed_change, failed_read, limit_groups};
 use crate::strategy;
-
-/// The reason why an item was not created; nothing changed unless the ledger did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CreateError {
-    /// There is no such group of items.
-    #[error("no such group")]
-    NoSuchGroup,
-    /// A shop item without the arbiter.
-    #[error("an item of the shop must have the arbiter on")]
-    ArbiterRequired,
-    /// The strategy cannot be used for the item.
-    #[error(transparent)]
-    Strategy(#[from] StrategyError),
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
 
 /// The reason why a strategy cannot be the default of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,9 +42,9 @@ pub enum EditError {
     /// The new schedule ends before it starts.
     #[error("the sale must start before it ends")]
     InvalidSchedule,
-    /// There is no such group of items.
-    #[error("no such group")]
-    NoSuchGroup,
+    /// The group of items cannot be used for the item.
+    #[error(transparent)]
+    Group(#[from] GroupForItemError),
     /// Fewer units are left than were to be taken out, or the total would be too large.
     #[error("the stock would be out of range")]
     StockOutOfRange,
@@ -79,82 +63,7 @@ impl From<sqlx::Error> for EditError {
     }
 }
 
-/// Creates an item and its stock without an operator and without checks: for demo sales and the
-/// lab.
-///
-/// # Errors
-/// The database's.
-pub async fn create(
-    pool: &MySqlPool,
-    new: &NewItem,
-    now: OffsetDateTime,
-) -> sqlx::Result<StockedItem> {
-    let mut transaction = pool.begin().await?;
-    let id = insert(&mut transaction, new, now).await?;
-    let created = read_back(&mut transaction, id).await?;
-    transaction.commit().await?;
-    Ok(created)
-}
-
-/// Checks whether a new item may be created.
-///
-/// # Errors
-/// See [`CreateError`].
-pub fn check(new: &NewItem) -> Result<(), CreateError> {
-    if new.kind == ItemKind::Shop && new.arbiter == ArbiterMode::Off {
-        return Err(CreateError::ArbiterRequired);
-    }
-    Ok(check_strategy(&new.strategy, new.kind)?)
-}
-
 impl Catalog {
-    /// Creates an item and its stock for an operator, and reads it back.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
-    pub async fn create(&self, new: &NewItem, actor: &Actor) -> Result<StockedItem, CreateError> {
-        let created = self.create_all(std::slice::from_ref(new), actor).await?;
-        created.into_iter().next().ok_or(CreateError::Ledger(LedgerError::OutcomeUnknown))
-    }
-
-    /// Creates items and their stock for an operator, all or none, and reads them back.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
-    pub async fn create_all(
-        &self,
-        all: &[NewItem],
-        actor: &Actor,
-    ) -> Result<Vec<StockedItem>, CreateError> {
-        for new in all {
-            check(new)?;
-        }
-        for group in all.iter().filter_map(|new| new.limit_group) {
-            if !self.has_group(group).await? {
-                return Err(CreateError::NoSuchGroup);
-            }
-        }
-        let create = async {
-            let mut transaction = self.pool.begin().await?;
-            let mut created = Vec::with_capacity(all.len());
-            for new in all {
-                let id = insert(&mut transaction, new, actor.now).await?;
-                let detail = new_item_json(new);
-                actions::record(&mut transaction, actor, "item_created", Some(id), &detail).await?;
-                created.push(read_back(&mut transaction, id).await?);
-            }
-            transaction.commit().await?;
-            Ok(created)
-        };
-        let created = mysql::change(&self.breaker, create).await;
-        let created = created.map_err(|error| failed_change(&error))?;
-        for stocked in &created {
-            // A request for this id may have cached that there is no such item.
-            self.forget(stocked.item.id);
-        }
-        Ok(created)
-    }
-
     /// Edits an item for an operator; a restock is part of an edit. Answers also what became of the
     /// stock and of the buyers who wait, which the caller publishes.
     ///
@@ -166,38 +75,59 @@ impl Catalog {
         edit: &ItemEdit,
         actor: &Actor,
     ) -> Result<(StockedItem, LineChange), EditError> {
+        let (ledger, home) = self.ledgers.of_item(id).await.map_err(away)?;
+        match self.edit_at(ledger, (id, home), edit, actor).await {
+            // It may have moved; where it is gone, there is none.
+            Err(EditError::Ledger(LedgerError::Moving) | EditError::NotFound) if !home.is_only => {
+                let (ledger, home) = self.ledgers.of_item_again(id).await.map_err(away)?;
+                self.edit_at(ledger, (id, home), edit, actor).await
+            }
+            edited => edited,
+        }
+    }
+
+    async fn edit_at(
+        &self,
+        ledger: &Ledger,
+        (id, home): (ItemId, Home),
+        edit: &ItemEdit,
+        actor: &Actor,
+    ) -> Result<(StockedItem, LineChange), EditError> {
+        let LedgerParts { pool, breaker, .. } = &ledger.parts;
         // Read first: if the ledger does not answer here, nothing has changed for certain.
-        let found = mysql::ask(&self.breaker, items::find(&self.pool, id)).await;
+        let found = mysql::ask(breaker, items::find(pool, id)).await;
         let before = found.map_err(|error| failed_read(&error))?.ok_or(EditError::NotFound)?;
         if let Some(strategy) = &edit.strategy {
             check_strategy(strategy, before.item.kind)?;
         }
-        if let Some(Some(group)) = edit.limit_group
-            && !self.has_group(group).await?
-        {
-            return Err(EditError::NoSuchGroup);
-        }
-        let work = async { Ok(self.edit_in_ledger(id, edit, actor).await) };
+        let group = match edit.limit_group {
+            Some(Some(group)) => Some(self.group_for(group, Some(home.shard)).await?),
+            _ => None,
+        };
+        let routed = Routed { item: id, home };
+        let work = async { Ok(self.edit_in_ledger(pool, routed, edit, (actor, &group)).await) };
         let edited = within(TRANSACTION_MAX, work).await??;
+        drop(group);
         self.forget(id);
         Ok(edited)
-    }
-
-    async fn has_group(&self, group: LimitGroupId) -> Result<bool, LedgerError> {
-        let found = mysql::ask(&self.breaker, limit_groups::exists(&self.pool, group)).await;
-        found.map_err(|error| failed_read(&error))
     }
 
     /// Makes the edit; answers the item after it, and what became of the stock.
     async fn edit_in_ledger(
         &self,
-        id: ItemId,
+        pool: &MySqlPool,
+        routed: Routed,
         edit: &ItemEdit,
-        actor: &Actor,
+        (actor, group): (&Actor, &Option<GroupForItem>),
     ) -> Result<(StockedItem, LineChange), EditError> {
-        let mut transaction = self.pool.begin().await?;
+        let id = routed.item;
+        let mut transaction = pool.begin().await?;
         let before = items::find_for_update(&mut transaction, id).await?;
-        let item = before.ok_or(EditError::NotFound)?.item;
+        let before = before.ok_or(EditError::NotFound)?;
+        if before.home_epoch != routed.home.epoch {
+            return Err(EditError::Ledger(LedgerError::Moving));
+        }
+        let item = before.item;
         if edit.revision_seen.is_some_and(|seen| seen != item.revision) {
             return Err(EditError::RevisionChanged);
         }
@@ -216,13 +146,16 @@ impl Catalog {
             strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
         };
         items::update(&mut transaction, id, &update).await?;
+        if let Some(group) = group {
+            group.copy_to(&mut transaction).await?;
+        }
         if let Some(group) = update.limit_group {
             limit_groups::add_item(&mut transaction, group, id).await?;
         }
-        let change = self.change_stock(&mut transaction, id, edit, actor).await?;
+        let change = self.change_stock(&mut transaction, routed, edit, actor).await?;
         let detail = edit_json(edit);
         actions::record(&mut transaction, actor, "item_edited", Some(id), &detail).await?;
-        let edited = read_back(&mut transaction, id).await?;
+        let edited = read_back(&mut transaction, routed).await?;
         transaction.commit().await?;
         Ok((edited, change))
     }
@@ -231,17 +164,17 @@ impl Catalog {
     async fn change_stock(
         &self,
         transaction: &mut MySqlConnection,
-        id: ItemId,
+        routed: Routed,
         edit: &ItemEdit,
         actor: &Actor,
     ) -> Result<LineChange, EditError> {
         let mut restocked = None;
         if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
-            let order = Restock { item: id, units, operator: actor.user, now: actor.now };
+            let order = Restock { routed, units, operator: actor.user, now: actor.now };
             let version = restock(transaction, &order).await?;
             restocked = Some((units, version.ok_or(EditError::StockOutOfRange)?));
         }
-        let (change, _) = self.line.tend(transaction, id).await?;
+        let (change, _) = self.line.tend(transaction, routed).await?;
         Ok(match restocked {
             Some((units, version)) => change.after_return(units, version),
             None => change,
@@ -249,49 +182,21 @@ impl Catalog {
     }
 }
 
-async fn insert(
-    transaction: &mut MySqlConnection,
-    new: &NewItem,
-    now: OffsetDateTime,
-) -> sqlx::Result<ItemId> {
-    let id = items::insert(transaction, new, now).await?;
-    create_stock(transaction, id, new.stock).await?;
-    if let Some(group) = new.limit_group {
-        limit_groups::add_item(transaction, group, id).await?;
-    }
-    Ok(id)
-}
-
 /// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
-async fn read_back(transaction: &mut MySqlConnection, id: ItemId) -> sqlx::Result<StockedItem> {
-    items::find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
+pub(super) async fn read_back(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+) -> sqlx::Result<StockedItem> {
+    let found = items::find(transaction, item).await?;
+    found.map(|stocked| stocked.at(home)).ok_or(sqlx::Error::RowNotFound)
 }
 
-fn check_strategy(name: &str, kind: ItemKind) -> Result<(), StrategyError> {
+pub(super) fn check_strategy(name: &str, kind: ItemKind) -> Result<(), StrategyError> {
     let card = strategy::card(name).ok_or(StrategyError::Unknown)?;
     if kind == ItemKind::Shop && !card.safe {
         return Err(StrategyError::Unsafe);
     }
     Ok(())
-}
-
-/// The operators' log line of a new item.
-fn new_item_json(new: &NewItem) -> Value {
-    json!({
-        "name": new.name,
-        "price_cents": new.price.cents(),
-        "stock": new.stock,
-        "starts_at": rfc3339(Some(new.window.starts_at())),
-        "ends_at": rfc3339(Some(new.window.ends_at())),
-        "per_buyer_limit": new.per_buyer_limit,
-        "hold_seconds": new.hold_seconds,
-        "strategy": new.strategy,
-        "kind": new.kind.as_str(),
-        "arbiter": new.arbiter.as_str(),
-        "waiting_room": new.waiting_room,
-        "offer_seconds": new.offer_seconds,
-        "limit_group_id": new.limit_group.map(LimitGroupId::get),
-    })
 }
 
 /// The operators' log line of an edit: the fields that it changes.
@@ -313,6 +218,6 @@ fn edit_json(edit: &ItemEdit) -> Value {
     detail
 }
 
-fn rfc3339(instant: Option<OffsetDateTime>) -> Option<String> {
+pub(super) fn rfc3339(instant: Option<OffsetDateTime>) -> Option<String> {
     instant.and_then(|instant| instant.format(&Rfc3339).ok())
 }

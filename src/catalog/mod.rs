@@ -4,39 +4,44 @@
 //! half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
 //! ledger each time. Items that are asked for at the same time are read with one statement. While the ledger does not answer, pages show the cached state with its age; a
 //! purchase uses it only to refuse an item that was sold out.
+//!
+//! With several ledgers each item is read from the one it lives in, and the route goes with the item.
 
+mod create;
 mod edit;
 mod groups;
-mod reads;
+mod list;
 
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures::FutureExt;
 use sqlx::MySqlPool;
-use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use crate::arbiter::WaitingLine;
-use crate::domain::{Clock, ItemId, LedgerError, OrderStatus};
+use crate::domain::{Clock, Item, ItemId, LedgerError, OrderStatus};
 use crate::store::breaker::Breaker;
 use crate::store::cache::Cache;
+use crate::store::gathered::{GatheredReads, Rows};
 use crate::store::mysql::{self, failed_read, items, orders, waiting_list};
 use crate::store::redis::Counters;
+use crate::store::shards::Shards;
 use crate::store::single_flight::SingleFlight;
 
-use reads::ItemReads;
+use list::ShopList;
 
 pub use crate::store::mysql::items::StockedItem;
 pub use crate::store::mysql::orders::OrderCount;
-pub use edit::{CreateError, EditError, StrategyError, check, create};
-pub use groups::GroupError;
+pub use create::{CreateError, check, create};
+pub use edit::{EditError, StrategyError};
+pub use groups::{GroupError, GroupForItemError};
+
+pub use crate::store::Unreachable;
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
 /// The greatest age of a state that is shown while the ledger does not answer.
 const AGE_MAX: Duration = Duration::from_secs(600);
-/// How long a sale stays on the shop's list after its end.
-const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 
 /// A value from the ledger or from the cache.
 #[derive(Clone, Debug)]
@@ -46,11 +51,6 @@ pub struct Seen<T> {
     /// Its age; `None` when the ledger answered.
     pub age: Option<Duration>,
 }
-
-/// Error: the ledger does not answer, and the cache has no value.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the ledger does not answer")]
-pub struct Unreachable;
 
 /// The figures of a sale at one moment, for its operator.
 #[derive(Clone, Debug)]
@@ -78,26 +78,35 @@ struct Cached {
     is_current: bool,
 }
 
-/// The shop's list, and the time of its read.
-type Listed = (Vec<StockedItem>, Instant);
+/// The parts of one ledger that the catalog uses.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct LedgerParts {
+    pub pool: MySqlPool,
+    pub breaker: Breaker,
+    pub counters: Counters,
+}
+
+/// One ledger.
+struct Ledger {
+    parts: LedgerParts,
+    reads: GatheredReads<StockedItem>,
+    shop: ShopList,
+}
 
 /// The items. Clones share the cache.
 #[derive(Clone)]
 pub struct Catalog {
-    pool: MySqlPool,
-    breaker: Breaker,
-    counters: Counters,
+    ledgers: Shards<Ledger>,
     /// Who gets restocked units.
     line: WaitingLine,
-    reads: ItemReads,
     items: Cache<ItemId, Cached>,
     flights: SingleFlight<ItemId, Cached>,
-    shop: Arc<RwLock<Option<Listed>>>,
 }
 
 impl Catalog {
-    /// Makes a catalog with an empty cache. Each read sets the database's time of `clock`; restocked
-    /// units go to the buyers in `line`.
+    /// Makes a catalog of the only ledger, with an empty cache. Each read sets the database's time of
+    /// `clock`; restocked units go to the buyers in `line`.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
@@ -106,9 +115,20 @@ impl Catalog {
         clock: Clock,
         line: WaitingLine,
     ) -> Self {
+        Self::over(&Shards::only(LedgerParts { pool, breaker, counters }), clock, line)
+    }
+
+    /// Makes a catalog like [`Catalog::new`] of several ledgers. The home ledger's time counts.
+    #[must_use]
+    pub fn over(ledgers: &Shards<LedgerParts>, clock: Clock, line: WaitingLine) -> Self {
+        let mut clock = Some(clock);
+        let ledgers = ledgers.map(|parts| Ledger {
+            parts: parts.clone(),
+            reads: reads(parts.clone(), clock.take()),
+            shop: ShopList::default(),
+        });
         let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
-        let reads = ItemReads::new(pool.clone(), breaker.clone(), clock);
-        Self { pool, breaker, counters, line, reads, items, flights, shop: Arc::default() }
+        Self { ledgers, line, items, flights }
     }
 
     /// Reads an item from the ledger, or from the cache while the ledger does not answer.
@@ -155,48 +175,36 @@ impl Catalog {
         }
     }
 
-    /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
-    /// [`Self::find`] reads an item.
-    ///
-    /// # Errors
-    /// When the ledger does not answer and the list was not read lately.
-    pub async fn list_shop(
-        &self,
-        now: OffsetDateTime,
-    ) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
-        if let Ok(listed) = self.ask(items::list_shop(&self.pool, now - LISTED_AFTER_END)).await {
-            let mut shop = self.shop.write().unwrap_or_else(PoisonError::into_inner);
-            *shop = Some((listed.clone(), Instant::now()));
-            return Ok(Seen { value: listed, age: None });
-        }
-        let shop = self.shop.read().unwrap_or_else(PoisonError::into_inner);
-        let (listed, read_at) = shop.as_ref().ok_or(Unreachable)?;
-        let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
-        Ok(Seen { value: listed.clone(), age: Some(age) })
-    }
-
     /// Reads the figures of a sale for the operator's console; `None` when there is no such item.
     ///
     /// # Errors
     /// When the ledger does not answer. Without Redis the counter is left out.
     pub async fn figures(&self, id: ItemId) -> Result<Option<SaleFigures>, LedgerError> {
+        let (ledger, home) = self.ledgers.of_item(id).await.map_err(away)?;
+        let LedgerParts { pool, breaker, counters } = &ledger.parts;
         let read = async {
-            let Some(stocked) = items::find(&self.pool, id).await? else { return Ok(None) };
-            let orders = orders::count_by_status(&self.pool, id).await?;
-            let line = waiting_list::counts(&self.pool, id).await?;
-            Ok(Some((stocked, orders, line)))
+            let Some(stocked) = items::find(pool, id).await? else { return Ok(None) };
+            let orders = orders::count_by_status(pool, id).await?;
+            let line = waiting_list::counts(pool, id).await?;
+            Ok(Some((stocked.at(home), orders, line)))
         };
-        let read = mysql::ask(&self.breaker, read).await.map_err(|error| failed_read(&error))?;
+        let read = mysql::ask(breaker, read).await.map_err(|error| failed_read(&error))?;
         let Some((stocked, orders, (waiting, offered))) = read else { return Ok(None) };
-        let counter = self.counters.peek(id).await.ok().flatten();
+        let counter = counters.peek(id).await.ok().flatten();
         let counter_available = counter.map(|counter| counter.available);
         Ok(Some(SaleFigures { stocked, orders, counter_available, waiting, offered }))
+    }
+
+    /// The connections to the ledger of an item that was found.
+    #[must_use]
+    pub fn pool_of(&self, item: &Item) -> &MySqlPool {
+        &self.ledgers.at(item.home.shard).parts.pool
     }
 
     /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.
     async fn read(&self, id: ItemId) -> Cached {
         let started = Instant::now();
-        let answer = self.reads.read(id).await.ok().map(|found| (found, Instant::now()));
+        let answer = self.read_ledger(id).await.ok().map(|found| (found, Instant::now()));
         let asked_at = Some(Instant::now());
         if answer.is_some() {
             return Cached { answer, asked_at, is_current: true };
@@ -209,18 +217,60 @@ impl Catalog {
         }
     }
 
-    /// Reads the ledger, unless its breaker is open.
-    async fn ask<T>(
-        &self,
-        question: impl Future<Output = sqlx::Result<T>>,
-    ) -> Result<T, Unreachable> {
-        mysql::ask(&self.breaker, question).await.map_err(|error| {
-            if !self.breaker.is_open() {
-                tracing::warn!(%error, "catalog not read");
-            }
-            Unreachable
-        })
+    /// Reads an item where it lives. When it is not there, or has another epoch, it may have moved: then
+    /// where it lives is read again, once.
+    async fn read_ledger(&self, id: ItemId) -> Result<Option<StockedItem>, Unreachable> {
+        let (ledger, home) = self.ledgers.of_item(id).await?;
+        let found = ledger.reads.read(id).await?;
+        let is_there = found.as_ref().is_some_and(|stocked| stocked.home_epoch == home.epoch);
+        if home.is_only || is_there {
+            return Ok(found.map(|stocked| stocked.at(home)));
+        }
+        let (ledger, again) = self.ledgers.of_item_again(id).await?;
+        if again == home {
+            // Being moved, or there is no such item.
+            return Ok(found.map(|stocked| stocked.at(home)));
+        }
+        Ok(ledger.reads.read(id).await?.map(|stocked| stocked.at(again)))
     }
+}
+
+/// Reads items of one ledger, unless its breaker is open.
+fn reads(parts: LedgerParts, clock: Option<Clock>) -> GatheredReads<StockedItem> {
+    GatheredReads::new(move |ids| {
+        let (parts, clock) = (parts.clone(), clock.clone());
+        async move { read_several(&parts, clock.as_ref(), &ids).await }.boxed()
+    })
+}
+
+async fn read_several(
+    LedgerParts { pool, breaker, .. }: &LedgerParts,
+    clock: Option<&Clock>,
+    ids: &[ItemId],
+) -> Rows<StockedItem> {
+    let started = Instant::now();
+    let read = mysql::ask(breaker, items::find_several(pool, ids)).await;
+    let read = read.map_err(|error| {
+        if !breaker.is_open() {
+            tracing::warn!(%error, items = ids.len(), "items not read");
+        }
+        Unreachable
+    })?;
+    if let (Some(clock), Some(ledger_now)) = (clock, read.ledger_now) {
+        clock.heard_from_ledger(ledger_now, started.into_std());
+    }
+    let found = read.found.into_iter().map(|(id, stocked)| {
+        let stocked = stocked.map_err(|error| {
+            tracing::warn!(%error, item = %id, "row of an item not readable");
+            Unreachable
+        });
+        (id, stocked)
+    });
+    Ok(found.collect())
+}
+
+fn away(_: Unreachable) -> LedgerError {
+    LedgerError::Unavailable
 }
 
 impl Cached {

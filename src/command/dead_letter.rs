@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::arbiter::Arbiter;
-use crate::domain::{Clock, ItemId, OrderStatus, UserId};
+use crate::domain::{Clock, ItemId, OrderStatus, Routed, UserId};
 use crate::metrics::Metrics;
+use crate::store::Ledger;
 use crate::store::mysql::actions::{self, Actor};
+use crate::store::mysql::items;
 use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::{self, items};
 use crate::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
@@ -41,12 +42,28 @@ pub struct Arguments {
 /// Lists the dead letters, or resolves one of them. Exit 1 when there is no such entry.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
-    let pool = mysql::pool(&config)?;
+    let ledgers = super::ledgers::open(&config)?;
     let redis = RedisClient::new(&config)?;
-    let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
-    let backlog_max = config.queue.backlog_max;
-    let (queue, _) = Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max);
-    let desk = Desk { pool, queue, outbox: Outbox::new(config.events.enabled) };
+    let desks = ledgers.map(|Ledger { pool, .. }| {
+        let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
+        let backlog_max = config.queue.backlog_max;
+        let name = redis_stream::NAME;
+        let (queue, _) = Queue::new(redis.clone(), pool.clone(), counters, name, backlog_max);
+        Desk { pool: pool.clone(), queue, outbox: Outbox::new(config.events.enabled) }
+    });
+    let (desk, home) = match arguments.item {
+        Some(item) => {
+            let found = desks.of_item(item).await;
+            found.map_err(|error| format!("the ledger could not be read: {error}"))?
+        }
+        None => {
+            let mut count = 0;
+            for (_, desk) in desks.iter() {
+                count += desk.list(None).await?;
+            }
+            return listed(count);
+        }
+    };
     match arguments {
         Arguments { item: Some(item), operator: Some(operator), retry: Some(entry), .. } => {
             desk.retry(*item, entry, *operator).await
@@ -57,8 +74,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
             drop: Some(entry),
             reason: Some(reason),
             ..
-        } => desk.reject(*item, entry, *operator, reason).await,
-        _ => desk.list(arguments.item).await,
+        } => desk.reject(Routed { item: *item, home }, entry, *operator, reason).await,
+        _ => listed(desk.list(arguments.item).await?),
     }
 }
 
@@ -69,7 +86,8 @@ struct Desk {
 }
 
 impl Desk {
-    async fn list(&self, item: Option<ItemId>) -> Ended {
+    /// Prints the dead letters of one item or of all, and answers their number.
+    async fn list(&self, item: Option<ItemId>) -> Result<usize, String> {
         let items = match item {
             Some(item) => [item].into(),
             None => self.queue.refresh().await.map_err(|error| no_ledger(&error))?,
@@ -81,8 +99,7 @@ impl Desk {
                 println!("item {item} entry {}: {}; {}", letter.id, described(&letter), letter.why);
             }
         }
-        println!("{count} dead letters");
-        Ok(ExitCode::SUCCESS)
+        Ok(count)
     }
 
     async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> Ended {
@@ -97,14 +114,15 @@ impl Desk {
 
     /// Rejects the order, then deletes the dead letter: after a failure of any step, all of it can
     /// be done again.
-    async fn reject(&self, item: ItemId, entry: &str, operator: UserId, reason: &str) -> Ended {
+    async fn reject(&self, routed: Routed, entry: &str, operator: UserId, reason: &str) -> Ended {
+        let item = routed.item;
         let letters = self.dead_letters(item).await?;
         let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {
             return not_there(item, entry);
         };
         let described = described(&letter);
         let status = match &letter.order {
-            Ok(order) => self.reject_order(item, order).await?,
+            Ok(order) => self.reject_order(routed, order).await?,
             // An entry that cannot be read names no order, so no order is rejected.
             Err(_) => OrderStatus::Rejected,
         };
@@ -117,10 +135,14 @@ impl Desk {
     }
 
     /// Rejects the order unless the ledger has it already, and answers its status.
-    async fn reject_order(&self, item: ItemId, order: &Intention) -> Result<OrderStatus, String> {
+    async fn reject_order(
+        &self,
+        Routed { item, home }: Routed,
+        order: &Intention,
+    ) -> Result<OrderStatus, String> {
         let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;
         let found = found.ok_or_else(|| format!("there is no item {item}"))?;
-        let purchase = order.clone().purchase(found.item, redis_stream::NAME);
+        let purchase = order.clone().purchase(found.at(home).item, redis_stream::NAME);
         let arbiter = Arbiter::new(self.pool.clone(), Metrics::new()).with_outbox(self.outbox);
         let decided = arbiter.reject(&purchase).await.map_err(|error| no_ledger(&error))?;
         let refused = decided.status == OrderStatus::Rejected;
@@ -148,6 +170,11 @@ impl Desk {
         };
         write.await.map_err(|error| no_ledger(&error))
     }
+}
+
+fn listed(count: usize) -> Ended {
+    println!("{count} dead letters");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn described(letter: &DeadLetter) -> String {

@@ -10,9 +10,6 @@ use time::format_description::well_known::Rfc3339;
 use super::Ended;
 use crate::domain::ItemId;
 use crate::export::{Exporter, Format, Selection, Table};
-use crate::metrics::Metrics;
-use crate::store::breaker::Breakers;
-use crate::store::mysql;
 
 /// The arguments: the rows to export, and the file to write.
 #[derive(clap::Args)]
@@ -40,8 +37,7 @@ pub struct Arguments {
 /// Writes an export. Exit 2 with a sentence when it is not complete.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
-    let pool = mysql::pool(&config)?;
-    let exporter = Exporter::new(pool, Breakers::new(&Metrics::new()).mysql);
+    let exporter = Exporter::new(super::ledgers::open(&config)?);
     let Arguments { table, format, item, from, until, output } = arguments;
     let mut output: Box<dyn Write> = match output {
         Some(path) => Box::new(

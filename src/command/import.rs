@@ -8,13 +8,13 @@ use time::OffsetDateTime;
 use super::Ended;
 use crate::account::Actor;
 use crate::arbiter::WaitingLine;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, LedgerParts};
 use crate::domain::{Clock, UserId};
 use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::read_table;
 use crate::metrics::Metrics;
-use crate::store::breaker::Breakers;
-use crate::store::mysql::{self, outbox::Outbox};
+use crate::store::Ledger;
+use crate::store::mysql::outbox::Outbox;
 use crate::store::redis::{Counters, RedisClient};
 
 /// The arguments: which table, and whether it is only checked.
@@ -51,13 +51,16 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> Ended {
         return Ok(ExitCode::SUCCESS);
     };
     let config = super::settings(settings)?;
-    let pool = mysql::pool(&config)?;
     let metrics = Metrics::new();
-    let counters = Counters::new(RedisClient::new(&config)?, pool.clone(), metrics.clone());
-    let breaker = Breakers::new(&metrics).mysql;
+    let redis = RedisClient::new(&config)?;
+    let ledgers = super::ledgers::open(&config)?.map(|Ledger { pool, breaker }| LedgerParts {
+        pool: pool.clone(),
+        breaker: breaker.clone(),
+        counters: Counters::new(redis.clone(), pool.clone(), metrics.clone()),
+    });
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
-    let catalog = Catalog::new(pool, breaker, counters, clock, line);
+    let catalog = Catalog::over(&ledgers, clock, line);
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
     let created = catalog.create_all(&new, &actor).await;
     let created = created.map_err(|error| format!("the sales are not created: {error}"))?;

@@ -19,9 +19,16 @@ const COUNT_PERIOD: Duration = Duration::from_millis(500);
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
-    let pool = mysql::pool(&config)?;
-    migrate(&config, &pool).await?;
-    println!("the schema is up to date");
+    let ledgers = config.ledgers()?;
+    for (number, ledger) in ledgers.iter().enumerate() {
+        let pool = mysql::pool(ledger)?;
+        let migrated = migrate(ledger, &pool).await;
+        migrated.map_err(|why| if number == 0 { why } else { format!("shard {number}: {why}") })?;
+    }
+    match ledgers.len() {
+        1 => println!("the schema is up to date"),
+        count => println!("the schemas of {count} ledgers are up to date"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

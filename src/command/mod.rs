@@ -10,6 +10,7 @@ mod doctor;
 mod export;
 mod extra_servers;
 mod import;
+mod ledgers;
 mod migrate;
 mod openapi;
 mod operator;
@@ -18,6 +19,8 @@ mod private_servers;
 mod progress;
 mod seed;
 mod serve;
+mod shard;
+mod shard_move;
 mod token;
 
 use std::io::IsTerminal;
@@ -63,6 +66,7 @@ async fn run_command(arguments: Arguments) -> Ended {
         Command::Audit(arguments) => audit::run(file, &arguments).await,
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
+        Command::Shard(arguments) => Box::pin(shard::run(file, &arguments)).await,
         Command::Openapi => openapi::run(),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
     }
@@ -101,6 +105,8 @@ enum Command {
     Export(export::Arguments),
     /// Create sales from a table in CSV, all or none, or only check it.
     Import(import::Arguments),
+    /// Ledgers for parts of the items: make one ready, list them, move an item while it sells.
+    Shard(shard::Arguments),
     /// Print the description of the API, for generators of clients.
     Openapi,
     /// Queued orders that could not be decided: list them, try one again, or drop it.

@@ -44,14 +44,14 @@ pub type GivenUp = Arc<OnceLock<String>>;
 /// A sentence for the operator.
 pub async fn servers(
     config: &Config,
-    pool: MySqlPool,
+    ledgers: Vec<(Arc<Config>, MySqlPool)>,
     lifecycle: &Lifecycle,
 ) -> Result<GivenUp, String> {
     let given_up = GivenUp::default();
     let start = Start {
         redis: RedisClient::new(config)?,
         config: config.clone(),
-        pool,
+        ledgers,
         began: Instant::now(),
     };
     let checked = tokio::time::timeout(ANSWER_TIMEOUT, start.check()).await;
@@ -83,7 +83,7 @@ pub async fn servers(
 /// A start that may have to wait for its servers.
 struct Start {
     config: Config,
-    pool: MySqlPool,
+    ledgers: Vec<(Arc<Config>, MySqlPool)>,
     redis: RedisClient,
     began: Instant,
 }
@@ -104,16 +104,18 @@ impl Waiting {
 impl Start {
     /// Checks both servers once; answers what is waited for, if anything is.
     async fn check(&self) -> Result<Option<Waiting>, String> {
-        let (ledger, redis) = tokio::join!(
-            check::ledger::check(&self.config, &self.pool),
+        let ((ledger, others), redis) = tokio::join!(
+            check::shards::check(&self.ledgers),
             check::redis::check(&self.config, &self.redis),
         );
-        for (findings, is_ledger) in [(&ledger, true), (&redis, false)] {
+        // A further ledger that is away keeps its own items from being sold, and no others.
+        for (findings, is_ledger) in [(&ledger, true), (&others, false), (&redis, false)] {
             if let Some(sentence) = blocker(findings)? {
                 return Ok(Some(Waiting { sentence, is_ledger }));
             }
         }
         log(&ledger);
+        log(&others);
         log(&redis);
         Ok(None)
     }

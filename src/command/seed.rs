@@ -76,6 +76,7 @@ impl Demo {
             waiting_room: false,
             offer_seconds: 300,
             limit_group: None,
+            shard: None,
         })
     }
 }

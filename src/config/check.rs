@@ -182,6 +182,9 @@ impl Config {
                 "redis.prefix must not contain braces: they choose the cluster's slot",
             ),
         ];
+        if let Err(sentence) = self.ledgers() {
+            return Err(ConfigError::Contradiction(sentence));
+        }
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, sentence)) => Err(ConfigError::Contradiction((*sentence).to_owned())),
             None => Ok(()),

@@ -32,9 +32,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::arbiter::{Arbiter, BATCH_MAX, GroupCommit};
-use crate::domain::ItemId;
+use crate::domain::{ItemId, ShardId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
+use crate::store::Homes;
 use crate::store::redis::queue::Reader;
 use crate::trace::Traces;
 
@@ -55,6 +56,8 @@ pub struct Parts {
     pub arbiter: Arbiter,
     /// The connection pool for reading items.
     pub pool: MySqlPool,
+    /// The ledger, and where items live.
+    pub place: (ShardId, Homes),
     /// Publishes decided orders to their owners.
     pub hub: Hub,
     /// Counts the decisions.

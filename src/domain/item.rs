@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::window::Phase;
-use super::{Cents, ItemId, LimitGroupId, SaleWindow};
+use super::{Cents, Home, ItemId, LimitGroupId, Routed, SaleWindow, ShardId};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -11,6 +11,8 @@ use super::{Cents, ItemId, LimitGroupId, SaleWindow};
 pub struct Item {
     /// The id.
     pub id: ItemId,
+    /// The route to it.
+    pub home: Home,
     /// The name.
     pub name: String,
     /// A few sentences about it.
@@ -70,6 +72,12 @@ impl Item {
     /// The longest description, in characters.
     pub const DESCRIPTION_LENGTH_MAX: usize = 4_000;
 
+    /// The item with the route to it.
+    #[must_use]
+    pub fn routed(&self) -> Routed {
+        Routed { item: self.id, home: self.home }
+    }
+
     /// The state at `now` when `available` units are left.
     #[must_use]
     pub fn state(&self, available: i64, now: OffsetDateTime) -> ItemState {
@@ -102,6 +110,8 @@ pub struct NewItem {
     pub offer_seconds: u32,
     /// The group that it belongs to from the start.
     pub limit_group: Option<LimitGroupId>,
+    /// The ledger that it is to live in; `None`: wherever there is room.
+    pub shard: Option<ShardId>,
 }
 
 /// The changes of an item by an operator; `None` leaves a field as it is.

@@ -1,12 +1,13 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`window`], [`item`],
+//! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`home`], [`window`], [`item`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
 //! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
 
 pub mod audit;
 pub mod clock;
+pub mod home;
 pub mod id;
 pub mod item;
 pub mod money;
@@ -21,6 +22,7 @@ pub mod waiting;
 pub mod window;
 
 pub use clock::Clock;
+pub use home::{Home, Routed, ShardId};
 pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use money::Cents;

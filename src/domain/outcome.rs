@@ -204,6 +204,8 @@ pub enum Unavailable {
     Faulty(Dependency),
     /// The ledger answers, but its server refuses writes.
     ReadOnly,
+    /// The item is being moved to another ledger.
+    Moving,
 }
 
 impl Unavailable {
@@ -215,6 +217,7 @@ impl Unavailable {
             Self::Overloaded => "overloaded",
             Self::StrategyUnavailable => "strategy_unavailable",
             Self::Dependency(_) | Self::Faulty(_) | Self::ReadOnly => "dependency_unavailable",
+            Self::Moving => "item_moving",
         }
     }
 }
@@ -225,6 +228,9 @@ pub enum LedgerError {
     /// The ledger does not answer; nothing changed.
     #[error("the ledger does not answer")]
     Unavailable,
+    /// The item is being moved to another ledger; nothing changed.
+    #[error("the item is moving")]
+    Moving,
     /// The ledger answers, but refuses writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,

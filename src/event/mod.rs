@@ -273,11 +273,21 @@ fn check_target(new: &NewEndpoint) -> Result<(), EndpointError> {
     ))
 }
 
-/// Moves rows from the outbox into the log until `stop` fires.
-pub async fn run_relay(pool: MySqlPool, poll: Duration, stop: CancellationToken) {
+/// Moves rows from the outbox of a ledger into the log until `stop` fires. The log is in the home ledger;
+/// `home` is its pool if the outbox is in another one.
+pub async fn run_relay(
+    pool: MySqlPool,
+    home: Option<MySqlPool>,
+    poll: Duration,
+    stop: CancellationToken,
+) {
     while stop.run_until_cancelled(tokio::time::sleep(poll)).await.is_some() {
         loop {
-            match event_log::move_from_outbox(&pool).await {
+            let moved = match &home {
+                None => event_log::move_from_outbox(&pool).await,
+                Some(home) => event_log::move_to_home(&pool, home).await,
+            };
+            match moved {
                 Ok(true) if !stop.is_cancelled() => {}
                 Ok(_) => break,
                 Err(error) => {

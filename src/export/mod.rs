@@ -1,6 +1,6 @@
 //! Exports: sales, orders and movements of stock as CSV or JSON lines, for a back office.
 //!
-//! An export is one snapshot of the ledger. It is read and written page by page, so its memory does
+//! An export is one snapshot of the ledger, or of each of several ledgers. It is read and written page by page, so its memory does
 //! not grow with the ledger. Its last records are the sums by the ledger; the rows are added up on
 //! their way, and an export whose rows do not add up to these sums is broken off.
 
@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use hyper::body::Bytes;
-use sqlx::MySqlPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::domain::LedgerError;
 use crate::domain::item::word_enum;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::{self, export, failed_read};
+use crate::store::mysql::{self, export, failed_read, homes};
+use crate::store::shards::{Ledger, Shards};
 use writer::Writer;
 
 pub use crate::store::mysql::export::Selection;
@@ -85,16 +84,15 @@ pub type Pages = mpsc::Receiver<Result<Bytes, ExportError>>;
 /// Exports from the ledger. Clones share the limit.
 #[derive(Clone)]
 pub struct Exporter {
-    pool: MySqlPool,
-    breaker: Breaker,
+    ledgers: Shards<Ledger>,
     permits: Arc<Semaphore>,
 }
 
 impl Exporter {
-    /// Makes an exporter of the ledger behind `pool` and its `breaker`.
+    /// Makes an exporter of these ledgers.
     #[must_use]
-    pub fn new(pool: MySqlPool, breaker: Breaker) -> Self {
-        Self { pool, breaker, permits: Arc::new(Semaphore::new(EXPORTS_MAX)) }
+    pub fn new(ledgers: Shards<Ledger>) -> Self {
+        Self { ledgers, permits: Arc::new(Semaphore::new(EXPORTS_MAX)) }
     }
 
     /// Begins an export, and answers its pages, which come from a task of their own. An error in
@@ -110,9 +108,9 @@ impl Exporter {
     ) -> Result<Pages, ExportError> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ExportError::Busy)?;
-        let snapshot = mysql::ask(&self.breaker, export::begin(&self.pool)).await?;
+        let snapshots = self.snapshots(selection).await?;
         let (pages, receiver) = mpsc::channel(PAGES_MAX);
-        let run = run(snapshot, Writer::new(table, format, pages.clone()), selection, permit);
+        let run = run(snapshots, Writer::new(table, format, pages.clone()), selection, permit);
         tokio::spawn(async move {
             if let Err(error) = run.await {
                 tracing::warn!(%error, table = table.as_str(), "export broken off");
@@ -121,20 +119,43 @@ impl Exporter {
         });
         Ok(receiver)
     }
+
+    /// A snapshot of each ledger that has what is selected. While an item moves, two ledgers have it.
+    async fn snapshots(&self, selection: Selection) -> Result<Vec<Snapshot>, ExportError> {
+        let away = |_| ExportError::Ledger(LedgerError::Unavailable);
+        if let Some(item) = selection.item {
+            let (Ledger { pool, breaker }, _) = self.ledgers.of_item(item).await.map_err(away)?;
+            return Ok(vec![mysql::ask(breaker, export::begin(pool)).await?]);
+        }
+        let mut snapshots = Vec::new();
+        for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
+            snapshots.push(mysql::ask(breaker, export::begin(pool)).await?);
+        }
+        let Ledger { pool, breaker } = self.ledgers.home();
+        if snapshots.len() > 1 && mysql::ask(breaker, homes::is_moving(pool)).await? {
+            return Err(ExportError::Ledger(LedgerError::Moving));
+        }
+        Ok(snapshots)
+    }
 }
 
-/// Writes one export, and gives its connection back.
+/// The connection of a snapshot.
+type Snapshot = sqlx::pool::PoolConnection<sqlx::MySql>;
+
+/// Writes one export, and gives its connections back.
 fn run(
-    mut snapshot: sqlx::pool::PoolConnection<sqlx::MySql>,
+    mut snapshots: Vec<Snapshot>,
     mut writer: Writer,
     selection: Selection,
     permit: OwnedSemaphorePermit,
 ) -> BoxFuture<'static, Result<(), ExportError>> {
     Box::pin(async move {
         let _permit = permit;
-        let write = table::write(&mut snapshot, &mut writer, selection);
+        let write = table::write(&mut snapshots, &mut writer, selection);
         let written = tokio::time::timeout(EXPORT_MAX, write).await;
-        export::end(snapshot).await;
+        for snapshot in snapshots {
+            export::end(snapshot).await;
+        }
         written.map_err(|_| ExportError::TooLong)?
     })
 }

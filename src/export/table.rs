@@ -1,11 +1,12 @@
 //! The records of each table: rows, sums, and the total at the end.
 
+use std::collections::BTreeMap;
+
 use futures::future::BoxFuture;
-use sqlx::MySqlConnection;
 
 use super::writer::{Cell, Writer};
-use super::{ExportError, Selection, Table};
-use crate::domain::Order;
+use super::{ExportError, Selection, Snapshot, Table};
+use crate::domain::{ItemId, Order};
 use crate::store::mysql::export::{self, FIRST, Movement, Sale};
 
 /// Rows that are read at once.
@@ -15,45 +16,53 @@ const SALES_MAX: u32 = 50;
 
 /// Writes the table that the writer is for.
 pub(super) fn write<'a>(
-    ledger: &'a mut MySqlConnection,
+    ledgers: &'a mut [Snapshot],
     writer: &'a mut Writer,
     selection: Selection,
 ) -> BoxFuture<'a, Result<(), ExportError>> {
     Box::pin(async move {
         match writer.table {
-            Table::Sales => sales(ledger, writer, selection).await?,
-            Table::Orders => orders(ledger, writer, selection).await?,
-            Table::Movements => movements(ledger, writer, selection).await?,
+            Table::Sales => sales(ledgers, writer, selection).await?,
+            Table::Orders => orders(ledgers, writer, selection).await?,
+            Table::Movements => movements(ledgers, writer, selection).await?,
         }
         writer.send().await
     })
 }
 
 async fn orders(
-    ledger: &mut MySqlConnection,
+    ledgers: &mut [Snapshot],
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut written = [0_i64; 3];
-    let mut after = FIRST.to_owned();
-    loop {
-        let page = export::orders(ledger, selection, &after, ROWS_MAX).await?;
-        let Some(last) = page.last() else { break };
-        after = last.id.to_string();
-        for order in page {
-            let sum = [1, order.quantity.signed(), order.amount.cents()];
-            written = add(written, sum);
-            writer.write("order", order_cells(&order)).await?;
+    let mut sums: BTreeMap<String, [i64; 3]> = BTreeMap::new();
+    for ledger in ledgers {
+        let mut after = FIRST.to_owned();
+        loop {
+            let page = export::orders(ledger, selection, &after, ROWS_MAX).await?;
+            let Some(last) = page.last() else { break };
+            after = last.id.to_string();
+            for order in page {
+                let sum = [1, order.quantity.signed(), order.amount.cents()];
+                written = add(written, sum);
+                writer.write("order", order_cells(&order)).await?;
+            }
+        }
+        for sum in export::order_sums(ledger, selection).await? {
+            let sums = sums.entry(sum.status).or_default();
+            *sums = add(*sums, [sum.count, sum.quantity, sum.amount_cents]);
         }
     }
     let mut total = [0_i64; 3];
-    for sum in export::order_sums(ledger, selection).await? {
-        total = add(total, [sum.count, sum.quantity, sum.amount_cents]);
+    for (status, sum) in sums {
+        total = add(total, sum);
+        let [count, quantity, amount_cents] = sum;
         let cells = vec![
-            ("status", Cell::Plain(sum.status)),
-            ("count", sum.count.into()),
-            ("quantity", sum.quantity.into()),
-            ("amount_cents", sum.amount_cents.into()),
+            ("status", Cell::Plain(status)),
+            ("count", count.into()),
+            ("quantity", quantity.into()),
+            ("amount_cents", amount_cents.into()),
         ];
         writer.write("sum", cells).await?;
     }
@@ -83,48 +92,63 @@ fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
 }
 
 async fn movements(
-    ledger: &mut MySqlConnection,
+    ledgers: &mut [Snapshot],
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut written = [0_i64; 2];
-    let mut after_item = 0;
-    loop {
-        let items = export::item_ids(ledger, selection, after_item, ROWS_MAX).await?;
-        let Some(last) = items.last() else { break };
-        after_item = last.get();
-        for item in items {
-            let of_item = (item, selection);
-            let mut after = (FIRST.to_owned(), String::new());
-            loop {
-                let after_both = (after.0.as_str(), after.1.as_str());
-                let page = export::movements(ledger, of_item, after_both, ROWS_MAX).await?;
-                let Some(last) = page.last() else { break };
-                after = (last.id.clone(), last.reason.clone());
-                written = write_movements(writer, page, written).await?;
+    let mut sums: BTreeMap<String, [i64; 2]> = BTreeMap::new();
+    for ledger in ledgers {
+        let mut after_item = 0;
+        loop {
+            let items = export::item_ids(ledger, selection, after_item, ROWS_MAX).await?;
+            let Some(last) = items.last() else { break };
+            after_item = last.get();
+            for item in items {
+                written = movements_of(ledger, writer, (item, selection), written).await?;
             }
-            let mut after = FIRST.to_owned();
-            loop {
-                let page = export::restocks(ledger, of_item, &after, ROWS_MAX).await?;
-                let Some(last) = page.last() else { break };
-                after.clone_from(&last.id);
-                written = write_movements(writer, page, written).await?;
-            }
+        }
+        for sum in export::movement_sums(ledger, selection).await? {
+            let sums = sums.entry(sum.reason).or_default();
+            *sums = add(*sums, [sum.count, sum.delta]);
         }
     }
     let mut total = [0_i64; 2];
-    for sum in export::movement_sums(ledger, selection).await? {
-        total = add(total, [sum.count, sum.delta]);
-        let cells = vec![
-            ("reason", Cell::Plain(sum.reason)),
-            ("count", sum.count.into()),
-            ("delta", sum.delta.into()),
-        ];
+    for (reason, sum) in sums {
+        total = add(total, sum);
+        let [count, delta] = sum;
+        let cells =
+            vec![("reason", Cell::Plain(reason)), ("count", count.into()), ("delta", delta.into())];
         writer.write("sum", cells).await?;
     }
     compare(written, total)?;
     let [count, delta] = total;
     writer.write("total", vec![("count", count.into()), ("delta", delta.into())]).await
+}
+
+/// Writes the movements and restocks of one item, and answers their sums with those of `written`.
+async fn movements_of(
+    ledger: &mut Snapshot,
+    writer: &mut Writer,
+    of_item: (ItemId, Selection),
+    mut written: [i64; 2],
+) -> Result<[i64; 2], ExportError> {
+    let mut after = (FIRST.to_owned(), String::new());
+    loop {
+        let after_both = (after.0.as_str(), after.1.as_str());
+        let page = export::movements(ledger, of_item, after_both, ROWS_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = (last.id.clone(), last.reason.clone());
+        written = write_movements(writer, page, written).await?;
+    }
+    let mut after = FIRST.to_owned();
+    loop {
+        let page = export::restocks(ledger, of_item, &after, ROWS_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after.clone_from(&last.id);
+        written = write_movements(writer, page, written).await?;
+    }
+    Ok(written)
 }
 
 async fn write_movements(
@@ -147,22 +171,24 @@ async fn write_movements(
 }
 
 async fn sales(
-    ledger: &mut MySqlConnection,
+    ledgers: &mut [Snapshot],
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut sums = [0_i64; 7];
     let mut add_up = true;
-    let mut after = 0;
-    loop {
-        let page = export::sales(ledger, selection, after, SALES_MAX).await?;
-        let Some(last) = page.last() else { break };
-        after = last.id.get();
-        for sale in page {
-            let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
-            sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
-            add_up &= adds_up(&sale);
-            writer.write("sale", sale_cells(sale)).await?;
+    for ledger in ledgers {
+        let mut after = 0;
+        loop {
+            let page = export::sales(ledger, selection, after, SALES_MAX).await?;
+            let Some(last) = page.last() else { break };
+            after = last.id.get();
+            for sale in page {
+                let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
+                sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
+                add_up &= adds_up(&sale);
+                writer.write("sale", sale_cells(sale)).await?;
+            }
         }
     }
     let [count, total, available, held, sold, orders, paid_cents] = sums;

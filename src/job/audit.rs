@@ -5,7 +5,7 @@
 //! are left out, since they follow the ledger with a delay while buyers buy; `reconcile` compares
 //! them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,9 @@ use time::OffsetDateTime;
 
 use super::Job;
 use crate::audit::audit;
-use crate::domain::ItemId;
+use crate::domain::{ItemId, ShardId};
 use crate::metrics::Metrics;
+use crate::store::Homes;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::audit::recent_sales;
 use crate::store::mysql::{ask, within};
@@ -32,6 +33,8 @@ pub struct Audit {
     pub pool: MySqlPool,
     /// The ledger's breaker.
     pub breaker: Breaker,
+    /// Its number, and where items live.
+    pub place: (ShardId, Homes),
     /// The figures for alerts.
     pub metrics: Metrics,
     /// The pause between two runs.
@@ -69,7 +72,13 @@ impl Job for Audit {
 
     async fn run(&self) -> Result<String, String> {
         let sales = ask(&self.breaker, recent_sales(&self.pool)).await;
-        let sales = sales.map_err(|error| error.to_string())?;
+        let mut sales = sales.map_err(|error| error.to_string())?;
+        let (shard, homes) = &self.place;
+        // A move leaves rows behind for a while.
+        let ids = sales.iter().map(|sale| sale.id).collect();
+        let here = homes.routed_in(*shard, ids).await.map_err(|error| error.to_string())?;
+        let here: BTreeSet<ItemId> = here.iter().map(|routed| routed.item).collect();
+        sales.retain(|sale| here.contains(&sale.id));
         let with_stock = sales.iter().filter(|sale| sale.is_open_with_stock).count();
         self.metrics.sales_with_stock.set(i64::try_from(with_stock).unwrap_or(i64::MAX));
         let ids: Vec<ItemId> = sales.iter().map(|sale| sale.id).collect();

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Job;
-use crate::domain::ItemId;
-use crate::order::{Orders, Swept};
+use crate::domain::{Routed, ShardId};
+use crate::order::{LedgerOrders, Swept};
 use crate::purchase::Purchases;
+use crate::store::Homes;
 use crate::store::mysql::nothing_was_sent;
 
 /// Batches of one item in one run; further orders wait for the next run.
@@ -17,8 +18,10 @@ const BATCHES_MAX: usize = 100;
 
 /// The job that expires orders.
 pub struct Expire {
-    /// The orders of the service.
-    pub orders: Orders,
+    /// The orders of the ledger.
+    pub orders: LedgerOrders,
+    /// The ledger, and where items live.
+    pub place: (ShardId, Homes),
     /// Forgets that an item is sold out when units come back.
     pub purchases: Purchases,
     /// The pause between two runs.
@@ -45,6 +48,8 @@ impl Job for Expire {
 impl Expire {
     async fn sweep(&self) -> Result<String, String> {
         let items = self.orders.overdue_items().await.map_err(|error| error.to_string())?;
+        let (shard, homes) = &self.place;
+        let items = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
         let (mut total, mut failed) = (0, 0);
         for item in items {
             match self.sweep_item(item, &mut total).await {
@@ -53,6 +58,7 @@ impl Expire {
                 // The ledger fails, not this item: the other items would fail in the same way.
                 Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
                 Err(error) => {
+                    let item = item.item;
                     tracing::warn!(%error, %item, "expired holds of an item not released; the next run tries again");
                     failed += 1;
                 }
@@ -67,12 +73,12 @@ impl Expire {
 
     /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an
     /// order cannot expire.
-    async fn sweep_item(&self, item: ItemId, total: &mut usize) -> sqlx::Result<bool> {
+    async fn sweep_item(&self, item: Routed, total: &mut usize) -> sqlx::Result<bool> {
         for _ in 0..BATCHES_MAX {
             let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
             *total += expired;
             if expired > 0 {
-                self.purchases.item_changed(item);
+                self.purchases.item_changed(item.item);
             }
             if stuck > 0 {
                 return Ok(false);

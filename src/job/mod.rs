@@ -17,6 +17,7 @@ use futures::FutureExt;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::ShardId;
 use crate::metrics::Metrics;
 
 pub use audit::{Audit, Progress};
@@ -57,18 +58,29 @@ pub struct LastRun {
 /// The last run of each job. Clones share them.
 #[derive(Clone, Default)]
 pub struct JobStatus {
-    runs: Arc<Mutex<BTreeMap<&'static str, LastRun>>>,
+    runs: Arc<Mutex<BTreeMap<String, LastRun>>>,
+    shard: ShardId,
 }
 
 impl JobStatus {
+    /// The place where the jobs of one ledger write. Further ledgers' jobs have its number in the name.
+    #[must_use]
+    pub fn of_shard(&self, shard: ShardId) -> Self {
+        Self { runs: Arc::clone(&self.runs), shard }
+    }
+
     /// The last run of each job that has run.
     #[must_use]
-    pub fn read(&self) -> BTreeMap<&'static str, LastRun> {
+    pub fn read(&self) -> BTreeMap<String, LastRun> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn write(&self, name: &'static str, result: Result<String, String>) {
         let run = LastRun { ended_at: OffsetDateTime::now_utc(), result };
+        let name = match self.shard {
+            ShardId::HOME => name.to_owned(),
+            shard => format!("{name}-{shard}"),
+        };
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(name, run);
     }
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx::MySqlPool;
 
 use super::Job;
+use crate::metrics::Metrics;
 use crate::payment::Payments;
 
 /// The pause between two runs.
@@ -14,6 +16,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub struct RequestRefunds {
     /// The payments.
     pub payments: Payments,
+    /// The ledger.
+    pub pool: MySqlPool,
+    /// Its figures.
+    pub metrics: Metrics,
 }
 
 #[async_trait]
@@ -27,8 +33,8 @@ impl Job for RequestRefunds {
     }
 
     async fn run(&self) -> Result<String, String> {
-        let (accepted, failed) =
-            self.payments.request_refunds().await.map_err(|error| error.to_string())?;
+        let asked = self.payments.request_refunds(&self.pool, &self.metrics).await;
+        let (accepted, failed) = asked.map_err(|error| error.to_string())?;
         match failed {
             0 => Ok(format!("{accepted} refunds asked for")),
             _ => Err(format!("the provider did not take {failed} refunds; {accepted} asked for")),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::Job;
+use crate::domain::ShardId;
 use crate::waiting_list::WaitingLists;
 
 /// The pause between two measurements.
@@ -15,15 +16,16 @@ const MEASURED_EVERY: Duration = Duration::from_secs(2);
 /// The job that looks after the waiting lists.
 pub struct TendWaitingLists {
     lists: WaitingLists,
+    shard: ShardId,
     period: Duration,
     measured: Mutex<Option<Instant>>,
 }
 
 impl TendWaitingLists {
-    /// The job for `lists`.
+    /// The job for the `lists` of one ledger.
     #[must_use]
-    pub fn new(lists: WaitingLists, period: Duration) -> Self {
-        Self { lists, period, measured: Mutex::default() }
+    pub fn new(lists: WaitingLists, shard: ShardId, period: Duration) -> Self {
+        Self { lists, shard, period, measured: Mutex::default() }
     }
 
     fn is_due(&self) -> bool {
@@ -47,9 +49,9 @@ impl Job for TendWaitingLists {
     }
 
     async fn run(&self) -> Result<String, String> {
-        let changed = self.lists.tend().await.map_err(|error| error.to_string())?;
+        let changed = self.lists.tend(self.shard).await.map_err(|error| error.to_string())?;
         if self.is_due() {
-            self.lists.measure().await.map_err(|error| error.to_string())?;
+            self.lists.measure(self.shard).await.map_err(|error| error.to_string())?;
         }
         Ok(format!("{changed} places changed"))
     }

@@ -18,7 +18,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
-use sqlx::MySqlPool;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -45,8 +44,6 @@ pub struct Parts {
     pub catalog: Catalog,
     /// The purchases of the service.
     pub purchases: Purchases,
-    /// The ledger.
-    pub pool: MySqlPool,
     /// Counts the arbiter's refusals.
     pub metrics: Metrics,
     /// The wall clock.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::MySqlPool;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::evaluate::{self, Evidence, note};
@@ -11,7 +12,6 @@ use super::load_generator::{Answer, AnswerCounts, AnswerKind, LoadGenerator};
 use super::plan::Chosen;
 use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
 use super::{Parts, Running};
-use crate::catalog;
 use crate::domain::{
     ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, Quantity,
     SaleWindow, UserId, audit,
@@ -90,9 +90,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn cell(&self, cell: &mut Cell) -> Result<(), sqlx::Error> {
-        let pool = &self.parts.pool;
-        let item = self.make_item(cell).await?;
+    async fn cell(&self, cell: &mut Cell) -> Result<(), String> {
+        let made = self.make_item(cell).await?;
+        let (item, pool) = (made.id, self.parts.catalog.pool_of(&made));
         cell.item_id = Some(item.get());
         cell.state = CellState::Running;
         self.running.update(cell.clone());
@@ -100,7 +100,7 @@ impl Work<'_> {
         let strategy = self.chosen.card.name;
         let refused_before = self.parts.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
-        let mut answers = self.send_load(cell, item).await;
+        let mut answers = self.send_load(cell, (item, pool)).await;
         let elapsed = started.elapsed();
         cell.elapsed_ms = millis(elapsed);
         count(cell, &answers, elapsed);
@@ -113,9 +113,11 @@ impl Work<'_> {
         cell.state = CellState::Auditing;
         self.running.update(cell.clone());
 
-        let orders = self.decided_orders(item, &answers).await?;
+        let unread = |error: sqlx::Error| error.to_string();
+        let orders = self.decided_orders((item, pool), &answers).await.map_err(unread)?;
         cell.arbiter_refusals = self.parts.metrics.arbiter_refusals_of(strategy) - refused_before;
-        let facts = mysql::audit::facts(pool, item).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let facts = mysql::audit::facts(pool, item).await.map_err(unread)?;
+        let facts = facts.ok_or("its item is gone")?;
         answers.sort_unstable_by_key(|answer| answer.request);
         let evidence = Evidence {
             answers: &answers,
@@ -130,7 +132,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn make_item(&self, cell: &Cell) -> sqlx::Result<ItemId> {
+    async fn make_item(&self, cell: &Cell) -> Result<Arc<Item>, String> {
         let wanted = &self.running.wanted;
         let now = self.parts.clock.now();
         let window = SaleWindow::new(now - time::Duration::MINUTE, now + OPEN_MAX);
@@ -142,7 +144,7 @@ impl Work<'_> {
             image_url: None,
             price: Cents::new(100).expect("a price"),
             stock: wanted.stock,
-            window: window.ok_or(sqlx::Error::RowNotFound)?,
+            window: window.ok_or("the clock is out of range")?,
             per_buyer_limit: purchases_each
                 .saturating_mul(wanted.quantity)
                 .min(Item::PER_BUYER_LIMIT_MAX),
@@ -153,12 +155,14 @@ impl Work<'_> {
             waiting_room: false,
             offer_seconds: 0,
             limit_group: None,
+            shard: None,
         };
-        Ok(catalog::create(&self.parts.pool, &new, now).await?.item.id)
+        let created = self.parts.catalog.create_for_lab(&new, now).await;
+        Ok(created.map_err(|error| error.to_string())?.item)
     }
 
     /// Runs the load generator and sends progress events.
-    async fn send_load(&self, cell: &Cell, item: ItemId) -> Vec<Answer> {
+    async fn send_load(&self, cell: &Cell, (item, pool): (ItemId, &MySqlPool)) -> Vec<Answer> {
         let wanted = &self.running.wanted;
         let load = LoadGenerator {
             purchases: self.parts.purchases.clone(),
@@ -183,7 +187,7 @@ impl Work<'_> {
             // The database may be slow: the load does not wait for this read.
             let available = tokio::select! {
                 answers = &mut load => return answers,
-                row = stock::read(&self.parts.pool, item) => {
+                row = stock::read(pool, item) => {
                     row.ok().flatten().map_or(cell.stock, |row| row.available)
                 }
             };
@@ -207,7 +211,7 @@ impl Work<'_> {
     /// The item's orders, once all queued orders and unknown outcomes are decided.
     async fn decided_orders(
         &self,
-        item: ItemId,
+        (item, pool): (ItemId, &MySqlPool),
         answers: &[Answer],
     ) -> sqlx::Result<Vec<Recorded>> {
         let queued: Vec<_> = answers
@@ -221,7 +225,7 @@ impl Work<'_> {
         let until = Instant::now() + DECIDED_WAIT_MAX;
         let mut before: Option<Vec<Recorded>> = None;
         loop {
-            let mut now = orders::of_item(&self.parts.pool, item).await?;
+            let mut now = orders::of_item(pool, item).await?;
             now.sort_unstable_by_key(|order| order.id);
             let decided = |id| {
                 let found = now.binary_search_by_key(id, |order| order.id);

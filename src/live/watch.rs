@@ -4,11 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{Catalog, Seen, StockedItem};
 use crate::domain::ItemId;
+
+/// How long one round waits for an item; the next round reads it again.
+const READ_MAX: Duration = Duration::from_secs(1);
 
 type Senders = HashMap<ItemId, watch::Sender<Option<StockedItem>>>;
 
@@ -41,14 +46,17 @@ impl Watch {
                 _ = tick.tick() => {}
                 () = stop.cancelled() => return,
             }
-            for id in self.watched() {
-                match self.catalog.find(id).await {
-                    Ok(Seen { value: Some(stocked), age: None }) => self.publish(id, stocked),
-                    Ok(Seen { value: None, .. }) => {}
-                    // The ledger does not answer, so it would not answer for the others either.
-                    Ok(Seen { age: Some(_), .. }) | Err(_) => break,
-                }
-            }
+            // Together: the catalog reads many with one statement, and a ledger that does not answer
+            // delays no items of others.
+            join_all(self.watched().into_iter().map(|id| self.read(id))).await;
+        }
+    }
+
+    /// Reads one item; it stays as it is while its ledger does not answer.
+    async fn read(&self, id: ItemId) {
+        let read = timeout(READ_MAX, self.catalog.find(id)).await;
+        if let Ok(Ok(Seen { value: Some(stocked), age: None })) = read {
+            self.publish(id, stocked);
         }
     }
 

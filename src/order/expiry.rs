@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::transaction::{count_back, count_back_in_group, insert_movement, return_stock};
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
-use crate::domain::{ItemId, Order, OrderId, OrderStatus};
+use crate::domain::{ItemId, Order, OrderId, OrderStatus, Routed};
 use crate::store::mysql::{Destination, answered, orders, settle};
 
 /// The orders whose hold has run out.
@@ -29,13 +29,13 @@ pub(super) struct Expired {
 /// one. Errors are rolled back.
 pub(super) async fn expire(
     pool: &MySqlPool,
-    item: ItemId,
+    routed: Routed,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
 ) -> sqlx::Result<Expired> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await?;
-    match expire_batch(&mut transaction, item, (only, limit), line).await {
+    match expire_batch(&mut transaction, routed, (only, limit), line).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
             if let Err(error) = answered(transaction.commit()).await {
@@ -78,12 +78,12 @@ async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired
 
 async fn expire_batch(
     connection: &mut MySqlConnection,
-    item: ItemId,
+    routed: Routed,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
 ) -> sqlx::Result<Expired> {
     let mut expired: Vec<(Order, MovementReason)> = Vec::new();
-    for order in read_overdue(connection, item, only, limit).await? {
+    for order in read_overdue(connection, routed.item, only, limit).await? {
         let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
             continue;
         };
@@ -107,7 +107,7 @@ async fn expire_batch(
     let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
     let line = match units {
         0 => LineChange::default(),
-        units => return_stock(&mut *connection, item, units, line).await?,
+        units => return_stock(&mut *connection, routed, units, line).await?,
     };
     let at = match expired.is_empty() {
         true => None,

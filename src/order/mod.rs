@@ -8,6 +8,7 @@
 
 mod expiry;
 mod payment;
+mod routed;
 mod transaction;
 
 use std::time::Duration;
@@ -16,7 +17,7 @@ use sqlx::MySqlPool;
 
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::Step;
-use crate::domain::{ItemId, LedgerError, Order, OrderId, UserId};
+use crate::domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
@@ -27,6 +28,7 @@ use expiry::Expired;
 use transaction::Stepped;
 
 pub use payment::Confirmed;
+pub use routed::{Listed, Orders};
 
 /// Tries of a step.
 const ATTEMPTS_MAX: u32 = 4;
@@ -57,6 +59,19 @@ pub enum StepError {
     /// The ledger takes no writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
+    /// The order's item is being moved to another ledger; nothing changed.
+    #[error("the item is moving")]
+    Moving,
+}
+
+impl StepError {
+    /// The reason behind an error of the database.
+    fn of(error: sqlx::Error) -> Self {
+        match Fault::of(&error) {
+            Fault::Moved => Self::Moving,
+            _ => Self::Unavailable(error),
+        }
+    }
 }
 
 /// The reason why an order could not be looked up.
@@ -70,9 +85,9 @@ pub enum FindError {
     Queue(CounterError),
 }
 
-/// Steps of orders. Clones share everything.
+/// Steps of the orders of one ledger. Clones share everything.
 #[derive(Clone)]
-pub struct Orders {
+pub struct LedgerOrders {
     pool: MySqlPool,
     breaker: Breaker,
     counters: Counters,
@@ -91,7 +106,7 @@ pub struct Swept {
     pub stuck: usize,
 }
 
-impl Orders {
+impl LedgerOrders {
     /// Makes the steps for the ledger behind `pool` and its `breaker`; changes go to `counters` and
     /// `hub` too, and returned units to the buyers in `line`.
     #[must_use]
@@ -104,22 +119,6 @@ impl Orders {
         (metrics, line): (Metrics, WaitingLine),
     ) -> Self {
         Self { pool, breaker, counters, queue, hub, metrics, line }
-    }
-
-    /// Pays an order: in time, or late if the units can be taken from the stock again.
-    ///
-    /// # Errors
-    /// See [`StepError`]; nothing changed then.
-    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
-        self.step(id, owner, Step::Pay).await
-    }
-
-    /// Cancels an unpaid order and gives its units back.
-    ///
-    /// # Errors
-    /// See [`StepError`]; nothing changed then.
-    pub async fn cancel(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
-        self.step(id, owner, Step::Cancel).await
     }
 
     /// Finds an owner's order, in the ledger or in a queue.
@@ -141,6 +140,24 @@ impl Orders {
         }
         // The order may have moved from the queue to the ledger in between.
         Ok(self.find_in_ledger(id, owner).await?)
+    }
+
+    /// Finds an order in the ledger alone, of `owner` or of any.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    async fn find_of(
+        &self,
+        id: OrderId,
+        owner: Option<UserId>,
+    ) -> Result<Option<Order>, LedgerError> {
+        match owner {
+            Some(owner) => self.find_in_ledger(id, owner).await,
+            None => {
+                let found = mysql::ask(&self.breaker, orders::find_of_any(&self.pool, id)).await;
+                found.map_err(|error| failed_read(&error))
+            }
+        }
     }
 
     async fn find_in_ledger(
@@ -189,26 +206,28 @@ impl Orders {
     ///
     /// # Errors
     /// The database's; orders that expired before stay expired.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
-        let batch = expiry::expire(&self.pool, item, (None, limit), &self.line);
+    pub async fn expire(&self, routed: Routed, limit: u32) -> sqlx::Result<Swept> {
+        let item = routed.item;
+        let batch = expiry::expire(&self.pool, routed, (None, limit), &self.line);
         match within(LONG_READ_MAX, batch).await {
             Ok(expired) => {
                 self.publish_expired(item, &expired).await;
                 Ok(Swept { expired: expired.orders.len(), stuck: 0 })
             }
-            Err(error) if is_of_one_order(&error) => self.expire_singly(item, limit).await,
+            Err(error) if is_of_one_order(&error) => self.expire_singly(routed, limit).await,
             Err(error) => Err(error),
         }
     }
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
     /// one that cannot expire do not wait for it.
-    async fn expire_singly(&self, item: ItemId, limit: u32) -> sqlx::Result<Swept> {
+    async fn expire_singly(&self, routed: Routed, limit: u32) -> sqlx::Result<Swept> {
+        let item = routed.item;
         let mut swept = Swept { expired: 0, stuck: 0 };
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
         let overdue = within(LONG_READ_MAX, overdue).await?;
         for order in overdue {
-            let single = expiry::expire(&self.pool, item, (Some(order), 1), &self.line);
+            let single = expiry::expire(&self.pool, routed, (Some(order), 1), &self.line);
             match within(TRANSACTION_MAX, single).await {
                 Ok(expired) => {
                     self.publish_expired(item, &expired).await;
@@ -249,13 +268,21 @@ impl Orders {
         within(LONG_READ_MAX, expiry::overdue_items(&self.pool)).await
     }
 
-    async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
+    /// Makes one step of an owner's order, whose item is at the end of the route `home`.
+    async fn step(
+        &self,
+        (id, owner): (OrderId, UserId),
+        step: Step,
+        home: Home,
+    ) -> Result<Order, StepError> {
         let mut attempt = 0;
         let mut lost = None;
         loop {
             attempt += 1;
-            let work = transaction::step(&self.pool, (id, owner), step, &self.line, &mut lost);
-            let stepped = self.asked(work, attempt).await;
+            let work =
+                transaction::step(&self.pool, (id, owner), (step, home), &self.line, &mut lost);
+            // Boxed: it would make the future of each caller larger.
+            let stepped = self.asked(Box::pin(work), attempt).await;
             let error = match stepped {
                 Ok(stepped) => {
                     let stepped = or_before(stepped, lost);

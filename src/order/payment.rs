@@ -7,12 +7,13 @@
 use sqlx::{MySqlConnection, MySqlPool};
 
 use super::transaction::{Stepped, apply};
-use super::{ATTEMPTS_MAX, Orders, StepError};
+use super::{ATTEMPTS_MAX, LedgerOrders, StepError};
 use crate::arbiter::WaitingLine;
 use crate::domain::order::Step;
 use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use crate::domain::{LedgerError, Order, OrderId, UserId};
-use crate::store::mysql::{self, Fault, answered, failed_change, orders, payments};
+use crate::domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
+use crate::store::mysql::stock::check_home;
+use crate::store::mysql::{self, Fault, answered, failed_change, moved, orders, payments};
 
 /// What became of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,16 +35,21 @@ enum Tried {
     Refused(RefundReason),
 }
 
-impl Orders {
-    /// Takes money that came for an order. A repetition answers [`Confirmed::Known`].
+impl LedgerOrders {
+    /// Takes money that came for an order, whose item is at the end of the route `home`. A repetition
+    /// answers [`Confirmed::Known`].
     ///
     /// # Errors
     /// When the ledger does not answer; then the provider has to say it again.
-    pub async fn confirm(&self, received: &ReceivedPayment) -> Result<Confirmed, LedgerError> {
+    pub async fn confirm(
+        &self,
+        received: &ReceivedPayment,
+        home: Home,
+    ) -> Result<Confirmed, LedgerError> {
         let mut refusal = None;
         let mut attempt = 0;
         loop {
-            let work = try_confirm(&self.pool, received, refusal, &self.line);
+            let work = try_confirm(&self.pool, (received, home), refusal, &self.line);
             match mysql::change(&self.breaker, work).await {
                 Ok(Tried::Known) => return Ok(Confirmed::Known),
                 Ok(Tried::RefundWanted(reason)) => {
@@ -70,12 +76,12 @@ impl Orders {
 
 async fn try_confirm(
     pool: &MySqlPool,
-    received: &ReceivedPayment,
+    (received, home): (&ReceivedPayment, Home),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
     let mut transaction = pool.begin().await?;
-    let tried = match write(&mut transaction, received, refusal, line).await {
+    let tried = match write(&mut transaction, (received, home), refusal, line).await {
         Ok(tried @ Tried::Refused(_)) => {
             answered(transaction.rollback()).await?;
             return Ok(tried);
@@ -94,7 +100,7 @@ async fn try_confirm(
 /// `refusal` is the reason why the step was refused in an earlier try.
 async fn write(
     connection: &mut MySqlConnection,
-    received: &ReceivedPayment,
+    (received, home): (&ReceivedPayment, Home),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
@@ -111,16 +117,20 @@ async fn write(
     };
     if let Some(reason) = reason {
         payments::insert(connection, payment, (PaymentStatus::RefundWanted, Some(reason))).await?;
+        if let Some(order) = found {
+            check_home(connection, Routed { item: order.item_id, home }).await?;
+        }
         return Ok(Tried::RefundWanted(reason));
     }
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
     payments::insert(connection, payment, (PaymentStatus::Accepted, None)).await?;
-    match apply(connection, (received.order, owner), Step::Pay, line).await {
+    match apply(connection, (received.order, owner), (Step::Pay, home), line).await {
         Ok(stepped) => Ok(Tried::Paid(Box::new(stepped))),
         Err(StepError::SoldOut) => Ok(Tried::Refused(RefundReason::SoldOut)),
         Err(StepError::LimitReached) => Ok(Tried::Refused(RefundReason::LimitReached)),
         Err(StepError::Unavailable(error)) => Err(error),
+        Err(StepError::Moving) => Err(moved()),
         // The row is locked, and its status allows the step.
         Err(_) => Err(sqlx::Error::RowNotFound),
     }

@@ -8,8 +8,9 @@ use time::OffsetDateTime;
 use super::StepError;
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
-use crate::domain::{ItemId, Order, OrderId, OrderStatus, UserId};
-use crate::store::mysql::{Destination, Fault, answered, orders};
+use crate::domain::{Home, Order, OrderId, OrderStatus, Routed, UserId};
+use crate::store::mysql::stock::check_home;
+use crate::store::mysql::{Destination, Fault, answered, moved, orders};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -36,13 +37,13 @@ impl Stepped {
 pub(super) async fn step(
     pool: &MySqlPool,
     (id, owner): (OrderId, UserId),
-    step: Step,
+    (step, home): (Step, Home),
     line: &WaitingLine,
     lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
     let destination = Destination::of(pool);
     let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
-    let applied = async { apply(&mut transaction, (id, owner), step, line).await };
+    let applied = async { apply(&mut transaction, (id, owner), (step, home), line).await };
     let stepped = match applied.await {
         Ok(stepped) => stepped,
         Err(error) => {
@@ -67,11 +68,11 @@ pub(super) async fn step(
 }
 
 /// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
-/// of a change is written before the stock row is locked.
+/// of a change is written before the stock row is locked. `home` is the route to the order's item.
 pub(super) async fn apply(
     connection: &mut MySqlConnection,
     (id, owner): (OrderId, UserId),
-    step: Step,
+    (step, home): (Step, Home),
     line: &WaitingLine,
 ) -> Result<Stepped, StepError> {
     let statement = format!(
@@ -94,20 +95,22 @@ pub(super) async fn apply(
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
+            let routed = Routed { item: order.item_id, home };
+            check_home(connection, routed).await.map_err(StepError::of)?;
             Ok(Stepped::without_stock(order, true))
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let given_back = give_back(connection, &order, reason, line).await;
-            let line = given_back.map_err(StepError::Unavailable)?;
+            let given_back = give_back(connection, &order, (reason, home), line).await;
+            let line = given_back.map_err(StepError::of)?;
             let units_returned = order.quantity.signed();
             Ok(Stepped { order, changed: true, units_returned, line })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let version = take_again(connection, &order, reason).await?;
+            let version = take_again(connection, &order, (reason, home)).await?;
             let units_returned = -order.quantity.signed();
             let line = LineChange::default().after_return(units_returned, version);
             Ok(Stepped { order, changed: true, units_returned, line })
@@ -146,13 +149,14 @@ async fn set_status(
 async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
-    reason: MovementReason,
+    (reason, home): (MovementReason, Home),
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
     count_back(connection, order).await?;
     count_back_in_group(connection, order).await?;
     insert_movement(connection, order, reason, order.quantity.signed()).await?;
-    return_stock(connection, order.item_id, order.quantity.signed(), line).await
+    let routed = Routed { item: order.item_id, home };
+    return_stock(connection, routed, order.quantity.signed(), line).await
 }
 
 /// Gives units back to the buyer's limit.
@@ -196,20 +200,24 @@ async fn count_in_group(
 /// Adds units to the stock row, and offers them to the buyers who wait.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
-    item: ItemId,
+    routed: Routed,
     units: i64,
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
     let done = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ?",
+         WHERE item_id = ? AND home_epoch = ?",
     )
     .bind(units)
-    .bind(item.get())
+    .bind(routed.item.get())
+    .bind(routed.home.epoch)
     .execute(&mut *connection)
     .await?;
+    if done.rows_affected() != 1 {
+        return Err(moved());
+    }
     let version = done.last_insert_id();
-    Ok(line.hand_out(connection, item).await?.after_return(units, version))
+    Ok(line.hand_out(connection, routed).await?.after_return(units, version))
 }
 
 /// Takes the units again for a payment after the hold ran out, under the two conditions of a
@@ -217,7 +225,7 @@ pub(super) async fn return_stock(
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
-    reason: MovementReason,
+    (reason, home): (MovementReason, Home),
 ) -> Result<u64, StepError> {
     let (item, units) = (order.item_id.get(), order.quantity.signed());
     let refused = |error| match Fault::of(&error) {
@@ -235,15 +243,20 @@ async fn take_again(
     insert_movement(connection, order, reason, -units).await.map_err(StepError::Unavailable)?;
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND available >= ?",
+         WHERE item_id = ? AND available >= ? AND home_epoch = ?",
     )
     .bind(units)
     .bind(item)
     .bind(units)
-    .execute(connection)
+    .bind(home.epoch)
+    .execute(&mut *connection)
     .await
     .map_err(StepError::Unavailable)?;
-    if taken.rows_affected() == 1 { Ok(taken.last_insert_id()) } else { Err(StepError::SoldOut) }
+    if taken.rows_affected() == 1 {
+        return Ok(taken.last_insert_id());
+    }
+    check_home(connection, Routed { item: order.item_id, home }).await.map_err(StepError::of)?;
+    Err(StepError::SoldOut)
 }
 
 pub(super) async fn insert_movement(

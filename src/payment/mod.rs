@@ -16,9 +16,9 @@ use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
 use crate::domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 use crate::metrics::Metrics;
 use crate::order::{Confirmed, FindError, Orders, StepError};
-use crate::store::breaker::Breaker;
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::{self, failed_change, failed_read, payments};
+use crate::store::shards::{Ledger, Shards};
 
 pub use crate::store::mysql::payments::Payment;
 pub use message::{Headers, Message, MessageError};
@@ -86,12 +86,10 @@ pub enum Taken {
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
-    pub pool: MySqlPool,
-    pub breaker: Breaker,
+    pub ledgers: Shards<Ledger>,
     pub orders: Orders,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
-    pub metrics: Metrics,
 }
 
 /// The payments. Clones share everything.
@@ -152,8 +150,10 @@ impl Payments {
                 Confirmed::RefundWanted(reason) => Taken::RefundWanted(reason),
             }),
             Message::Refunded(received) => {
+                let (shard, _) = orders.place_of(received.order).await?;
+                let Ledger { pool, breaker } = self.parts.ledgers.at(shard);
                 let refunded = async {
-                    let mut transaction = self.parts.pool.begin().await?;
+                    let mut transaction = pool.begin().await?;
                     payments::note_message(&mut transaction, &received.message).await?;
                     let known = payments::find_for_update(&mut transaction, &received.id).await?;
                     match known.map(|payment| payment.status) {
@@ -171,21 +171,25 @@ impl Payments {
                     transaction.commit().await?;
                     Ok(Taken::Refunded)
                 };
-                let refunded = mysql::change(&self.parts.breaker, refunded).await;
+                let refunded = mysql::change(breaker, refunded).await;
                 Ok(refunded.map_err(|error| failed_change(&error))?)
             }
             Message::Other => Ok(Taken::Unchanged),
         }
     }
 
-    /// Tells the provider of refunds that are due, and forgets old messages; answers how many
+    /// Tells the provider of refunds of one ledger that are due, and forgets old messages; answers how many
     /// refunds it has accepted and how many tries failed. May run in every instance at once: the
     /// provider knows a repetition by its id.
     ///
     /// # Errors
     /// The database's.
-    pub async fn request_refunds(&self) -> sqlx::Result<(u32, u32)> {
-        let Parts { pool, provider, metrics, clock, .. } = &self.parts;
+    pub async fn request_refunds(
+        &self,
+        pool: &MySqlPool,
+        metrics: &Metrics,
+    ) -> sqlx::Result<(u32, u32)> {
+        let Parts { provider, clock, .. } = &self.parts;
         metrics.refunds_open.set(payments::count_open_refunds(pool).await?);
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
         let (mut accepted, mut failed) = (0, 0);
@@ -220,9 +224,17 @@ impl Payments {
         after: &str,
         limit: u32,
     ) -> Result<Vec<Payment>, LedgerError> {
-        let listed = payments::list(&self.parts.pool, status, after, limit);
-        let listed = mysql::ask(&self.parts.breaker, listed).await;
-        listed.map_err(|error| failed_read(&error))
+        let mut all = Vec::new();
+        for (_, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
+            let listed = mysql::ask(breaker, payments::list(pool, status, after, limit)).await;
+            all.extend(listed.map_err(|error| failed_read(&error))?);
+        }
+        if self.parts.ledgers.if_only().is_none() {
+            all.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
+            all.dedup_by(|one, other| one.id == other.id);
+            all.truncate(limit as usize);
+        }
+        Ok(all)
     }
 
     /// Notes that an operator has paid the money back by hand; `false` if there is no such payment
@@ -235,17 +247,30 @@ impl Payments {
         id: &PaymentId,
         actor: &Actor,
     ) -> Result<bool, LedgerError> {
-        let note = async {
-            let mut transaction = self.parts.pool.begin().await?;
-            let set = payments::set_refunded(&mut transaction, id).await?;
-            if set {
-                let detail = serde_json::json!({ "payment": id.as_str() });
-                actions::record(&mut transaction, actor, "payment_refunded", None, &detail).await?;
+        for (_, ledger) in self.parts.ledgers.iter() {
+            if refunded_by_hand(ledger, id, actor).await? {
+                return Ok(true);
             }
-            transaction.commit().await?;
-            Ok(set)
-        };
-        let noted = mysql::change(&self.parts.breaker, note).await;
-        noted.map_err(|error| failed_change(&error))
+        }
+        Ok(false)
     }
+}
+
+async fn refunded_by_hand(
+    Ledger { pool, breaker }: &Ledger,
+    id: &PaymentId,
+    actor: &Actor,
+) -> Result<bool, LedgerError> {
+    let note = async {
+        let mut transaction = pool.begin().await?;
+        let set = payments::set_refunded(&mut transaction, id).await?;
+        if set {
+            let detail = serde_json::json!({ "payment": id.as_str() });
+            actions::record(&mut transaction, actor, "payment_refunded", None, &detail).await?;
+        }
+        transaction.commit().await?;
+        Ok(set)
+    };
+    let noted = mysql::change(breaker, note).await;
+    noted.map_err(|error| failed_change(&error))
 }

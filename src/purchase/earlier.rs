@@ -11,10 +11,11 @@
 //! gate.
 
 use super::keys::{KeyState, NotLookedUp};
-use super::{Parts, PurchaseRequest, Purchases, no_ledger};
+use super::{LedgerParts, PurchaseRequest, Purchases, no_ledger};
 use crate::domain::outcome::Dependency;
 use crate::domain::{
-    Doubt, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
+    Doubt, Item, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable,
+    UserId,
 };
 use crate::store::breaker::BreakerPermit;
 use crate::store::redis::queue::QueuedRequest;
@@ -30,21 +31,23 @@ struct Sought<'a> {
 
 impl Purchases {
     /// The answer in place of `refused`, if an earlier try of the request is an order or may become
-    /// one. `has_queue` says whether it may be queued.
+    /// one. `found` is its item.
     pub(super) async fn earlier(
         &self,
         request: &PurchaseRequest,
         key: &RequestKey,
-        has_queue: bool,
+        found: &Item,
         refused: &Outcome,
     ) -> Option<Outcome> {
         let PurchaseRequest { buyer, item, quantity, .. } = *request;
         let sought = Sought { buyer, item, key, quantity };
-        let is_running = self.parts.admission.is_in(buyer, item, key);
-        let found = match in_ledger_or_moving(&self.parts, &sought, has_queue).await {
-            None if has_queue => match in_queue(&self.parts, &sought, Permit::Needed).await {
+        let has_queue = found.has_queue;
+        let ledger = self.parts.ledgers.at(found.home.shard);
+        let is_running = ledger.admission.is_in(buyer, item, key);
+        let found = match in_ledger_or_moving(ledger, &sought, has_queue).await {
+            None if has_queue => match in_queue(ledger, &sought, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.
-                None => in_ledger(&self.parts, &sought).await,
+                None => in_ledger(ledger, &sought).await,
                 queued => queued,
             },
             found => found,
@@ -67,7 +70,11 @@ pub(super) fn may_be_hidden(purchase: &Purchase, card: &Card) -> bool {
 }
 
 /// The answer if the request of an admitted purchase is an order already, where [`may_be_hidden`].
-pub(super) async fn found(parts: &Parts, purchase: &Purchase, card: &Card) -> Option<Outcome> {
+pub(super) async fn found(
+    parts: &LedgerParts,
+    purchase: &Purchase,
+    card: &Card,
+) -> Option<Outcome> {
     let Purchase { key, buyer, quantity, item, .. } = purchase;
     let sought = Sought { buyer: *buyer, item: item.id, key, quantity: *quantity };
     if !card.durable_before_reply {
@@ -95,7 +102,7 @@ enum Permit {
 /// Like [`in_ledger`]; a request that runs because a consumer writes it is answered as the queued
 /// order.
 async fn in_ledger_or_moving(
-    parts: &Parts,
+    parts: &LedgerParts,
     sought: &Sought<'_>,
     has_queue: bool,
 ) -> Option<Outcome> {
@@ -110,7 +117,7 @@ async fn in_ledger_or_moving(
     }
 }
 
-async fn in_ledger(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
+async fn in_ledger(parts: &LedgerParts, sought: &Sought<'_>) -> Option<Outcome> {
     if parts.breakers.mysql.is_open() {
         return Some(no_ledger());
     }
@@ -122,7 +129,7 @@ async fn in_ledger(parts: &Parts, sought: &Sought<'_>) -> Option<Outcome> {
     }
 }
 
-async fn in_queue(parts: &Parts, sought: &Sought<'_>, permit: Permit) -> Option<Outcome> {
+async fn in_queue(parts: &LedgerParts, sought: &Sought<'_>, permit: Permit) -> Option<Outcome> {
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {
         Permit::Held => None,

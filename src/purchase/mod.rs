@@ -11,6 +11,7 @@
 
 mod admission;
 mod breaker_permits;
+mod checks;
 mod earlier;
 mod items;
 mod join_or_poll;
@@ -29,19 +30,18 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::domain::outcome::Dependency;
-use crate::domain::window::Phase;
 use crate::domain::{
-    Cents, Clock, Doubt, Item, ItemId, ItemKind, Look, OrderId, Outcome, Purchase, Quantity,
-    Refusal, RequestKey, Span, Trace, Unavailable, UserId,
+    Cents, Clock, Doubt, Item, ItemId, Look, OrderId, Outcome, Purchase, Quantity, Refusal,
+    RequestKey, Span, Trace, Unavailable, UserId,
 };
 use crate::live::{Hub, OutcomeCounts};
 use crate::metrics::Metrics;
 use crate::store::breaker::Breakers;
 use crate::store::redis::Queue;
-use crate::strategy::{Breaks, Card, Options, Strategies, Strategy};
+use crate::store::shards::Shards;
+use crate::strategy::{Card, Options, Strategies, Strategy};
 
 use breaker_permits::BreakerPermits;
-use items::Found;
 
 pub use admission::Admission;
 pub use items::Items;
@@ -78,8 +78,8 @@ pub struct Purchases {
     parts: Arc<Parts>,
 }
 
-/// The parts of the purchase path.
-pub struct Parts {
+/// The parts of the purchase path that each ledger has.
+pub struct LedgerParts {
     /// The strategies.
     pub strategies: Strategies,
     /// The gate of units that are offered to buyers who waited.
@@ -88,6 +88,16 @@ pub struct Parts {
     pub keys: Keys,
     /// The orders that are on their way to the ledger.
     pub queue: Queue,
+    /// The circuit breakers of the servers.
+    pub breakers: Breakers,
+    /// Limits the purchases that run at once.
+    pub admission: Admission,
+}
+
+/// The parts of the purchase path.
+pub struct Parts {
+    /// The parts of each ledger.
+    pub ledgers: Shards<LedgerParts>,
     /// The items, a moment old.
     pub items: Items,
     /// The items that are known to be sold out.
@@ -102,10 +112,6 @@ pub struct Parts {
     pub clock: Clock,
     /// Running purchases, which a stop waits for.
     pub tasks: TaskTracker,
-    /// The circuit breakers of the servers.
-    pub breakers: Breakers,
-    /// Limits the purchases that run at once.
-    pub admission: Admission,
     /// The waiting rooms, for items that have one.
     pub waiting_room: WaitingRoom,
     /// How long a buyer waits.
@@ -130,31 +136,48 @@ impl Purchases {
             Ok(item) => item,
             Err(outcome) => return outcome,
         };
-        let (id, has_queue) = (item.id, item.has_queue);
+        let mut found = Arc::clone(&item);
         let resolved = self.resolve(&request, &item);
         let card = resolved.as_ref().ok().map(|(card, _)| *card);
         let mut outcome = match resolved {
-            Ok((card, strategy)) => match self.check_eligibility(&request, &item) {
-                Ok(amount) => {
-                    self.run(&request, item, amount, (card, strategy), (started, admission)).await
-                }
-                Err(outcome) => outcome,
-            },
+            Ok(gate) => self.attempt(&request, item, gate, (started, admission)).await,
             Err(outcome) => outcome,
         };
+        if outcome == MOVING
+            && let Some(moved) = Box::pin(self.find_moved(&request, found.home)).await
+            && let Ok(gate) = self.resolve(&request, &moved)
+        {
+            found = Arc::clone(&moved);
+            let again = request.trace.span("admission");
+            outcome = Box::pin(self.attempt(&request, moved, gate, (started, again))).await;
+        }
         if let Some(key) = &request.key
             && hides_an_order(&outcome)
             && let _span = request.trace.span("earlier request")
-            && let Some(earlier) = Box::pin(self.earlier(&request, key, has_queue, &outcome)).await
+            && let Some(earlier) = Box::pin(self.earlier(&request, key, &found, &outcome)).await
         {
             outcome = earlier;
         }
         if let Some(card) = card {
             let seconds = started.elapsed().as_secs_f64();
             self.parts.metrics.purchase_ended(card.name, outcome.as_str(), seconds);
-            self.parts.outcome_counts.count(id, &outcome);
+            self.parts.outcome_counts.count(found.id, &outcome);
         }
         outcome
+    }
+
+    /// Checks what can be said without the gate, and runs it.
+    async fn attempt(
+        &self,
+        request: &PurchaseRequest,
+        item: Arc<Item>,
+        gate: (&'static Card, &Arc<dyn Strategy>),
+        (started, admission): (Instant, Span),
+    ) -> Outcome {
+        match self.check_eligibility(request, &item) {
+            Ok(amount) => self.run(request, item, amount, gate, (started, admission)).await,
+            Err(outcome) => outcome,
+        }
     }
 
     /// The items as purchases see them.
@@ -172,7 +195,20 @@ impl Purchases {
     /// The strategies.
     #[must_use]
     pub fn strategies(&self) -> &Strategies {
-        &self.parts.strategies
+        &self.parts.ledgers.home().strategies
+    }
+
+    /// The locks of all strategies, each once.
+    #[must_use]
+    pub fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
+        let ledgers = self.parts.ledgers.iter();
+        let mut locks: Vec<Arc<dyn leaselock::Mutex>> = Vec::new();
+        for lock in ledgers.flat_map(|(_, ledger)| ledger.strategies.locks()) {
+            if !locks.iter().any(|known| Arc::ptr_eq(known, &lock)) {
+                locks.push(lock);
+            }
+        }
+        locks
     }
 
     /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an
@@ -180,77 +216,6 @@ impl Purchases {
     pub fn item_changed(&self, item: ItemId) {
         self.parts.items.forget(item);
         self.parts.sold_out.clear(item);
-    }
-
-    async fn find(&self, request: &PurchaseRequest) -> Result<Arc<Item>, Outcome> {
-        match self.parts.items.find(request.item).await {
-            Ok(Found::Fresh(item)) => Ok(item),
-            Ok(Found::Nothing) => Err(Outcome::Refused(Refusal::ItemNotFound)),
-            // Nothing comes back while the ledger is away; a key asks for more than that.
-            Ok(Found::Earlier { sold_out: true, .. }) if request.key.is_none() => {
-                self.parts.metrics.sold_out_from_memory.inc();
-                Err(Outcome::Refused(Refusal::SoldOut))
-            }
-            Ok(Found::Earlier { .. }) | Err(_) => Err(no_ledger()),
-        }
-    }
-
-    /// Finds the strategy, and refuses what can never be sold this way.
-    fn resolve(
-        &self,
-        request: &PurchaseRequest,
-        item: &Item,
-    ) -> Result<(&'static Card, &Arc<dyn Strategy>), Outcome> {
-        let default = request.strategy == "default";
-        let name = if default { &item.strategy } else { &request.strategy };
-        let found = self.parts.strategies.find(name);
-        let found = found.ok_or(Outcome::Refused(Refusal::StrategyNotFound))?;
-        let card = found.card;
-        if !request.options.is_default() && !card.takes_options {
-            return Err(Outcome::Refused(Refusal::OptionsNotTaken));
-        }
-        let is_safe = card.breaks_with_options(&request.options) == Breaks::Never;
-        if item.kind == ItemKind::Shop && !is_safe {
-            return Err(Outcome::Refused(Refusal::UnsafeStrategy));
-        }
-        let unavailable = Outcome::Unavailable(Unavailable::StrategyUnavailable);
-        Ok((card, found.strategy.as_ref().ok_or(unavailable)?))
-    }
-
-    /// Checks the price and the state of the sale, and answers the price of all units.
-    fn check_sale(&self, request: &PurchaseRequest, item: &Item) -> Result<Cents, Outcome> {
-        let refuse = |refusal| Err(Outcome::Refused(refusal));
-        let Some(amount) = item.price.times(request.quantity) else {
-            return refuse(Refusal::AmountOverflow);
-        };
-        match item.window.phase(self.parts.clock.now()) {
-            Phase::Upcoming => {
-                let starts_at = item.window.starts_at();
-                refuse(Refusal::SaleNotStarted { starts_at })
-            }
-            Phase::Ended => refuse(Refusal::SaleEnded),
-            Phase::Open if item.paused => refuse(Refusal::SalePaused),
-            Phase::Open => Ok(amount),
-        }
-    }
-
-    /// Checks everything that can be said without the gate, and answers the price of all units.
-    fn check_eligibility(&self, request: &PurchaseRequest, item: &Item) -> Result<Cents, Outcome> {
-        let refuse = |refusal| Err(Outcome::Refused(refusal));
-        let amount = self.check_sale(request, item)?;
-        if item.waiting_room {
-            let (ticket, now) = (request.ticket.as_deref(), self.parts.clock.now());
-            let admitted = self.parts.waiting_room.admit(ticket, item.id, request.buyer, now);
-            admitted.map_err(Outcome::Refused)?;
-        }
-        if request.quantity.units() > item.per_buyer_limit {
-            return refuse(Refusal::QuantityOverLimit { limit: item.per_buyer_limit });
-        }
-        if self.parts.sold_out.is_known(item.id) {
-            self.parts.metrics.sold_out_from_memory.inc();
-            return refuse(Refusal::SoldOut);
-        }
-        Ok(amount)
     }
 
     /// Admission, then the gate on a task of its own.
@@ -262,19 +227,20 @@ impl Purchases {
         (card, strategy): (&'static Card, &Arc<dyn Strategy>),
         (started, admission): (Instant, Span),
     ) -> Outcome {
-        let permits = match BreakerPermits::acquire(&self.parts.breakers, card) {
+        let ledger = self.parts.ledgers.at(item.home.shard);
+        let permits = match BreakerPermits::acquire(&ledger.breakers, card) {
             Ok(permits) => permits,
             Err(outcome) => return outcome,
         };
         let key = request.key.as_ref();
-        let admitted = match self.parts.admission.enter(request.buyer, item.id, key) {
+        let admitted = match ledger.admission.enter(request.buyer, item.id, key) {
             Ok(admitted) => admitted,
             Err(outcome) => return outcome,
         };
         drop(admission);
         let mut gate = request.trace.span("gate");
         gate.set("strategy", card.name);
-        let order_id = OrderId::generate();
+        let order_id = OrderId::generate_at(item.home);
         // The database ends the hold, so it begins by the same clock.
         let created_at = self.parts.clock.ledger_now();
         let purchase = Purchase {
@@ -296,7 +262,10 @@ impl Purchases {
         let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
             let hidden = match earlier::may_be_hidden(&purchase, card) {
-                true => Box::pin(earlier::found(&parts, &purchase, card)).await,
+                true => {
+                    let ledger = parts.ledgers.at(purchase.item.home.shard);
+                    Box::pin(earlier::found(ledger, &purchase, card)).await
+                }
                 false => None,
             };
             let outcome = match hidden {
@@ -358,6 +327,9 @@ fn hides_an_order(outcome: &Outcome) -> bool {
         _ => false,
     }
 }
+
+/// The outcome of a purchase whose route was out of date.
+const MOVING: Outcome = Outcome::Unavailable(Unavailable::Moving);
 
 fn no_ledger() -> Outcome {
     Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))

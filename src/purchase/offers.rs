@@ -4,12 +4,14 @@
 //! window, the breakers, admission, the key of the request, and the arbiter's transaction, which
 //! takes the unit from the offer instead of the stock.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{PurchaseRequest, Purchases, hides_an_order};
+use super::{MOVING, PurchaseRequest, Purchases, hides_an_order};
 use crate::arbiter::{Arbiter, OrderWrite, StockWrite};
-use crate::domain::{ItemId, Outcome, Purchase, Quantity, RequestKey, Trace, UserId};
+use crate::domain::{Item, ItemId, Outcome, Purchase, Quantity, RequestKey, Span, Trace, UserId};
 use crate::strategy::{Breaks, Card, Options, Strategy};
 
 /// What orders from a waiting list have as their strategy. It is not on the list of strategies, since nobody can
@@ -76,17 +78,18 @@ impl Purchases {
             Ok(item) => item,
             Err(outcome) => return outcome,
         };
-        let (id, has_queue) = (item.id, item.has_queue);
-        let mut outcome = match self.check_sale(&request, &item) {
-            Ok(amount) => {
-                let gate = (&CARD, &self.parts.accept_offer);
-                self.run(&request, item, amount, gate, (started, admission)).await
-            }
-            Err(outcome) => outcome,
-        };
+        let (id, mut found) = (item.id, Arc::clone(&item));
+        let mut outcome = self.try_accept(&request, item, (started, admission)).await;
+        if outcome == MOVING
+            && let Some(moved) = Box::pin(self.find_moved(&request, found.home)).await
+        {
+            found = Arc::clone(&moved);
+            let again = request.trace.span("admission");
+            outcome = Box::pin(self.try_accept(&request, moved, (started, again))).await;
+        }
         if let Some(key) = &request.key
             && hides_an_order(&outcome)
-            && let Some(earlier) = Box::pin(self.earlier(&request, key, has_queue, &outcome)).await
+            && let Some(earlier) = Box::pin(self.earlier(&request, key, &found, &outcome)).await
         {
             outcome = earlier;
         }
@@ -101,5 +104,20 @@ impl Purchases {
         );
         self.parts.outcome_counts.count(id, &outcome);
         outcome
+    }
+
+    async fn try_accept(
+        &self,
+        request: &PurchaseRequest,
+        item: Arc<Item>,
+        (started, admission): (Instant, Span),
+    ) -> Outcome {
+        match self.check_sale(request, &item) {
+            Ok(amount) => {
+                let gate = (&CARD, &self.parts.ledgers.at(item.home.shard).accept_offer);
+                self.run(request, item, amount, gate, (started, admission)).await
+            }
+            Err(outcome) => outcome,
+        }
     }
 }

@@ -5,8 +5,17 @@
 
 pub mod breaker;
 pub mod cache;
+pub mod gathered;
 pub mod memory;
 pub mod mysql;
 pub mod redis;
+pub mod shards;
 pub mod single_flight;
 pub mod tls;
+
+pub use shards::{Homes, Ledger, Shards};
+
+/// Error: the ledger does not answer, and nothing is remembered.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the ledger does not answer")]
+pub struct Unreachable;

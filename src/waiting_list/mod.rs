@@ -9,10 +9,11 @@ use std::time::Duration;
 use sqlx::{MySqlConnection, MySqlPool};
 
 use crate::arbiter::{LineChange, WaitingLine};
-use crate::catalog::{Catalog, Unreachable};
+use crate::catalog::Catalog;
 use crate::domain::window::Phase;
 use crate::domain::{
-    ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, UserId, WaitingStatus,
+    ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, Routed, ShardId, UserId,
+    WaitingStatus,
 };
 use crate::live::Hub;
 use crate::metrics::Metrics;
@@ -22,6 +23,7 @@ use crate::store::mysql::{
     self, Destination, Fault, answered, failed_change, failed_read, waiting_list, within,
 };
 use crate::store::redis::Counters;
+use crate::store::{Shards, Unreachable};
 
 /// Tries of a transaction.
 const ATTEMPTS_MAX: u32 = 4;
@@ -48,16 +50,23 @@ pub struct Standing {
     pub ahead: u64,
 }
 
+/// The parts of one ledger that the waiting lists use.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct LedgerParts {
+    pub pool: MySqlPool,
+    pub breaker: Breaker,
+    pub counters: Counters,
+    pub metrics: Metrics,
+}
+
 /// The parts of the waiting lists.
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
-    pub pool: MySqlPool,
-    pub breaker: Breaker,
+    pub ledgers: Shards<LedgerParts>,
     pub catalog: Catalog,
-    pub counters: Counters,
     pub hub: Hub,
-    pub metrics: Metrics,
     pub clock: Clock,
     pub line: WaitingLine,
 }
@@ -85,8 +94,9 @@ impl WaitingLists {
         let item =
             found.map_err(away)?.value.ok_or(JoinError::Refused(Refusal::ItemNotFound))?.item;
         self.check(&item).map_err(JoinError::Refused)?;
-        match self.change(&Work::Join(item, buyer)).await? {
-            Done::Joined(Ok(place)) => Ok(self.standing(place).await?),
+        let id = item.id;
+        match self.change(id, &Work::Join(item, buyer)).await? {
+            Done::Joined(Ok(place)) => Ok(self.standing(id, place).await?),
             Done::Joined(Err(refusal)) => Err(JoinError::Refused(refusal)),
             _ => Err(JoinError::Ledger(LedgerError::Unavailable)),
         }
@@ -97,10 +107,11 @@ impl WaitingLists {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn find(&self, item: ItemId, buyer: UserId) -> Result<Option<Standing>, LedgerError> {
-        let read =
-            mysql::ask(&self.parts.breaker, waiting_list::last(&self.parts.pool, item, buyer));
+        let ledgers = &self.parts.ledgers;
+        let (LedgerParts { pool, breaker, .. }, _) = ledgers.of_item(item).await.map_err(gone)?;
+        let read = mysql::ask(breaker, waiting_list::last(pool, item, buyer));
         match read.await.map_err(|error| failed_read(&error))? {
-            Some(place) => self.standing(place).await.map(Some),
+            Some(place) => self.standing(item, place).await.map(Some),
             None => Ok(None),
         }
     }
@@ -111,25 +122,27 @@ impl WaitingLists {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), LedgerError> {
-        self.change(&Work::Leave(item, buyer)).await.map(drop)
+        self.change(item, &Work::Leave(buyer)).await.map(drop)
     }
 
     /// Ends offers that were not accepted in time, ends the lines of sales that are over, and offers
-    /// units that are available. Answers the number of places that changed. Any instance may do it
-    /// at any time.
+    /// units that are available, of the items of one ledger. Answers the number of places that changed.
+    /// Any instance may do it at any time.
     ///
     /// # Errors
     /// The database's; what was done stays done.
-    pub async fn tend(&self) -> sqlx::Result<usize> {
+    pub async fn tend(&self, shard: ShardId) -> sqlx::Result<usize> {
         let mut changed = 0;
         let now = self.parts.clock.now();
-        for item in waiting_list::items_to_tend(&self.parts.pool, now).await? {
+        let ledger = self.parts.ledgers.at(shard);
+        let items = waiting_list::items_to_tend(&ledger.pool, now).await?;
+        let items = self.parts.ledgers.homes().routed_in(shard, items).await;
+        for routed in items.map_err(|_| sqlx::Error::PoolTimedOut)? {
             let mut more = true;
             while more {
-                let work = Work::Tend(item);
-                let tended = self.transact(&work);
+                let tended = self.transact(ledger, routed, &Work::Tend);
                 more = match within(TRANSACTION_MAX, tended).await? {
-                    Done::Tended(_, change, more) => {
+                    Done::Tended(change, more) => {
                         changed += change.changed.len();
                         more
                     }
@@ -140,20 +153,23 @@ impl WaitingLists {
         Ok(changed)
     }
 
-    /// Measures all lines, for the metrics.
+    /// Measures all lines of one ledger, for the metrics.
     ///
     /// # Errors
     /// The database's.
-    pub async fn measure(&self) -> sqlx::Result<()> {
-        let lines = waiting_list::lines(&self.parts.pool, self.parts.clock.now()).await?;
-        self.parts.metrics.waiting.set(lines.waiting, lines.offered, lines.idle);
+    pub async fn measure(&self, shard: ShardId) -> sqlx::Result<()> {
+        let LedgerParts { pool, metrics, .. } = self.parts.ledgers.at(shard);
+        let lines = waiting_list::lines(pool, self.parts.clock.now()).await?;
+        metrics.waiting.set(lines.waiting, lines.offered, lines.idle);
         Ok(())
     }
 
     /// Counts a change that was committed, and tells the counters and the buyers of it.
     pub async fn publish(&self, item: ItemId, change: &LineChange) {
-        if let Some(version) = change.stock_version.filter(|_| change.to_stock != 0) {
-            self.parts.counters.apply_restock_delta(item, version, change.to_stock).await;
+        if let Some(version) = change.stock_version.filter(|_| change.to_stock != 0)
+            && let Ok((ledger, _)) = self.parts.ledgers.of_item(item).await
+        {
+            ledger.counters.apply_restock_delta(item, version, change.to_stock).await;
         }
         self.parts.line.count(change);
         for (buyer, _) in &change.changed {
@@ -175,26 +191,39 @@ impl WaitingLists {
         }
     }
 
-    async fn standing(&self, place: Place) -> Result<Standing, LedgerError> {
+    async fn standing(&self, item: ItemId, place: Place) -> Result<Standing, LedgerError> {
         if place.status != WaitingStatus::Waiting {
             return Ok(Standing { place, ahead: 0 });
         }
-        let ahead = mysql::ask(&self.parts.breaker, waiting_list::ahead(&self.parts.pool, &place));
+        let ledgers = &self.parts.ledgers;
+        let (LedgerParts { pool, breaker, .. }, _) = ledgers.of_item(item).await.map_err(gone)?;
+        let ahead = mysql::ask(breaker, waiting_list::ahead(pool, &place));
         let ahead = ahead.await.map_err(|error| failed_read(&error))?;
         Ok(Standing { place, ahead })
     }
 
     /// Makes a change behind the ledger's breaker, and tries again what passes. Joining and leaving
     /// are idempotent, so a lost COMMIT is tried again too.
-    async fn change(&self, work: &Work) -> Result<Done, LedgerError> {
+    async fn change(&self, item: ItemId, work: &Work) -> Result<Done, LedgerError> {
+        let ledgers = &self.parts.ledgers;
+        let (mut ledger, mut home) = ledgers.of_item(item).await.map_err(gone)?;
         let mut attempt = 1;
         loop {
-            let tried = mysql::change(&self.parts.breaker, self.transact(work)).await;
+            let tried = self.transact(ledger, Routed { item, home }, work);
+            let tried = mysql::change(&ledger.breaker, tried).await;
             let error = match tried {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            let passes = matches!(Fault::of(&error), Fault::Transient | Fault::Connection);
+            if Fault::of(&error) == Fault::Moved {
+                let (there, again) = ledgers.of_item_again(item).await.map_err(gone)?;
+                if again == home {
+                    return Err(LedgerError::Moving);
+                }
+                (ledger, home) = (there, again);
+            }
+            let passes =
+                matches!(Fault::of(&error), Fault::Transient | Fault::Connection | Fault::Moved);
             if !passes || mysql::nothing_was_sent(&error) || attempt == ATTEMPTS_MAX {
                 return Err(failed_change(&error));
             }
@@ -205,10 +234,15 @@ impl WaitingLists {
     }
 
     /// One transaction; errors are rolled back. A change is published after the COMMIT.
-    async fn transact(&self, work: &Work) -> sqlx::Result<Done> {
-        let destination = Destination::of(&self.parts.pool);
-        let mut transaction = self.parts.pool.begin().await?;
-        let done = match work.run(&self.parts.line, &mut transaction).await {
+    async fn transact(
+        &self,
+        LedgerParts { pool, .. }: &LedgerParts,
+        routed: Routed,
+        work: &Work,
+    ) -> sqlx::Result<Done> {
+        let destination = Destination::of(pool);
+        let mut transaction = pool.begin().await?;
+        let done = match work.run(&self.parts.line, routed, &mut transaction).await {
             Ok(done) => done,
             Err(error) => {
                 // If the rollback fails, the connection is dead, and the server rolls back by itself.
@@ -221,8 +255,8 @@ impl WaitingLists {
             return Err(Destination::replaced());
         }
         match &done {
-            Done::Changed(item, change) | Done::Tended(item, change, _) => {
-                self.publish(*item, change).await;
+            Done::Changed(change) | Done::Tended(change, _) => {
+                self.publish(routed.item, change).await;
             }
             Done::Joined(_) | Done::Nothing => {}
         }
@@ -230,19 +264,23 @@ impl WaitingLists {
     }
 }
 
+fn gone(_: Unreachable) -> LedgerError {
+    LedgerError::Unavailable
+}
+
 /// A change of a line.
 enum Work {
     Join(Arc<Item>, UserId),
-    Leave(ItemId, UserId),
-    Tend(ItemId),
+    Leave(UserId),
+    Tend,
 }
 
 /// A change of a line that was made.
 enum Done {
     Joined(Result<Place, Refusal>),
-    Changed(ItemId, LineChange),
+    Changed(LineChange),
     /// And whether more is to do.
-    Tended(ItemId, LineChange, bool),
+    Tended(LineChange, bool),
     Nothing,
 }
 
@@ -250,17 +288,20 @@ impl Work {
     async fn run(
         &self,
         line: &WaitingLine,
+        routed: Routed,
         transaction: &mut MySqlConnection,
     ) -> sqlx::Result<Done> {
         Ok(match self {
-            Self::Join(item, buyer) => Done::Joined(line.join(transaction, item, *buyer).await?),
-            Self::Leave(item, buyer) => match line.leave(transaction, *item, *buyer).await? {
-                Some(change) => Done::Changed(*item, change),
+            Self::Join(item, buyer) => {
+                Done::Joined(line.join(transaction, (item, routed.home), *buyer).await?)
+            }
+            Self::Leave(buyer) => match line.leave(transaction, routed, *buyer).await? {
+                Some(change) => Done::Changed(change),
                 None => Done::Nothing,
             },
-            Self::Tend(item) => {
-                let (change, more) = line.tend(transaction, *item).await?;
-                Done::Tended(*item, change, more)
+            Self::Tend => {
+                let (change, more) = line.tend(transaction, routed).await?;
+                Done::Tended(change, more)
             }
         })
     }

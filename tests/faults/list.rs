@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, mysql, mysql_engines, network, orders, redis,
-    redis_groups, service,
+    batch, buyers, clock, crash, disk, locks, moves, mysql, mysql_engines, network, orders, redis,
+    redis_groups, service, shards,
 };
 use crate::testbed::Testbed;
 
@@ -139,6 +139,9 @@ pub const LIST: &[Row] = rows! {
     "mysql-deadlocks": mysql::deadlocks,
         "side transactions take the rows in the opposite order",
         "1213 is rolled back and tried again, a bounded number of times";
+    "shard-away": shards::away,
+        "SIGSTOP or kill -9 of one of two ledgers, for 1.5 s; every item of the trial lives there",
+        "its items are 503 or unknown; an item of the other ledger sells all the time; nothing is lost";
     "mysql-row-held": mysql::row_held,
         "a side transaction holds the stock rows longer than the lock wait",
         "1205 is rolled back as a whole: no order without its movement";
@@ -208,6 +211,9 @@ pub const LIST: &[Row] = rows! {
     "galera-two-writers": mysql_engines::two_writers,
         "two instances write to different nodes of Galera, since their lists of hosts differ",
         "conflicts are found at COMMIT and tried again; nothing is sold twice";
+    "item-moved": moves::moved,
+        "each item moves to another ledger and back while two instances sell it; the mover is killed once on each way",
+        "the next mover ends the move; nothing is lost or sold twice; an item lives in one ledger";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

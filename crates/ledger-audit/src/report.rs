@@ -45,7 +45,7 @@ pub enum State {
 /// One invariant and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `I1` to `I14`, `I16` to `I19`.
+    /// `I1` to `I19`.
     pub invariant: &'static str,
     /// What the invariant says.
     pub claim: &'static str,

@@ -25,7 +25,7 @@ use crate::arbiter::{
 };
 use crate::domain::outcome::Dependency;
 use crate::domain::trace::SharedSpan;
-use crate::domain::{ItemId, Outcome, Purchase, Unavailable};
+use crate::domain::{Outcome, Purchase, Routed, Unavailable};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{Fault, stock, within};
 
@@ -80,9 +80,9 @@ impl BatchWriter {
     ///
     /// # Errors
     /// The database's.
-    pub async fn available(&mut self, item: ItemId) -> sqlx::Result<i64> {
+    pub async fn available(&mut self, routed: Routed) -> sqlx::Result<i64> {
         let mut own = self.connection().await?;
-        let row = stock::read(&mut *own.connection, item).await?;
+        let row = stock::read_routed(&mut *own.connection, routed).await?;
         self.own = own.kept();
         Ok(row.map_or(0, |row| row.available))
     }
@@ -297,7 +297,7 @@ impl BatchWriter {
                             }
                             return false;
                         }
-                        Fault::Other => return true,
+                        Fault::Moved | Fault::Other => return true,
                     }
                 }
                 Err(Broken::AtCommit(error)) => {

@@ -8,7 +8,9 @@ use sqlx::{MySqlConnection, MySqlPool, QueryBuilder, Row};
 
 use super::sql::powers_of_two;
 use crate::arbiter::{Answer, is_guarded, replay};
-use crate::domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
+use crate::domain::{
+    ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
+};
 use crate::store::mysql::{answered, orders};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
@@ -35,8 +37,12 @@ pub(super) async fn choose(
     for &index in candidates {
         let purchase = &purchases[index];
         let (item, units) = (purchase.item.id, purchase.quantity.signed());
-        let Some(&available) = available.get(&item) else { continue };
+        let Some(&(available, epoch)) = available.get(&item) else { continue };
         if answers[index].is_some() {
+            continue;
+        }
+        if epoch != purchase.item.home.epoch {
+            answers[index] = Some(Ok(Outcome::Unavailable(Unavailable::Moving)));
             continue;
         }
         let limit = purchase.item.per_buyer_limit;
@@ -147,13 +153,17 @@ async fn bought_in_groups(
     Ok(bought)
 }
 
-/// Units left of each item that exists.
+/// Units left of each item that exists, and the epoch of its row.
 async fn available(
     connection: &mut MySqlConnection,
     items: &[ItemId],
-) -> sqlx::Result<HashMap<ItemId, i64>> {
-    let rows = select_stock(connection, "item_id, available", items, "").await?;
-    rows.iter().map(|row| Ok((row.try_get("item_id")?, row.try_get("available")?))).collect()
+) -> sqlx::Result<HashMap<ItemId, (i64, u64)>> {
+    let rows = select_stock(connection, "item_id, available, home_epoch", items, "").await?;
+    let read = |row: &sqlx::mysql::MySqlRow| {
+        let left = (row.try_get("available")?, row.try_get("home_epoch")?);
+        Ok((row.try_get("item_id")?, left))
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Finds the items whose stock rows other transactions have locked. The connection has no transaction,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
+use crate::domain::{Clock, Home, Item, ItemId, Place, Refusal, Routed, UserId, WaitingStatus};
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::{OfferChange, Outbox};
 use crate::store::mysql::{Fault, buyers, waiting_list};
@@ -84,10 +84,11 @@ impl WaitingLine {
     pub async fn join(
         &self,
         transaction: &mut MySqlConnection,
-        item: &Item,
+        (item, home): (&Item, Home),
         buyer: UserId,
     ) -> sqlx::Result<Result<Place, Refusal>> {
-        let available = sql::lock_stock_shared(transaction, item.id).await?;
+        let routed = Routed { item: item.id, home };
+        let available = sql::lock_stock_shared(transaction, routed).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok(place));
@@ -121,9 +122,10 @@ impl WaitingLine {
     pub async fn hand_out(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        routed: Routed,
     ) -> sqlx::Result<LineChange> {
-        let mut left = lock_stock(transaction, item).await?;
+        let item = routed.item;
+        let mut left = lock_stock(transaction, routed).await?;
         let mut change = LineChange::default();
         let mut offered = 0;
         while left > 0 {
@@ -142,7 +144,7 @@ impl WaitingLine {
         }
         if offered > 0 {
             change.to_stock = -offered;
-            change.stock_version = Some(move_to_offered(transaction, item, offered).await?);
+            change.stock_version = Some(move_to_offered(transaction, routed, offered).await?);
         }
         Ok(change)
     }
@@ -155,18 +157,19 @@ impl WaitingLine {
     pub async fn leave(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        routed: Routed,
         buyer: UserId,
     ) -> sqlx::Result<Option<LineChange>> {
-        lock_stock(transaction, item).await?;
+        let item = routed.item;
+        lock_stock(transaction, routed).await?;
         let Some(place) = waiting_list::live(&mut *transaction, item, buyer).await? else {
             return Ok(None);
         };
         let rows = [Row { place: place.number, user_id: buyer }];
         if place.status == WaitingStatus::Offered {
-            return self.take_back(transaction, item, &rows, WaitingStatus::Left).await.map(Some);
+            return self.take_back(transaction, routed, &rows, WaitingStatus::Left).await.map(Some);
         }
-        close(transaction, &rows, WaitingStatus::Left).await?;
+        close(transaction, item, &rows, WaitingStatus::Left).await?;
         let changed = vec![(buyer, WaitingStatus::Left)];
         Ok(Some(LineChange { changed, ..LineChange::default() }))
     }
@@ -179,15 +182,16 @@ impl WaitingLine {
     pub async fn tend(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        routed: Routed,
     ) -> sqlx::Result<(LineChange, bool)> {
-        lock_stock(transaction, item).await?;
+        let item = routed.item;
+        lock_stock(transaction, routed).await?;
         if !self.is_open(transaction, item).await? {
-            return Ok((self.end(transaction, item).await?, false));
+            return Ok((self.end(transaction, routed).await?, false));
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
-        Ok((self.take_back(transaction, item, &lapsed, WaitingStatus::Lapsed).await?, more))
+        Ok((self.take_back(transaction, routed, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
 
     /// Ends the line of an item, and its open offers.
@@ -197,15 +201,16 @@ impl WaitingLine {
     pub async fn end(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        routed: Routed,
     ) -> sqlx::Result<LineChange> {
-        lock_stock(transaction, item).await?;
+        let item = routed.item;
+        lock_stock(transaction, routed).await?;
         // The buyers who wait are told by the state of the sale, which all pages watch.
         sql::end_waiting(transaction, item).await?;
         let mut change = LineChange::default();
         loop {
             let open = open_offers(transaction, item, TOGETHER_MAX).await?;
-            let ended = self.take_back(transaction, item, &open, WaitingStatus::Ended).await?;
+            let ended = self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?;
             change.to_stock += ended.to_stock;
             change.stock_version = ended.stock_version.or(change.stock_version);
             change.changed.extend(ended.changed);
@@ -219,18 +224,18 @@ impl WaitingLine {
     async fn take_back(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        routed: Routed,
         offers: &[Row],
         status: WaitingStatus,
     ) -> sqlx::Result<LineChange> {
         if offers.is_empty() {
-            return self.hand_out(transaction, item).await;
+            return self.hand_out(transaction, routed).await;
         }
-        close(transaction, offers, status).await?;
-        self.tell(transaction, item, offers, status).await?;
+        close(transaction, routed.item, offers, status).await?;
+        self.tell(transaction, routed.item, offers, status).await?;
         let units = i64::try_from(offers.len()).unwrap_or(i64::MAX);
-        let version = move_to_available(transaction, item, units).await?;
-        let handed = self.hand_out(transaction, item).await?;
+        let version = move_to_available(transaction, routed, units).await?;
+        let handed = self.hand_out(transaction, routed).await?;
         let mut changed: Vec<_> = offers.iter().map(|row| (row.user_id, status)).collect();
         changed.extend(handed.changed);
         Ok(LineChange {

@@ -3,7 +3,8 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, QueryBuilder, Row as _};
 
-use crate::domain::{ItemId, Purchase, UserId, WaitingStatus};
+use crate::domain::{ItemId, Purchase, Routed, UserId, WaitingStatus};
+use crate::store::mysql::moved;
 use crate::store::mysql::outbox::{OfferChange, Outbox};
 
 /// A place that is about to change.
@@ -26,11 +27,13 @@ pub(in crate::arbiter) async fn accept(
     outbox: Outbox,
 ) -> sqlx::Result<bool> {
     let (item, buyer) = (purchase.item.id.get(), purchase.buyer.get());
+    let epoch = purchase.item.home.epoch;
     let taken = sqlx::query(
         "UPDATE stock SET offered = offered - 1, version = version + 1 \
-         WHERE item_id = ? AND offered >= 1",
+         WHERE item_id = ? AND offered >= 1 AND home_epoch = ?",
     )
     .bind(item)
+    .bind(epoch)
     .execute(&mut *transaction)
     .await?;
     if taken.rows_affected() == 0 {
@@ -48,9 +51,10 @@ pub(in crate::arbiter) async fn accept(
     let Some(place) = place else { return Ok(false) };
     let accepted = sqlx::query(
         "UPDATE waiting_list SET status = 'accepted', live = NULL, closed_at = UTC_TIMESTAMP(6), \
-         order_id = ? WHERE place = ? AND status = 'offered'",
+         order_id = ? WHERE item_id = ? AND place = ? AND status = 'offered'",
     )
     .bind(purchase.order_id.to_string())
+    .bind(item)
     .bind(place)
     .execute(&mut *transaction)
     .await?;
@@ -61,16 +65,24 @@ pub(in crate::arbiter) async fn accept(
 }
 
 /// Locks the stock row until the transaction ends, and answers the units that are available.
+///
+/// # Errors
+/// The database's, and [`moved`] when the item has moved: whatever follows under the lock would be lost.
 pub(super) async fn lock_stock(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    Routed { item, home }: Routed,
 ) -> sqlx::Result<i64> {
-    let available: Option<i64> =
-        sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-            .bind(item.get())
-            .fetch_optional(transaction)
-            .await?;
-    Ok(available.unwrap_or_default())
+    let available: Option<i64> = sqlx::query_scalar(
+        "SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? FOR UPDATE",
+    )
+    .bind(item.get())
+    .bind(home.epoch)
+    .fetch_optional(transaction)
+    .await?;
+    match available {
+        None if !home.is_only => Err(moved()),
+        available => Ok(available.unwrap_or_default()),
+    }
 }
 
 /// The first buyers of the line, at most `count`.
@@ -100,28 +112,32 @@ pub(super) async fn offer(
          offer_expires_at = UTC_TIMESTAMP(6) + INTERVAL \
          (SELECT offer_seconds FROM items WHERE id = ",
     );
-    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting' AND place IN ");
-    all_of(update, transaction, rows).await
+    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting'");
+    all_of(update, transaction, item, rows).await
 }
 
 /// Closes places that are live.
 pub(super) async fn close(
     transaction: &mut MySqlConnection,
+    item: ItemId,
     rows: &[Row],
     status: WaitingStatus,
 ) -> sqlx::Result<()> {
     let mut update = QueryBuilder::new("UPDATE waiting_list SET status = ");
     update.push_bind(status.as_str());
-    update.push(", live = NULL, closed_at = UTC_TIMESTAMP(6) WHERE live = 1 AND place IN ");
-    all_of(update, transaction, rows).await
+    update.push(", live = NULL, closed_at = UTC_TIMESTAMP(6) WHERE live = 1");
+    all_of(update, transaction, item, rows).await
 }
 
-/// Runs an update of all `rows`; an error unless each was changed.
+/// Runs an update of all `rows` of an item; an error unless each was changed. Items that came from
+/// different ledgers may have places of the same number.
 async fn all_of(
     mut update: QueryBuilder<'_, sqlx::MySql>,
     transaction: &mut MySqlConnection,
+    item: ItemId,
     rows: &[Row],
 ) -> sqlx::Result<()> {
+    update.push(" AND item_id = ").push_bind(item.get()).push(" AND place IN ");
     update.push_tuples(rows, |mut tuple, row| {
         tuple.push_bind(row.place);
     });
@@ -133,17 +149,19 @@ async fn all_of(
 /// Takes units for offers, and answers the new version of the stock.
 pub(super) async fn move_to_offered(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    Routed { item, home }: Routed,
     units: i64,
 ) -> sqlx::Result<u64> {
     let moved = sqlx::query(
         "UPDATE stock SET available = available - ?, offered = offered + ?, \
-         version = LAST_INSERT_ID(version + 1) WHERE item_id = ? AND available >= ?",
+         version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ? AND available >= ? AND home_epoch = ?",
     )
     .bind(units)
     .bind(units)
     .bind(item.get())
     .bind(units)
+    .bind(home.epoch)
     .execute(transaction)
     .await?;
     if moved.rows_affected() == 1 {
@@ -156,17 +174,19 @@ pub(super) async fn move_to_offered(
 /// Gives units of closed offers back, and answers the new version of the stock.
 pub(super) async fn move_to_available(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    Routed { item, home }: Routed,
     units: i64,
 ) -> sqlx::Result<u64> {
     let moved = sqlx::query(
         "UPDATE stock SET available = available + ?, offered = offered - ?, \
-         version = LAST_INSERT_ID(version + 1) WHERE item_id = ? AND offered >= ?",
+         version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ? AND offered >= ? AND home_epoch = ?",
     )
     .bind(units)
     .bind(units)
     .bind(item.get())
     .bind(units)
+    .bind(home.epoch)
     .execute(transaction)
     .await?;
     if moved.rows_affected() == 1 {
@@ -177,15 +197,22 @@ pub(super) async fn move_to_available(
 }
 
 /// Locks the stock row against everything but other buyers who join, and answers the units that are
-/// available.
+/// available; `None` when there is no such item.
+///
+/// # Errors
+/// As for [`lock_stock`].
 pub(super) async fn lock_stock_shared(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    Routed { item, home }: Routed,
 ) -> sqlx::Result<Option<i64>> {
-    sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? LOCK IN SHARE MODE")
-        .bind(item.get())
-        .fetch_optional(transaction)
-        .await
+    let available = sqlx::query_scalar(
+        "SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? LOCK IN SHARE MODE",
+    )
+    .bind(item.get())
+    .bind(home.epoch)
+    .fetch_optional(transaction)
+    .await?;
+    if available.is_none() && !home.is_only { Err(moved()) } else { Ok(available) }
 }
 
 /// Inserts a place at the end of the line.

@@ -7,6 +7,7 @@ pub mod ledger;
 pub mod machine;
 pub mod redis;
 pub mod settings;
+pub mod shards;
 
 use crate::config::{Config, Risk};
 use serde::Serialize;

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::{Problem, ProblemType, rfc3339};
 use crate::account::hashing::HashingError;
 use crate::account::{ChangePasswordError, SignInError, SignUpError};
-use crate::catalog::{CreateError, EditError, StrategyError};
+use crate::catalog::{CreateError, EditError, GroupForItemError, StrategyError};
 use crate::domain::{LedgerError, Refusal, Unavailable};
 use crate::event::EndpointError;
 use crate::export::ExportError;
@@ -70,6 +70,7 @@ impl From<Unavailable> for Problem {
                 Self::dependency(dependency.name())
             }
             Unavailable::ReadOnly => Self::read_only(),
+            Unavailable::Moving => ProblemType::ItemMoving.into(),
         }
     }
 }
@@ -107,6 +108,7 @@ impl From<StepError> for Problem {
             // A repeated step answers as the first one did, so a retry is safe.
             StepError::Unavailable(_) => Self::dependency_lost("mysql"),
             StepError::ReadOnly => Self::read_only(),
+            StepError::Moving => ProblemType::ItemMoving.into(),
         }
     }
 }
@@ -117,7 +119,7 @@ impl From<EditError> for Problem {
             EditError::NotFound => ProblemType::ItemNotFound.into(),
             EditError::RevisionChanged => ProblemType::PreconditionFailed.into(),
             EditError::InvalidSchedule => ProblemType::InvalidSchedule.into(),
-            EditError::NoSuchGroup => ProblemType::LimitGroupNotFound.into(),
+            EditError::Group(error) => error.into(),
             EditError::StockOutOfRange => ProblemType::StockBelowSold.into(),
             EditError::Strategy(error) => error.into(),
             EditError::Ledger(error) => error.into(),
@@ -128,10 +130,21 @@ impl From<EditError> for Problem {
 impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::NoSuchGroup => ProblemType::LimitGroupNotFound.into(),
+            CreateError::Group(error) => error.into(),
+            CreateError::NoSuchShard => ProblemType::ShardNotFound.into(),
             CreateError::ArbiterRequired => ProblemType::ArbiterRequired.into(),
             CreateError::Strategy(error) => error.into(),
             CreateError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<GroupForItemError> for Problem {
+    fn from(error: GroupForItemError) -> Self {
+        match error {
+            GroupForItemError::NotFound => ProblemType::LimitGroupNotFound.into(),
+            GroupForItemError::Elsewhere => ProblemType::LimitGroupElsewhere.into(),
+            GroupForItemError::Ledger(error) => error.into(),
         }
     }
 }
@@ -150,6 +163,7 @@ impl From<LedgerError> for Problem {
         match error {
             LedgerError::Unavailable => Self::dependency("mysql"),
             LedgerError::ReadOnly => Self::read_only(),
+            LedgerError::Moving => ProblemType::ItemMoving.into(),
             LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
         }
     }
@@ -305,6 +319,7 @@ mod tests {
             Unavailable::Dependency(Dependency::Redis),
             Unavailable::Faulty(Dependency::Etcd),
             Unavailable::ReadOnly,
+            Unavailable::Moving,
         ];
         for why in reasons {
             assert_eq!(why.code(), Problem::from(why.clone()).code());

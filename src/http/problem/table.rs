@@ -124,6 +124,8 @@ problem_types! {
         "Try again later: as many buyers wait as can.";
     NoOffer: 409 "no_offer", "No open offer",
         "GET /api/items/{id}/waiting tells your place; an offer that was not accepted in time is over.";
+    LimitGroupElsewhere: 409 "limit_group_elsewhere", "Limit group in another shard",
+        "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
         "Use a group that exists.";
     SaleNotStarted: 409 "sale_not_started", "Sale not started",
@@ -213,6 +215,8 @@ problem_types! {
         "Send an offer time in the range that /docs names.";
     StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
         "Send a stock in the range that /docs names.";
+    ShardNotFound: 422 "shard_not_found", "Shard not found",
+        "Send the number of a shard that the settings name, the same for all sales of a table.";
     StockBelowSold: 422 "stock_below_sold", "Stock change out of range",
         "Take out no more units than are left, and do not raise the stock above its limit.";
     LanesOutOfRange: 422 "lanes_out_of_range", "Number of lab lanes out of range",
@@ -229,6 +233,8 @@ problem_types! {
         "Try again in a moment.", retry 1;
     Contended: 503 "contended", "Too many concurrent purchases",
         "Too many buyers want this item at once and nothing changed; try again.", retry 1;
+    ItemMoving: 503 "item_moving", "Item on its way to another ledger",
+        "The item is being moved and nothing changed; try again in a moment.", retry 1;
     StrategyUnavailable: 503 "strategy_unavailable", "Strategy not configured",
         "Choose a strategy that GET /api/strategies calls available.";
     DependencyUnavailable: 503 "dependency_unavailable", "Dependency unavailable",

@@ -14,7 +14,7 @@ use super::texts;
 use crate::account::Actor;
 use crate::catalog::Catalog;
 use crate::domain::{
-    ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow,
+    ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
 };
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
@@ -83,6 +83,11 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(super) limit_group_id: Integer,
+    /// The number of the ledger that it is to live in, where there are several; that of its group, or the
+    /// one with the fewest items, if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u16>)]
+    pub(super) shard: Integer,
 }
 
 /// The changes of a sale; a field that is left out stays as it is.
@@ -236,6 +241,7 @@ pub(super) fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
             .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
             .unwrap_or(OFFER_SECONDS_DEFAULT),
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
+        shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
     })
 }
 
@@ -264,6 +270,11 @@ fn offer_out_of_range() -> Problem {
 fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
     let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
     Some(Some(LimitGroupId::new(number)))
+}
+
+#[expect(clippy::option_option, reason = "out of range and left out are two things")]
+fn shard(number: i128) -> Option<Option<ShardId>> {
+    u16::try_from(number).ok().and_then(ShardId::new).map(Some)
 }
 
 fn no_such_group() -> Problem {

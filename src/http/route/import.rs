@@ -21,7 +21,7 @@ pub const ITEMS_MAX: usize = 500;
 /// The most faults of one answer.
 const FAULTS_MAX: usize = 1_000;
 /// The columns of a table: the fields of a new sale.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "name",
     "description",
     "image_url",
@@ -37,11 +37,12 @@ const COLUMNS: [&str; 15] = [
     "waiting_room",
     "offer_seconds",
     "limit_group_id",
+    "shard",
 ];
 /// The columns that a table must have.
 const REQUIRED: [&str; 5] = ["name", "price_cents", "stock", "starts_at", "ends_at"];
 /// Columns, each with those that it depends on.
-const GROUPS: [&[&str]; 14] = [
+const GROUPS: [&[&str]; 15] = [
     &["name"],
     &["description"],
     &["image_url"],
@@ -56,6 +57,7 @@ const GROUPS: [&[&str]; 14] = [
     &["waiting_room"],
     &["offer_seconds"],
     &["limit_group_id"],
+    &["shard"],
 ];
 
 /// A fault in a table.
@@ -284,6 +286,7 @@ fn item<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Result<CreateItemBody, 
         waiting_room,
         offer_seconds: number("offer_seconds"),
         limit_group_id: number("limit_group_id"),
+        shard: number("shard"),
     })
 }
 

@@ -34,12 +34,12 @@ pub struct ReadyBody {
     /// `ok`, or the fault of each dependency. `mysql_replication` is there if the ledger has
     /// replicas: `asynchronous: ...` while none of them acknowledges commits. A lost dependency does not make an instance unready:
     /// all instances would become unready at once, also for requests that do not need it.
-    dependencies: BTreeMap<&'static str, String>,
+    dependencies: BTreeMap<String, String>,
     /// What stands behind the address of Redis, for example `cluster, primaries: 3, replicas: 3`;
     /// `null` when it does not answer.
     redis: Option<String>,
     /// The last run of each background job.
-    jobs: BTreeMap<&'static str, JobBody>,
+    jobs: BTreeMap<String, JobBody>,
 }
 
 /// The last run of a background job.

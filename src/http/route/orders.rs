@@ -11,7 +11,7 @@ use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::lifecycle::Lifecycle;
-use crate::order::{Orders, StepError};
+use crate::order::{Listed, Orders, StepError};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
 
@@ -79,6 +79,9 @@ pub struct OrdersBody {
     orders: Vec<OrderBody>,
     /// Pass it as `before` to get the next page; `null` on the last one.
     next: Option<String>,
+    /// `true` if orders may be missing, because one of several ledgers does not answer.
+    #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
+    is_incomplete: bool,
 }
 
 /// The body of a step, which has no fields.
@@ -109,11 +112,12 @@ pub async fn list(
 ) -> Result<Json<OrdersBody>, Problem> {
     let (limit, before) = page(&pairs)?;
     // One more order than the page has shows whether there is a next page.
-    let mut orders = orders.list(claims.user, before, limit + 1).await?;
+    let Listed { mut orders, is_incomplete } = orders.list(claims.user, before, limit + 1).await?;
     let more = orders.len() > limit as usize;
     orders.truncate(limit as usize);
     let next = orders.last().filter(|_| more).map(|order| order.id.to_string());
-    Ok(Json(OrdersBody { orders: orders.into_iter().map(OrderBody::from).collect(), next }))
+    let orders = orders.into_iter().map(OrderBody::from).collect();
+    Ok(Json(OrdersBody { orders, next, is_incomplete }))
 }
 
 /// Limit and cursor of a page.

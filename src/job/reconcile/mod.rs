@@ -22,8 +22,9 @@ use sqlx::MySqlPool;
 use tokio::sync::Mutex;
 
 use super::Job;
-use crate::domain::{ArbiterMode, ItemId};
+use crate::domain::{ArbiterMode, ItemId, ShardId};
 use crate::metrics::Metrics;
+use crate::store::Homes;
 use crate::store::redis::{Buckets, Counter, CounterError, Counters};
 use walk::{Counted, Inspection, Layout, Sales, Seen, Walk};
 
@@ -55,6 +56,8 @@ pub struct Reconcile {
     metrics: Metrics,
     period: Duration,
     bounds: Bounds,
+    /// The ledger, and where items live.
+    place: (ShardId, Homes),
     /// Open sales first.
     walks: Mutex<[Walk; 4]>,
 }
@@ -80,7 +83,14 @@ impl Reconcile {
             Walk::new(Layout::Split, Sales::Ended),
         ]);
         let bounds = Bounds::default();
-        Self { pool, counters, buckets, metrics, period, bounds, walks }
+        let place = (ShardId::HOME, Homes::only());
+        Self { pool, counters, buckets, metrics, period, bounds, place, walks }
+    }
+
+    /// Compares only items that live in `shard`.
+    #[must_use]
+    pub fn of_shard(self, shard: ShardId, homes: Homes) -> Self {
+        Self { place: (shard, homes), ..self }
     }
 
     /// Sets the number of items that one run inspects.
@@ -117,7 +127,11 @@ impl Reconcile {
     /// Compares the walk's next page; answers whether it was the last one.
     async fn compare_page(&self, walk: &mut Walk, done: &mut Done) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
-        let page = page.map_err(|error| error.to_string())?;
+        let mut page = page.map_err(|error| error.to_string())?;
+        let (shard, homes) = &self.place;
+        let items = page.counted.iter().map(|counted| counted.item).collect();
+        let here = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
+        page.counted.retain(|counted| here.iter().any(|routed| routed.item == counted.item));
         let layout = walk.layout;
         let mut inspections = futures::stream::iter(page.counted)
             .map(|counted| async move { (counted.item, self.inspect(layout, counted).await) })

@@ -11,6 +11,7 @@ fn room_of(per_second: u32, proof_bits_max: u8) -> WaitingRoom {
 
 fn item() -> Item {
     Item {
+        home: crate::domain::Home::ONLY,
         id: ItemId::new(1).expect("positive"),
         name: String::new(),
         description: String::new(),

@@ -42,7 +42,10 @@ pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
 #[must_use]
 pub fn failed_read(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not read");
-    LedgerError::Unavailable
+    match Fault::of(error) {
+        Fault::Moved => LedgerError::Moving,
+        _ => LedgerError::Unavailable,
+    }
 }
 
 /// Logs a failed change, once, and converts the error: the change may have been made, unless
@@ -52,6 +55,7 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not changed");
     match Fault::of(error) {
         Fault::ReadOnly => LedgerError::ReadOnly,
+        Fault::Moved => LedgerError::Moving,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
         _ => LedgerError::OutcomeUnknown,
     }
@@ -63,6 +67,7 @@ fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
         Err(error) if Fault::of(error) == Fault::Connection => call.failed(),
         // Any other error is an answer of the server.
         Err(sqlx::Error::Database(_)) => call.answered(),
+        Err(error) if Fault::of(error) == Fault::Moved => call.answered(),
         Err(_) => {}
     }
     answer

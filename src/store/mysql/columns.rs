@@ -9,7 +9,7 @@ use sqlx::{Decode, Type};
 
 use crate::domain::{
     ArbiterMode, Cents, EndpointId, ItemId, ItemKind, LimitGroupId, OrderId, OrderStatus, Quantity,
-    UserId, WaitingStatus,
+    ShardId, UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -38,6 +38,7 @@ column!(ItemId, i64, Self::new);
 column!(UserId, i64, Self::new);
 column!(EndpointId, i64, Self::new);
 column!(LimitGroupId, i64, Self::new);
+column!(ShardId, u16, Self::new);
 column!(Cents, i64, Self::new);
 column!(Quantity, u32, |units: u32| Self::new(units.into()));
 column!(OrderId, &str, Self::parse);

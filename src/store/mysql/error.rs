@@ -4,6 +4,17 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
+/// The error of a route that is out of date: the item's row has another epoch, or is gone.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the item does not live here any more")]
+struct Moved;
+
+/// Makes the error for an item that has moved since the route to it was read. The caller rolls back.
+#[must_use]
+pub fn moved() -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(Moved))
+}
+
 /// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062
 /// undo only their own statement, and a COMMIT after them would keep half an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +31,8 @@ pub enum Fault {
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
+    /// The item has moved to another ledger since the route to it was read.
+    Moved,
     /// Any other error of the server.
     Other,
 }
@@ -38,6 +51,7 @@ impl Fault {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
+            sqlx::Error::AnyDriverError(error) if error.is::<Moved>() => Self::Moved,
             _ => Self::Other,
         }
     }
@@ -94,6 +108,7 @@ mod tests {
             assert_eq!(Fault::of_number(number), Fault::ReadOnly);
         }
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
+        assert_eq!(Fault::of(&moved()), Fault::Moved);
         for number in [1047, 9001, 9005] {
             assert_eq!(Fault::of_number(number), Fault::Connection);
         }

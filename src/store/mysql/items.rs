@@ -9,7 +9,7 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, MySqlPool, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::link::answered;
-use crate::domain::{Item, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
+use crate::domain::{Home, Item, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
 
 /// An item with its stock at the moment of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,19 @@ pub struct StockedItem {
     pub total: i64,
     /// Units left.
     pub available: i64,
+    /// The epoch of its row: that of a route that is not out of date.
+    pub home_epoch: u64,
+}
+
+impl StockedItem {
+    /// The item at the end of this route.
+    #[must_use]
+    pub fn at(mut self, home: Home) -> Self {
+        if self.item.home != home {
+            Arc::make_mut(&mut self.item).home = home;
+        }
+        self
+    }
 }
 
 /// The columns of an item that an edit may change.
@@ -41,7 +54,7 @@ const COLUMNS: &str = "items.id, name, description, image_url, price_cents, star
      (SELECT limit_groups.per_buyer_limit FROM limit_groups \
       WHERE limit_groups.id = limit_group_id) AS group_limit, \
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
-     revision, total, available";
+     revision, total, available, home_epoch";
 
 /// The most items that one list answers.
 pub const LIST_MAX: u32 = 200;
@@ -123,20 +136,22 @@ pub async fn list_shop(pool: &MySqlPool, since: OffsetDateTime) -> sqlx::Result<
     answered(sqlx::query_as(&statement).bind(since).fetch_all(pool)).await
 }
 
-/// Inserts an item without its stock, and answers its id.
+/// Inserts an item without its stock.
 ///
 /// # Errors
 /// The database's.
 pub async fn insert(
     transaction: &mut MySqlConnection,
+    id: ItemId,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<ItemId> {
-    let inserted = sqlx::query(
-        "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
-         limit_group_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         limit_group_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
+    .bind(id.get())
     .bind(&new.name)
     .bind(&new.description)
     .bind(&new.image_url)
@@ -154,8 +169,7 @@ pub async fn insert(
     .bind(now)
     .execute(transaction)
     .await?;
-    let id = i64::try_from(inserted.last_insert_id()).ok().and_then(ItemId::new);
-    id.ok_or_else(|| out_of_range("id"))
+    Ok(())
 }
 
 /// Updates the columns of an edit, and increments the revision.
@@ -196,6 +210,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
         let window = SaleWindow::new(row.try_get("starts_at")?, row.try_get("ends_at")?);
         let item = Item {
             id: row.try_get("id")?,
+            home: Home::ONLY,
             name: row.try_get("name")?,
             description: row.try_get("description")?,
             image_url: row.try_get("image_url")?,
@@ -214,7 +229,8 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             revision: row.try_get("revision")?,
         };
         let (total, available) = (row.try_get("total")?, row.try_get("available")?);
-        Ok(Self { item: Arc::new(item), total, available })
+        let home_epoch = row.try_get("home_epoch")?;
+        Ok(Self { item: Arc::new(item), total, available, home_epoch })
     }
 }
 

@@ -54,6 +54,55 @@ pub async fn exists(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx:
     Ok(found.is_some())
 }
 
+/// Reads a group and locks it until the transaction ends; `None` when there is no such group.
+///
+/// # Errors
+/// The database's.
+pub async fn lock(
+    transaction: &mut MySqlConnection,
+    id: LimitGroupId,
+) -> sqlx::Result<Option<LimitGroup>> {
+    let found = sqlx::query_as(
+        "SELECT id, name, per_buyer_limit FROM limit_groups WHERE id = ? FOR UPDATE",
+    );
+    answered(found.bind(id.get()).fetch_optional(transaction)).await
+}
+
+/// Writes a group of the home ledger into another one, where it is not yet. The locked copy in the home
+/// ledger itself stays as it is.
+///
+/// # Errors
+/// The database's.
+pub async fn copy(transaction: &mut MySqlConnection, group: &LimitGroup) -> sqlx::Result<()> {
+    let there: Option<i64> = sqlx::query_scalar("SELECT 1 FROM limit_groups WHERE id = ?")
+        .bind(group.id.get())
+        .fetch_optional(&mut *transaction)
+        .await?;
+    if there.is_some() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT IGNORE INTO limit_groups (id, name, per_buyer_limit, created_at) \
+         VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
+    )
+    .bind(group.id.get())
+    .bind(&group.name)
+    .bind(group.per_buyer_limit)
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Whether an item of a ledger is or was in a group.
+///
+/// # Errors
+/// The database's.
+pub async fn has_items(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx::Result<bool> {
+    let found = sqlx::query_scalar("SELECT 1 FROM limit_group_items WHERE group_id = ? LIMIT 1");
+    let found: Option<i64> = answered(found.bind(id.get()).fetch_optional(executor)).await?;
+    Ok(found.is_some())
+}
+
 /// Notes that an item belongs to a group, for the audit.
 ///
 /// # Errors

@@ -25,6 +25,8 @@ const FILES: &[(i64, &str, &str)] = &[
     (14, "accounts elsewhere", include_str!("../../../migrations/0014_accounts_elsewhere.sql")),
     (16, "waiting list", include_str!("../../../migrations/0016_waiting_list.sql")),
     (17, "limit groups", include_str!("../../../migrations/0017_limit_groups.sql")),
+    (18, "shards", include_str!("../../../migrations/0018_shards.sql")),
+    (19, "places of items", include_str!("../../../migrations/0019_places_of_items.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

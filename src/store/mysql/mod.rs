@@ -14,11 +14,13 @@ pub mod error;
 pub mod event_log;
 pub mod export;
 pub mod failures;
+pub mod homes;
 pub mod hosts;
 pub mod items;
 pub mod limit_groups;
 pub mod link;
 pub mod migrations;
+pub mod moves;
 pub mod operators;
 pub mod orders;
 pub mod outbox;
@@ -49,7 +51,7 @@ use schema::{SchemaState, schema_state};
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
-pub use error::Fault;
+pub use error::{Fault, moved};
 pub use link::{answered, within};
 pub use writer::Writer;
 

@@ -29,6 +29,18 @@ pub async fn find(
     answered(found).await
 }
 
+/// Finds an order, whoever owns it.
+///
+/// # Errors
+/// The database's.
+pub async fn find_of_any(
+    executor: impl MySqlExecutor<'_>,
+    id: OrderId,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ?");
+    answered(sqlx::query_as(&statement).bind(id.to_string()).fetch_optional(executor)).await
+}
+
 /// Finds the order of a request.
 ///
 /// # Errors

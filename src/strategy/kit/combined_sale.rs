@@ -183,7 +183,7 @@ impl Shared {
 async fn left_for(batches: &mut BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
     purchases.iter().for_each(|purchase| purchase.look.is_now());
-    batches.available(first.item.id).await.map_err(|error| ledger_view::unavailable(&error))
+    batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
 }
 
 fn answer(waiting: Vec<oneshot::Sender<Outcome>>, outcomes: impl IntoIterator<Item = Outcome>) {

@@ -13,7 +13,7 @@ use crate::store::mysql::stock::StockRow;
 /// The outcome that ends the purchase.
 pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
     purchase.look.is_now();
-    match arbiter.stock(purchase.item.id).await {
+    match arbiter.stock(purchase.item.routed()).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut))
         }
@@ -31,6 +31,7 @@ pub fn unavailable(error: &sqlx::Error) -> Outcome {
         Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
         Fault::Transient => Unavailable::Contended,
+        Fault::Moved => Unavailable::Moving,
         _ => Unavailable::Faulty(Dependency::Mysql),
     })
 }

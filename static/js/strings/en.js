@@ -348,6 +348,7 @@ export default {
   'watch.waiting': 'Waiting list: offered, waiting',
   'watch.offeredAndWaiting': '{offered}, {waiting}',
   'watch.drift': 'Counter drift',
+  'watch.shard': 'Ledger {number}',
   'watch.noCounter': 'none',
   'watch.of': '{part} of {whole}',
   'watch.flow': 'Answers per second',

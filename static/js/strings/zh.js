@@ -333,6 +333,7 @@ export default {
   'watch.waiting': '候补：已保留，等待中',
   'watch.offeredAndWaiting': '{offered}，{waiting}',
   'watch.drift': '计数器偏差',
+  'watch.shard': '账本 {number}',
   'watch.noCounter': '无',
   'watch.of': '{part} / {whole}',
   'watch.flow': '每秒答复数',

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod crash;
 pub mod disk;
 pub mod locks;
+pub mod moves;
 pub mod mysql;
 pub mod mysql_engines;
 pub mod network;
@@ -13,6 +14,7 @@ pub mod orders;
 pub mod redis;
 pub mod redis_groups;
 pub mod service;
+pub mod shards;
 
 use std::time::Duration;
 

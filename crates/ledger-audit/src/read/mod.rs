@@ -6,9 +6,11 @@
 //! `restocks(id, item_id, delta)`; and for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
 //! `orders(limit_group_id)`, `limit_groups` and `limit_group_items`.
 
+mod homes;
 mod hosts;
 mod many;
 
+pub use homes::homes_of;
 pub use hosts::writer_of;
 
 use std::collections::HashSet;

@@ -2,6 +2,7 @@
 
 pub(crate) mod attribution;
 pub(crate) mod fences;
+pub(crate) mod homes;
 pub(crate) mod in_time;
 pub(crate) mod ledger;
 pub(crate) mod purchase;

@@ -1,4 +1,4 @@
-//! Reads of items: those that are asked for at the same time are read with one statement.
+//! Reads of items' rows: those that are asked for at the same time are read with one statement.
 //!
 //! When a sale of thousands of items opens, each of them is asked for in the same second. While one
 //! statement runs the next questions gather, up to a bound. There is no timer: a question that
@@ -8,61 +8,61 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sqlx::MySqlPool;
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::Unreachable;
-use crate::domain::{Clock, ItemId};
-use crate::store::breaker::Breaker;
-use crate::store::mysql;
-use crate::store::mysql::items::{self, StockedItem};
+use crate::domain::ItemId;
 
 /// Items that one statement reads.
 const TOGETHER_MAX: usize = 128;
 /// Items that wait to be read; one more is answered as if the ledger did not answer.
 const WAITING_MAX: usize = 16_384;
 
-/// The ledger's answer about one item; `None` when there is no such item.
-type Answer = Result<Option<StockedItem>, Unreachable>;
+/// The ledger's answer about one item; `None` when there is no row.
+type Answer<T> = Result<Option<T>, Unreachable>;
+/// The rows of the items that were asked for. A damaged row is the error of its item alone.
+pub type Rows<T> = Result<HashMap<ItemId, Result<T, Unreachable>>, Unreachable>;
+/// Reads several items with one statement.
+type Read<T> = Box<dyn Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync>;
 
 /// Reads items. Clones read together.
-#[derive(Clone)]
-pub(super) struct ItemReads {
-    parts: Arc<Parts>,
+pub struct GatheredReads<T> {
+    parts: Arc<Parts<T>>,
 }
 
-struct Parts {
-    pool: MySqlPool,
-    breaker: Breaker,
-    clock: Clock,
-    state: Mutex<State>,
+struct Parts<T> {
+    read: Read<T>,
+    state: Mutex<State<T>>,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: HashMap<ItemId, Vec<oneshot::Sender<Answer>>>,
+struct State<T> {
+    waiting: HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>>,
     /// Whether the task that reads runs.
     is_read: bool,
 }
 
 /// The task that reads. Whatever ends it, another one begins with the next question.
-struct Reader {
-    parts: Arc<Parts>,
+struct Reader<T> {
+    parts: Arc<Parts<T>>,
     has_ended: bool,
 }
 
-impl ItemReads {
-    /// Reads over `pool`, unless `breaker` is open; each read sets the database's time of `clock`.
-    pub(super) fn new(pool: MySqlPool, breaker: Breaker, clock: Clock) -> Self {
-        Self { parts: Arc::new(Parts { pool, breaker, clock, state: Mutex::default() }) }
+impl<T: Clone + Send + 'static> GatheredReads<T> {
+    /// Reads with the statement of `read`.
+    #[must_use]
+    pub fn new(
+        read: impl Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync + 'static,
+    ) -> Self {
+        let state = State { waiting: HashMap::new(), is_read: false };
+        Self { parts: Arc::new(Parts { read: Box::new(read), state: Mutex::new(state) }) }
     }
 
     /// Reads an item with the next statement.
     ///
     /// # Errors
     /// When the ledger does not answer, or the item's row is damaged.
-    pub(super) async fn read(&self, id: ItemId) -> Answer {
+    pub async fn read(&self, id: ItemId) -> Answer<T> {
         let (answer, answered) = oneshot::channel();
         {
             let mut state = self.parts.state();
@@ -81,7 +81,7 @@ impl ItemReads {
     }
 }
 
-impl Reader {
+impl<T: Clone> Reader<T> {
     /// Reads until nothing is asked.
     async fn run(mut self) {
         loop {
@@ -91,7 +91,7 @@ impl Reader {
                 return;
             }
             let ids: Vec<ItemId> = asked.keys().copied().collect();
-            let mut read = self.parts.read(&ids).await;
+            let mut read = (self.parts.read)(ids).await;
             for (id, askers) in asked {
                 let answer = match &mut read {
                     Ok(found) => found.remove(&id).transpose(),
@@ -106,7 +106,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
         if !self.has_ended {
             // It broke off. The callers that wait are answered: their senders are dropped.
@@ -117,10 +117,10 @@ impl Drop for Reader {
     }
 }
 
-impl Parts {
+impl<T> Parts<T> {
     /// Takes the next questions. With none the task has ended, which is noted under the same lock:
     /// the next question begins another one.
-    fn take(&self) -> HashMap<ItemId, Vec<oneshot::Sender<Answer>>> {
+    fn take(&self) -> HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>> {
         let mut state = self.state();
         state.is_read = !state.waiting.is_empty();
         if state.waiting.len() <= TOGETHER_MAX {
@@ -130,32 +130,13 @@ impl Parts {
         ids.iter().filter_map(|id| state.waiting.remove_entry(id)).collect()
     }
 
-    async fn read(
-        &self,
-        ids: &[ItemId],
-    ) -> Result<HashMap<ItemId, Result<StockedItem, Unreachable>>, Unreachable> {
-        let started = Instant::now();
-        let read = mysql::ask(&self.breaker, items::find_several(&self.pool, ids)).await;
-        let read = read.map_err(|error| {
-            if !self.breaker.is_open() {
-                tracing::warn!(%error, items = ids.len(), "items not read");
-            }
-            Unreachable
-        })?;
-        if let Some(ledger_now) = read.ledger_now {
-            self.clock.heard_from_ledger(ledger_now, started.into_std());
-        }
-        let found = read.found.into_iter().map(|(id, stocked)| {
-            let stocked = stocked.map_err(|error| {
-                tracing::warn!(%error, item = %id, "row of an item not readable");
-                Unreachable
-            });
-            (id, stocked)
-        });
-        Ok(found.collect())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for GatheredReads<T> {
+    fn clone(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts) }
     }
 }

@@ -1,0 +1,114 @@
+//! The shop's list: of every ledger, together.
+
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::future::join_all;
+use time::OffsetDateTime;
+use tokio::time::{Instant, timeout};
+
+use super::{AGE_MAX, Catalog, Ledger, LedgerParts, Seen, StockedItem};
+use crate::domain::ShardId;
+use crate::store::mysql::items::LIST_MAX;
+use crate::store::mysql::{self, items};
+use crate::store::{Shards, Unreachable};
+
+/// How long a sale stays on the shop's list after its end.
+const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
+/// How long one of several ledgers may take; then its last list is shown.
+const ONE_OF_SEVERAL_MAX: Duration = Duration::from_secs(1);
+
+/// A list, and the time of its read.
+type Listed = (Vec<StockedItem>, Instant);
+
+/// The last list of one ledger.
+#[derive(Default)]
+pub(super) struct ShopList(RwLock<Option<Listed>>);
+
+impl Catalog {
+    /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
+    /// [`Catalog::find`] reads an item. Of several ledgers, one that does not answer is shown as it was,
+    /// or left out.
+    ///
+    /// # Errors
+    /// When no ledger answers and the list was not read lately.
+    pub async fn list_shop(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+        if let Some(ledger) = self.ledgers.if_only() {
+            return ledger.list(now).await;
+        }
+        let lists = self.ledgers.iter().map(async |(shard, ledger)| {
+            let listed = match timeout(ONE_OF_SEVERAL_MAX, ledger.list(now)).await {
+                Ok(listed) => listed,
+                Err(_) => ledger.shop.last(),
+            };
+            (shard, listed)
+        });
+        let (mut all, mut age, mut answered) = (Vec::new(), None, false);
+        for (shard, listed) in join_all(lists).await {
+            match listed {
+                Ok(listed) => {
+                    answered = true;
+                    age = age.max(listed.age);
+                    all.extend(here(&self.ledgers, shard, listed.value).await?);
+                }
+                // Its items are missing, so the list is not whole.
+                Err(Unreachable) => age = age.max(Some(Duration::ZERO)),
+            }
+        }
+        if !answered {
+            return Err(Unreachable);
+        }
+        all.sort_by_key(|stocked| (stocked.item.window.ends_at(), stocked.item.id));
+        all.truncate(LIST_MAX as usize);
+        Ok(Seen { value: all, age })
+    }
+}
+
+impl Ledger {
+    async fn list(&self, now: OffsetDateTime) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+        let LedgerParts { pool, breaker, .. } = &self.parts;
+        match mysql::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
+            Ok(listed) => {
+                self.shop.learn(&listed);
+                Ok(Seen { value: listed, age: None })
+            }
+            Err(error) => {
+                if !breaker.is_open() {
+                    tracing::warn!(%error, "catalog not read");
+                }
+                self.shop.last()
+            }
+        }
+    }
+}
+
+impl ShopList {
+    fn learn(&self, listed: &[StockedItem]) {
+        let mut shop = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *shop = Some((listed.to_vec(), Instant::now()));
+    }
+
+    fn last(&self) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+        let shop = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (listed, read_at) = shop.as_ref().ok_or(Unreachable)?;
+        let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
+        Ok(Seen { value: listed.clone(), age: Some(age) })
+    }
+}
+
+/// The items of a ledger's list that live there: a move leaves rows behind for a while.
+async fn here(
+    ledgers: &Shards<Ledger>,
+    shard: ShardId,
+    listed: Vec<StockedItem>,
+) -> Result<Vec<StockedItem>, Unreachable> {
+    let homes = ledgers.homes().find_several(listed.iter().map(|stocked| stocked.item.id)).await?;
+    let at_home = |stocked: StockedItem| {
+        let home = homes.get(&stocked.item.id).copied().filter(|home| home.shard == shard)?;
+        Some(stocked.at(home))
+    };
+    Ok(listed.into_iter().filter_map(at_home).collect())
+}

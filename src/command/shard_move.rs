@@ -1,0 +1,150 @@
+//! `seckill shard move`: an item goes from one ledger to another while it sells.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::domain::{ItemId, ShardId};
+use crate::shard::{Limits, MoveError, Moved, Mover};
+use crate::store::mysql;
+use crate::store::mysql::moves::{self, ItemMove};
+use sqlx::MySqlPool;
+
+use super::Ended;
+use super::progress::Progress;
+
+/// Connections to each ledger: the tables of an item are compared side by side.
+const POOL_MAX: u32 = 8;
+/// How often the progress is looked at.
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
+
+/// The arguments: the item, and where it goes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[arg(value_parser = parse_item)]
+    item: ItemId,
+    /// The number of the ledger that the item goes to.
+    #[arg(value_parser = parse_shard, required_unless_present_any = ["resume", "give_up"])]
+    target: Option<ShardId>,
+    /// End a move that was broken off, wherever it went.
+    #[arg(long, conflicts_with = "target")]
+    resume: bool,
+    /// End a move that was broken off; the item stays where it was.
+    #[arg(long, conflicts_with_all = ["target", "resume"])]
+    give_up: bool,
+    /// The longest pause of the item: a move that needs more is given up, and tried again twice.
+    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    pause_ms_max: u64,
+}
+
+/// Moves an item, or ends a move. Exit 1 when the item was not moved and sells as before, 2 when a ledger
+/// does not answer.
+pub async fn run(config: &Config, arguments: &Arguments) -> Ended {
+    let item = arguments.item;
+    let limits = Limits {
+        pause_max: Duration::from_millis(arguments.pause_ms_max),
+        route_age_max: Duration::from_millis(config.purchase.item_age_ms_max),
+    };
+    let mover = Mover::new(ledgers(config)?, limits);
+    let work = async {
+        match arguments.target {
+            Some(target) => mover.move_item(item, target).await,
+            None if arguments.give_up => mover.give_up(item).await,
+            None => mover.resume(item).await,
+        }
+    };
+    match while_shown(&mover, work).await {
+        Ok(moved) => {
+            println!("{}", sentence(item, &moved));
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(MoveError::AtHome(home)) => {
+            println!("item {item} lives in shard {home} already");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ (MoveError::Ledger(_) | MoveError::Superseded)) => Err(format!(
+            "{error}; `seckill shard moves` shows how far the move of item {item} has come, and --resume ends it"
+        )),
+        Err(error) => {
+            eprintln!("seckill: {error}");
+            Ok(ExitCode::from(1))
+        }
+    }
+}
+
+/// Waits for a move, and shows how many rows are copied.
+async fn while_shown<T>(mover: &Mover, work: impl Future<Output = T>) -> T {
+    let rows = mover.progress();
+    let mut progress: Option<Progress> = None;
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(LOOK_PERIOD, &mut work).await {
+            Ok(ended) => return ended,
+            Err(_) => {
+                let total = rows.total.load(Ordering::Relaxed);
+                let copied = rows.rows.load(Ordering::Relaxed).min(total);
+                progress.get_or_insert_with(|| Progress::new("copying rows", total)).show(copied);
+            }
+        }
+    }
+}
+
+fn sentence(item: ItemId, moved: &Moved) -> String {
+    let pause = match moved.pause {
+        Some(pause) => format!("; it was paused for {} ms", pause.as_millis()),
+        None => String::new(),
+    };
+    let again = match moved.given_up {
+        0 => String::new(),
+        tries => format!("; {tries} tries were given up before"),
+    };
+    let Moved { home, rows, .. } = moved;
+    let compared = match rows {
+        0 => String::new(),
+        rows => format!("; {rows} rows are the same on both sides"),
+    };
+    format!("item {item} lives in shard {home} now{compared}{pause}{again}")
+}
+
+/// Lists the moves.
+pub async fn list(config: &Config) -> Ended {
+    let pool = mysql::pool(config)?;
+    let listed = moves::list(&pool).await;
+    let listed = listed.map_err(|error| format!("the home ledger does not answer: {error}"))?;
+    listed.iter().for_each(print);
+    let under_way = listed.iter().filter(|of| of.ended_at.is_none()).count();
+    println!("{} moves, {under_way} under way", listed.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a move.
+pub(super) fn print(of: &ItemMove) {
+    let state = of.state.as_str();
+    let note = if of.ended_at.is_none() { ", under way" } else { "" };
+    let pause = of.closed_at.zip(of.flipped_at).map_or_else(String::new, |(closed, flipped)| {
+        format!(", paused for {} ms", (flipped - closed).whole_milliseconds())
+    });
+    println!(
+        "item {}\tshard {} to {}\tepoch {}\tbegan {}\t{state}{note}{pause}",
+        of.item, of.source, of.target, of.epoch, of.started_at
+    );
+}
+
+/// The ledgers of the settings, by their numbers.
+pub(super) fn ledgers(config: &Config) -> Result<BTreeMap<ShardId, MySqlPool>, String> {
+    let each = config.ledgers()?;
+    let numbered =
+        (0..).zip(&each).filter_map(|(number, ledger)| Some((ShardId::new(number)?, ledger)));
+    numbered.map(|(shard, ledger)| Ok((shard, mysql::pool_of(ledger, POOL_MAX)?))).collect()
+}
+
+fn parse_item(text: &str) -> Result<ItemId, String> {
+    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
+}
+
+fn parse_shard(text: &str) -> Result<ShardId, String> {
+    let number = text.parse().ok().and_then(ShardId::new);
+    number.ok_or_else(|| format!("a shard's number is from 0 to {}", ShardId::MAX))
+}

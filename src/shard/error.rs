@@ -1,0 +1,68 @@
+//! Why an item was not moved.
+
+use crate::domain::{ItemId, ShardId};
+use crate::store::mysql::moves::ItemMove;
+
+/// The reason why an item was not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// There is no such ledger.
+    #[error("there is no shard {0}: `seckill shard list` names them")]
+    UnknownShard(ShardId),
+    /// There is no such item where its home says.
+    #[error("there is no item {0}")]
+    NoItem(ItemId),
+    /// The item lives there already.
+    #[error("the item lives in shard {0} already")]
+    AtHome(ShardId),
+    /// The item shares a limit with others.
+    #[error(
+        "the item shares a limit with {0} other items, and all of them must live in one shard: items of a group cannot be moved"
+    )]
+    Grouped(i64),
+    /// Another mover works on the item.
+    #[error("another `seckill shard move` works on the item now")]
+    Busy,
+    /// A move to another ledger is under way.
+    #[error(
+        "a move of the item from shard {} to shard {} is under way ({}): end it with --resume, or with --give-up",
+        .0.source, .0.target, .0.state.as_str()
+    )]
+    Elsewhere(Box<ItemMove>),
+    /// No move is under way.
+    #[error("no move of the item is under way")]
+    NoMove,
+    /// The two ledgers have other columns.
+    #[error(
+        "the table `{0}` is not the same in both shards: `seckill migrate` brings each up to date"
+    )]
+    OtherSchema(&'static str),
+    /// The item stays where it was, and sells.
+    #[error("the move was given up, and the item sells in shard {home} as before: {why}")]
+    GivenUp {
+        /// The ledger where it is.
+        home: ShardId,
+        /// The reason.
+        why: String,
+        /// Whether another try may do better.
+        passes: bool,
+    },
+    /// The item is too large to be moved within the limits.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The pause would have been too long.
+    #[error("the pause would be longer than {0} ms")]
+    PauseTooLong(u128),
+    /// Both sides were compared and differ.
+    #[error("the copy of `{0}` is not like the original")]
+    Unlike(&'static str),
+    /// The move was flipped, so that it can only be completed.
+    #[error("the item lives in shard {0} by now: nothing is left to give up; --resume tidies up")]
+    Flipped(ShardId),
+    /// Another mover ended the move.
+    #[error("another mover has ended this move")]
+    Superseded,
+    /// A ledger does not answer; the move is under way.
+    #[error("a ledger does not answer: {0}")]
+    Ledger(#[from] sqlx::Error),
+}

@@ -1,0 +1,37 @@
+//! The lock by which one mover at a time works on an item.
+
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool};
+
+use crate::domain::ItemId;
+use crate::store::mysql::answered;
+use crate::store::mysql::link::{ANSWER_MAX, within};
+
+/// How long a mover waits for another one: the server needs a moment to notice that one was killed.
+const WAIT_SECONDS: u32 = 2;
+
+/// A named lock of the home ledger, held until it is dropped: it ends with its connection.
+#[derive(Debug)]
+pub(super) struct MoveLock {
+    _connection: MySqlConnection,
+}
+
+impl MoveLock {
+    /// Takes the lock of an item; `None` while another mover has it.
+    pub async fn take(home: &MySqlPool, item: ItemId) -> sqlx::Result<Option<Self>> {
+        // The pool's options lead to the writer once one connection was made.
+        drop(answered(home.acquire()).await?);
+        let mut connection = answered(home.connect_options().connect()).await?;
+        let name = "SELECT GET_LOCK(CONCAT('seckill-move-', MD5(CONCAT(DATABASE(), '/', ?))), ?)";
+        let taken =
+            sqlx::query_scalar(name).bind(item.get()).bind(WAIT_SECONDS).fetch_one(&mut connection);
+        let limit = ANSWER_MAX + Duration::from_secs(WAIT_SECONDS.into());
+        let taken: Option<i64> = within(limit, taken).await?;
+        if taken == Some(1) {
+            return Ok(Some(Self { _connection: connection }));
+        }
+        let _ = answered(connection.close()).await;
+        Ok(None)
+    }
+}

@@ -1,0 +1,352 @@
+//! Moves an item from one ledger to another while others sell.
+//!
+//! The item is closed only while the last rows are copied and compared: a fraction of a second. The
+//! record of the move in the home ledger says how far it has come, and each step may be done again, so
+//! a mover that was killed is replaced by another one.
+//!
+//! | step | what happens | the item |
+//! |---|---|---|
+//! | `copying` | rows are copied in rounds, until a round brings few | sells at the source |
+//! | `closed` | the source's epoch is raised, so that no route leads there; the rest is copied; both sides are compared | is paused |
+//! | `flipped` | the home says: target; the source's rows are deleted | sells at the target |
+//!
+//! # What keeps two movers apart
+//! A lock with a name (`lock.rs`) is held by one mover. It ends with its connection, so a mover that was
+//! stopped for long may wake up beside its successor. Therefore each write has a condition of its own:
+//!
+//! * The record changes from one state to the next only from the state before.
+//! * Rows are written at the target only while its stock row has the epoch 0. The last write gives it the
+//!   epoch of the move: then the copy is sealed, and what was compared after that stays so.
+//! * Rows are deleted only while the stock row beside them has the epoch of this very move.
+//! * An epoch is used once. A move that is given up uses up its epoch too.
+
+pub mod audit;
+mod close;
+mod copy;
+mod error;
+mod lock;
+mod remove;
+pub mod tables;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use sqlx::MySqlPool;
+
+use crate::domain::{ItemId, ShardId};
+use crate::store::mysql::moves::{self, ItemMove, MoveState};
+use close::Ends;
+use copy::Layout;
+pub use error::MoveError;
+use lock::MoveLock;
+use tables::ITEM_TABLES;
+
+/// Tries of a move that was given up because of something that passes.
+const ATTEMPTS_MAX: u32 = 3;
+/// Rounds of copying while the item sells.
+const ROUNDS_MAX: u32 = 8;
+/// A round that brings no more rows than this is the last one before the pause.
+const FEW_ROWS: usize = 200;
+
+/// The limits of a move.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest pause of the item; a move that needs longer is given up.
+    pub pause_max: Duration,
+    /// For how long an instance may use a route that it has read. Rows at the source are deleted after
+    /// this time.
+    pub route_age_max: Duration,
+}
+
+/// Moves items between ledgers.
+#[derive(Clone, Debug)]
+pub struct Mover {
+    ledgers: BTreeMap<ShardId, MySqlPool>,
+    limits: Limits,
+    progress: Arc<Progress>,
+}
+
+/// How far a move has come, for people.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Rows that were copied.
+    pub rows: AtomicUsize,
+    /// Rows of the item at the source.
+    pub total: AtomicUsize,
+}
+
+/// A move that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// The ledger in which the item lives now.
+    pub home: ShardId,
+    /// The epoch of the routes to it.
+    pub epoch: u64,
+    /// Rows that were compared on both sides; 0 where another mover did it.
+    pub rows: usize,
+    /// The pause of the item; `None` where it began with another mover, or there was none.
+    pub pause: Option<Duration>,
+    /// Tries that were given up before.
+    pub given_up: u32,
+}
+
+impl Mover {
+    /// Makes a mover between `ledgers`, of which [`ShardId::HOME`] is one.
+    #[must_use]
+    pub fn new(ledgers: BTreeMap<ShardId, MySqlPool>, limits: Limits) -> Self {
+        Self { ledgers, limits, progress: Arc::default() }
+    }
+
+    /// How far the present move has come.
+    #[must_use]
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Moves an item to `target`, or goes on with a move to there that is under way.
+    ///
+    /// # Errors
+    /// See [`MoveError`].
+    pub async fn move_item(&self, item: ItemId, target: ShardId) -> Result<Moved, MoveError> {
+        self.ledger(target)?;
+        let _lock = self.lock(item).await?;
+        let mut given_up = 0;
+        loop {
+            let of = match moves::under_way(self.home()?, item).await? {
+                Some(of) if of.target != target => return Err(MoveError::Elsewhere(Box::new(of))),
+                Some(of) => of,
+                None => self.begin(item, target).await?,
+            };
+            let was_given_up = of.state == MoveState::GivenUp;
+            match self.drive(of).await {
+                // Tidied up behind another mover; now the move itself.
+                Ok(_) if was_given_up => {}
+                Ok(moved) => return Ok(Moved { given_up, ..moved }),
+                Err(MoveError::GivenUp { why, passes: true, .. })
+                    if given_up + 1 < ATTEMPTS_MAX =>
+                {
+                    tracing::warn!(%item, why, "move given up; it is tried again");
+                    given_up += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Ends a move that is under way: it goes on to its target, or is tidied up if it was given up.
+    ///
+    /// # Errors
+    /// See [`MoveError`].
+    pub async fn resume(&self, item: ItemId) -> Result<Moved, MoveError> {
+        let _lock = self.lock(item).await?;
+        let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
+        self.drive(of).await
+    }
+
+    /// Ends a move that is under way: the item stays at its source. After the flip it is too late.
+    ///
+    /// # Errors
+    /// See [`MoveError`].
+    pub async fn give_up(&self, item: ItemId) -> Result<Moved, MoveError> {
+        let _lock = self.lock(item).await?;
+        let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
+        let ends = self.ends(of).await?;
+        match ends.of.state {
+            MoveState::Flipped => Err(MoveError::Flipped(ends.of.target)),
+            MoveState::GivenUp => self.tidy_up(&ends).await,
+            _ => {
+                ends.give_up().await?;
+                self.tidy_up(&ends).await
+            }
+        }
+    }
+
+    /// Checks that the item can be moved, and writes the record.
+    async fn begin(&self, item: ItemId, target: ShardId) -> Result<ItemMove, MoveError> {
+        let (source, epoch) = moves::home(self.home()?, item).await?;
+        if source == target {
+            return Err(MoveError::AtHome(target));
+        }
+        let pool = self.ledger(source)?;
+        if close::epoch_of(pool, item).await? != Some(epoch) {
+            return Err(MoveError::NoItem(item));
+        }
+        match close::items_of_its_groups(pool, item).await? {
+            0 => {}
+            others => return Err(MoveError::Grouped(others)),
+        }
+        // Before the record: a ledger that is away or of another schema begins no move.
+        layouts(pool, self.ledger(target)?).await?;
+        let of = moves::begin(self.home()?, item, target).await?;
+        failpoint!("move-recorded");
+        Ok(of)
+    }
+
+    /// Brings a move to its end from wherever it stands.
+    async fn drive(&self, of: ItemMove) -> Result<Moved, MoveError> {
+        let ends = self.ends(of).await?;
+        match ends.of.state {
+            MoveState::Copying | MoveState::Closed => {
+                let carried = match self.carry_over(&ends).await {
+                    Ok(carried) => carried,
+                    Err(error @ MoveError::Superseded) => return Err(error),
+                    Err(error) => {
+                        tracing::warn!(%error, item = %ends.of.item, "move not completed");
+                        ends.give_up().await?;
+                        self.tidy_up(&ends).await?;
+                        let passes =
+                            !matches!(error, MoveError::TooLarge(_) | MoveError::Grouped(_));
+                        let (home, why) = (ends.of.source, error.to_string());
+                        return Err(MoveError::GivenUp { home, why, passes });
+                    }
+                };
+                let moved = self.flip(&ends, carried).await?;
+                self.tidy_up(&ends).await?;
+                Ok(moved)
+            }
+            MoveState::Flipped | MoveState::GivenUp => self.tidy_up(&ends).await,
+            MoveState::Done => Err(MoveError::Superseded),
+        }
+    }
+
+    /// Copies everything, with the item closed at the end. Answers the rows and the begin of the pause.
+    async fn carry_over(&self, ends: &Ends<'_>) -> Result<(usize, Option<Instant>), MoveError> {
+        let mut began = None;
+        if !ends.is_closed().await? {
+            self.copy_while_it_sells(ends).await?;
+            failpoint!("move-copied");
+            began = Some(Instant::now());
+            ends.close().await?;
+            failpoint!("move-source-closed");
+        }
+        match tokio::time::timeout(self.limits.pause_max, self.copy_the_rest(ends)).await {
+            Ok(rows) => Ok((rows?, began)),
+            Err(_) => Err(MoveError::PauseTooLong(self.limits.pause_max.as_millis())),
+        }
+    }
+
+    /// Copies in rounds, until a round brings few rows.
+    async fn copy_while_it_sells(&self, ends: &Ends<'_>) -> Result<(), MoveError> {
+        ends.open_target().await?;
+        self.progress.rows.store(0, Ordering::Relaxed);
+        for _ in 0..ROUNDS_MAX {
+            let began = Instant::now();
+            // The item's row comes last: with it, the target's lists would show the item.
+            let layouts = ends.layouts.iter().filter(|layout| layout.table.name != "items");
+            let differences = ends.compare(layouts).await?;
+            let compared_in = began.elapsed();
+            let rows = differences.iter().map(|(_, difference)| difference.rows).sum();
+            self.progress.total.store(rows, Ordering::Relaxed);
+            if compared_in > self.limits.pause_max / 3 {
+                let (ms, limit) = (compared_in.as_millis(), self.limits.pause_max.as_millis());
+                let sentence = format!(
+                    "comparing the rows takes {ms} ms, too long for a pause of {limit} ms: allow a longer one, or move the item when it sells less"
+                );
+                return Err(MoveError::TooLarge(sentence));
+            }
+            let count: usize = differences.iter().map(|(_, difference)| difference.len()).sum();
+            for (layout, difference) in &differences {
+                ends.copy(layout, difference, &self.progress).await?;
+            }
+            if count <= FEW_ROWS {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what was written before the item was closed, seals the copy and compares both sides.
+    async fn copy_the_rest(&self, ends: &Ends<'_>) -> Result<usize, MoveError> {
+        ends.set_closed().await?;
+        failpoint!("move-closed");
+        match close::items_of_its_groups(ends.source, ends.of.item).await? {
+            0 => {}
+            others => return Err(MoveError::Grouped(others)),
+        }
+        if !ends.is_sealed().await? {
+            ends.open_target().await?;
+            let differences = ends.compare(ends.layouts.iter()).await?;
+            ends.seal(&differences).await?;
+        }
+        failpoint!("move-sealed");
+        let rows = ends.verify().await?;
+        failpoint!("move-verified");
+        Ok(rows)
+    }
+
+    async fn flip(
+        &self,
+        ends: &Ends<'_>,
+        (rows, began): (usize, Option<Instant>),
+    ) -> Result<Moved, MoveError> {
+        if let Err(error) = moves::flip(ends.home, &ends.of).await {
+            // The COMMIT may have come through: the record tells.
+            tracing::warn!(%error, item = %ends.of.item, "flip not answered");
+        }
+        let pause = began.map(|began| began.elapsed());
+        let now = moves::find(ends.home, ends.of.item, ends.of.epoch).await?;
+        match now.map(|of| of.state) {
+            Some(MoveState::Flipped | MoveState::Done) => {}
+            _ => {
+                ends.give_up().await?;
+                self.tidy_up(ends).await?;
+                let why = "the home ledger did not take the new home".to_owned();
+                return Err(MoveError::GivenUp { home: ends.of.source, why, passes: true });
+            }
+        }
+        failpoint!("move-flipped");
+        Ok(Moved { home: ends.of.target, epoch: ends.of.epoch, rows, pause, given_up: 0 })
+    }
+
+    /// Deletes the rows where the item does not live, and ends the record.
+    async fn tidy_up(&self, ends: &Ends<'_>) -> Result<Moved, MoveError> {
+        let now = moves::find(ends.home, ends.of.item, ends.of.epoch).await?;
+        let is_flipped = match now.map(|of| (of.state, of.ended_at)) {
+            Some((MoveState::Flipped, None)) => true,
+            Some((MoveState::GivenUp, None)) => false,
+            _ => return Err(MoveError::Superseded),
+        };
+        let home = if is_flipped { ends.of.target } else { ends.of.source };
+        if is_flipped {
+            tokio::time::sleep(self.limits.route_age_max).await;
+            ends.remove_source().await?;
+        } else {
+            ends.remove_target().await?;
+        }
+        failpoint!("move-removed");
+        moves::end(ends.home, &ends.of).await?;
+        Ok(Moved { home, epoch: ends.of.epoch, rows: 0, pause: None, given_up: 0 })
+    }
+
+    async fn ends(&self, of: ItemMove) -> Result<Ends<'_>, MoveError> {
+        let (source, target) = (self.ledger(of.source)?, self.ledger(of.target)?);
+        let layouts = layouts(source, target).await?;
+        Ok(Ends { of, home: self.home()?, source, target, layouts })
+    }
+
+    async fn lock(&self, item: ItemId) -> Result<MoveLock, MoveError> {
+        MoveLock::take(self.home()?, item).await?.ok_or(MoveError::Busy)
+    }
+
+    fn home(&self) -> Result<&MySqlPool, MoveError> {
+        self.ledger(ShardId::HOME)
+    }
+
+    fn ledger(&self, shard: ShardId) -> Result<&MySqlPool, MoveError> {
+        self.ledgers.get(&shard).ok_or(MoveError::UnknownShard(shard))
+    }
+}
+
+/// Reads the columns of the tables of an item, which must be the same in both ledgers.
+async fn layouts(source: &MySqlPool, target: &MySqlPool) -> Result<Vec<Layout>, MoveError> {
+    let read = ITEM_TABLES.iter().map(|table| async move {
+        let (here, there) =
+            tokio::try_join!(copy::layout(source, *table), copy::layout(target, *table))?;
+        let is_same = here.is_like(&there);
+        if is_same { Ok(here) } else { Err(MoveError::OtherSchema(table.name)) }
+    });
+    try_join_all(read).await
+}

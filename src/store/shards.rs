@@ -1,0 +1,288 @@
+//! The router: which ledger an item lives in, and the parts of the service that each ledger has.
+//!
+//! The home ledger's table `item_homes` says where each item lives. A route is remembered for as long as
+//! an item may be, and while the home ledger does not answer, for longer: it is never trusted, since
+//! every write names its epoch (`arbiter/stock.rs`). With one ledger nothing is read.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use sqlx::MySqlPool;
+use tokio::time::{Instant, timeout};
+
+use super::Unreachable;
+use super::breaker::Breaker;
+use super::cache::Cache;
+use super::gathered::GatheredReads;
+use super::mysql::{self, homes};
+use crate::domain::{Home, ItemId, OrderId, Routed, ShardId};
+
+/// Items whose homes are remembered.
+const REMEMBERED_MAX: usize = 100_000;
+/// How long a home that is known is waited for before the known one is used again.
+const WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// Where items live. Clones share what they remember.
+#[derive(Clone)]
+pub struct Homes {
+    /// `None` while there is one ledger.
+    parts: Option<Arc<Parts>>,
+}
+
+struct Parts {
+    pool: MySqlPool,
+    breaker: Breaker,
+    /// Ledgers that are configured.
+    ledgers: usize,
+    age_max: Duration,
+    known: Cache<ItemId, Known>,
+    reads: GatheredReads<homes::Row>,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    home: Home,
+    read_at: Instant,
+    /// The last try to read it again.
+    asked_at: Instant,
+}
+
+impl Homes {
+    /// Every item lives in the only ledger.
+    #[must_use]
+    pub fn only() -> Self {
+        Self { parts: None }
+    }
+
+    /// Homes in one of several `ledgers`, read from the home ledger behind `pool` and its `breaker`, and
+    /// remembered for `age_max`.
+    #[must_use]
+    pub fn new(pool: MySqlPool, breaker: Breaker, ledgers: usize, age_max: Duration) -> Self {
+        if ledgers <= 1 {
+            return Self::only();
+        }
+        let (reading, asked) = (pool.clone(), breaker.clone());
+        let reads = GatheredReads::new(move |ids: Vec<ItemId>| {
+            let (pool, breaker) = (reading.clone(), asked.clone());
+            async move {
+                let read = mysql::ask(&breaker, homes::find_several(&pool, &ids)).await;
+                let mut read = read.map_err(|error| {
+                    if !breaker.is_open() {
+                        tracing::warn!(%error, items = ids.len(), "homes of items not read");
+                    }
+                    Unreachable
+                })?;
+                let row = |id| (id, Ok(read.remove(&id).unwrap_or((ShardId::HOME, 1))));
+                Ok(ids.into_iter().map(row).collect())
+            }
+            .boxed()
+        });
+        let known = Cache::new(REMEMBERED_MAX);
+        Self { parts: Some(Arc::new(Parts { pool, breaker, ledgers, age_max, known, reads })) }
+    }
+
+    /// Whether there is one ledger.
+    #[must_use]
+    pub fn is_only(&self) -> bool {
+        self.parts.is_none()
+    }
+
+    /// Finds where an item lives; an item that does not exist would live in the home ledger.
+    ///
+    /// # Errors
+    /// When the home ledger does not answer and the home is not known, or the settings do not name its
+    /// ledger.
+    pub async fn find(&self, item: ItemId) -> Result<Home, Unreachable> {
+        let Some(parts) = &self.parts else { return Ok(Home::ONLY) };
+        let known = parts.known.get(item);
+        match known {
+            Some(known) if known.asked_at.elapsed() < parts.age_max => Ok(known.home),
+            Some(known) => match timeout(WAIT_MAX, parts.read(item)).await {
+                Ok(Ok(home)) => Ok(home),
+                Ok(Err(_)) | Err(_) => {
+                    parts.known.insert(item, Known { asked_at: Instant::now(), ..known });
+                    Ok(known.home)
+                }
+            },
+            None => parts.read(item).await,
+        }
+    }
+
+    /// Reads again where an item lives, after a write found it moved.
+    ///
+    /// # Errors
+    /// As for [`Homes::find`], whatever was known.
+    pub async fn find_again(&self, item: ItemId) -> Result<Home, Unreachable> {
+        match &self.parts {
+            Some(parts) => parts.read(item).await,
+            None => Ok(Home::ONLY),
+        }
+    }
+
+    /// Finds where several items live, with one statement for those that are not known.
+    ///
+    /// # Errors
+    /// As for [`Homes::find`].
+    pub async fn find_several(
+        &self,
+        items: impl IntoIterator<Item = ItemId>,
+    ) -> Result<HashMap<ItemId, Home>, Unreachable> {
+        let found = items.into_iter().map(async |item| Ok((item, self.find(item).await?)));
+        futures::future::try_join_all(found).await.map(|found| found.into_iter().collect())
+    }
+
+    /// Keeps those of the `items` that live in `shard`, with the route to them.
+    ///
+    /// # Errors
+    /// As for [`Homes::find`].
+    pub async fn routed_in(
+        &self,
+        shard: ShardId,
+        items: Vec<ItemId>,
+    ) -> Result<Vec<Routed>, Unreachable> {
+        if self.is_only() {
+            return Ok(items.into_iter().map(Routed::only).collect());
+        }
+        let homes = self.find_several(items.iter().copied()).await?;
+        let here = |item: ItemId| {
+            let home = homes.get(&item).copied().filter(|home| home.shard == shard)?;
+            Some(Routed { item, home })
+        };
+        Ok(items.into_iter().filter_map(here).collect())
+    }
+
+    /// The home ledger, to write where a new item lives.
+    #[must_use]
+    pub fn ledger(&self) -> Option<(&MySqlPool, &Breaker)> {
+        self.parts.as_ref().map(|parts| (&parts.pool, &parts.breaker))
+    }
+}
+
+impl Parts {
+    async fn read(&self, item: ItemId) -> Result<Home, Unreachable> {
+        let (shard, epoch) = self.reads.read(item).await?.unwrap_or((ShardId::HOME, 1));
+        if shard.index() >= self.ledgers {
+            tracing::error!(%item, %shard, "item lives in a ledger that the settings do not name");
+            return Err(Unreachable);
+        }
+        let home = Home { shard, epoch, is_only: false };
+        let now = Instant::now();
+        // Two reads may end in either order; an epoch never falls.
+        match self.known.get(item) {
+            Some(known) if known.home.epoch > epoch && known.read_at.elapsed() < self.age_max => {
+                Ok(known.home)
+            }
+            _ => {
+                self.known.insert(item, Known { home, read_at: now, asked_at: now });
+                Ok(home)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Homes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ledgers = self.parts.as_ref().map_or(1, |parts| parts.ledgers);
+        write!(formatter, "Homes({ledgers} ledgers)")
+    }
+}
+
+/// The connections to a ledger, and its breaker.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each part is documented at its type")]
+pub struct Ledger {
+    pub pool: MySqlPool,
+    pub breaker: Breaker,
+}
+
+/// One `T` for each ledger, and the way from an item to its ledger's. Clones share them.
+pub struct Shards<T> {
+    homes: Homes,
+    each: Arc<[T]>,
+}
+
+impl<T> Shards<T> {
+    /// The only ledger's.
+    #[must_use]
+    pub fn only(part: T) -> Self {
+        Self { homes: Homes::only(), each: Arc::new([part]) }
+    }
+
+    /// Those of all ledgers, in the order of their numbers.
+    #[must_use]
+    pub fn new(homes: Homes, each: Vec<T>) -> Self {
+        assert!(!each.is_empty(), "there is a home ledger");
+        Self { homes, each: each.into() }
+    }
+
+    /// The same routes to something else of each ledger.
+    #[must_use]
+    pub fn map<U>(&self, make: impl FnMut(&T) -> U) -> Shards<U> {
+        Shards { homes: self.homes.clone(), each: self.each.iter().map(make).collect() }
+    }
+
+    /// Where items live.
+    #[must_use]
+    pub fn homes(&self) -> &Homes {
+        &self.homes
+    }
+
+    /// Finds an item's ledger, and the route to it.
+    ///
+    /// # Errors
+    /// As for [`Homes::find`].
+    pub async fn of_item(&self, item: ItemId) -> Result<(&T, Home), Unreachable> {
+        let home = self.homes.find(item).await?;
+        Ok((self.at(home.shard), home))
+    }
+
+    /// Finds an item's ledger again, after a write found that it has moved.
+    ///
+    /// # Errors
+    /// As for [`Homes::find_again`].
+    pub async fn of_item_again(&self, item: ItemId) -> Result<(&T, Home), Unreachable> {
+        let home = self.homes.find_again(item).await?;
+        Ok((self.at(home.shard), home))
+    }
+
+    /// The ledger with a number that a route names.
+    #[must_use]
+    pub fn at(&self, shard: ShardId) -> &T {
+        // A route names a ledger of the settings.
+        self.each.get(shard.index()).unwrap_or_else(|| self.home())
+    }
+
+    /// The home ledger's.
+    #[must_use]
+    pub fn home(&self) -> &T {
+        &self.each[0]
+    }
+
+    /// The only one; `None` when there are several.
+    #[must_use]
+    pub fn if_only(&self) -> Option<&T> {
+        if self.each.len() == 1 { self.each.first() } else { None }
+    }
+
+    /// All, each with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (ShardId, &T)> {
+        let number = |index| u16::try_from(index).ok().and_then(ShardId::new).unwrap_or_default();
+        self.each.iter().enumerate().map(move |(index, one)| (number(index), one))
+    }
+
+    /// The one that an order's id names, and then all others.
+    pub fn hinted_first(&self, order: OrderId) -> impl Iterator<Item = (ShardId, &T)> {
+        let hint = order.shard_hint();
+        let first = self.iter().filter(move |(shard, _)| *shard == hint);
+        first.chain(self.iter().filter(move |(shard, _)| *shard != hint))
+    }
+}
+
+impl<T> Clone for Shards<T> {
+    fn clone(&self) -> Self {
+        Self { homes: self.homes.clone(), each: Arc::clone(&self.each) }
+    }
+}
