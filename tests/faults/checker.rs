@@ -1,6 +1,6 @@
 //! Checks a trial: the ledger against the record of answers, and the service's own audit.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::Run;
 use crate::item::SaleItem;
 use crate::service::Service;
 use crate::testbed::{Testbed, until};
-use crate::trial::MayLose;
 use crate::workload::Record;
 
 /// How long queued orders may take until they are decided, and counters until they are right.
@@ -42,8 +41,8 @@ pub struct TrialOutcome {
     pub unresolved: i64,
     /// Purchases whose answer was unknown once and that a retry with their key has answered.
     pub resolved: i64,
-    /// Orders that were accepted and lost, where the answer promised no more.
-    pub lost_as_said: i64,
+    /// Orders that were answered 202 and lost, where that answer promised no more.
+    pub queued_lost: i64,
     /// How long each strategy took to sell again after the fault was over.
     pub recovery: Vec<(String, Duration)>,
     /// Known-bad strategies that the audit caught, and how many there were.
@@ -108,7 +107,7 @@ impl TrialOutcome {
         self.lost += other.lost;
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
-        self.lost_as_said += other.lost_as_said;
+        self.queued_lost += other.queued_lost;
         self.recovery.extend(other.recovery.iter().cloned());
         self.controls.0 += other.controls.0;
         self.controls.1 += other.controls.1;
@@ -143,16 +142,16 @@ pub async fn check_trial(
     service: &Service,
     records: Vec<Record>,
     mut trial: TrialOutcome,
-    may_lose: MayLose,
+    queue_may_be_lost: bool,
 ) -> Run<TrialOutcome> {
     let checked = records.into_iter().map(|record| async move {
         let item = Arc::clone(&record.item);
-        let judgement = check_item(testbed, service, record, may_lose).await;
+        let judgement = check_item(testbed, service, record, queue_may_be_lost).await;
         (item, judgement)
     });
     for (item, checked) in futures::future::join_all(checked).await {
         trial.attempts += item.attempts();
-        let CheckedItem { judgement, lost_as_said, in_time, broken } = checked?;
+        let CheckedItem { judgement, queued_lost, in_time, broken } = checked?;
         if item.control {
             let caught = !judgement.is_clean();
             trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
@@ -165,13 +164,7 @@ pub async fn check_trial(
         trial.lost += judgement.lost.count;
         trial.unresolved += judgement.unknown.purchases;
         trial.resolved += judgement.unknown.settled_by_retry;
-        if let Some(first) = lost_as_said.first() {
-            let (count, strategy) = (lost_as_said.len(), &item.strategy);
-            trial
-                .proof
-                .push_str(&format!("; {strategy} lost {count} orders, the first is {first}"));
-        }
-        trial.lost_as_said += i64::try_from(lost_as_said.len()).unwrap_or(i64::MAX);
+        trial.queued_lost += queued_lost;
         let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
         trial.broken.extend(findings.map(|finding| {
             format!("{}: {} {}", item.strategy, finding.invariant, finding.examples.join("; "))
@@ -194,7 +187,7 @@ fn open(answers: &[Answer]) -> Vec<String> {
 
 struct CheckedItem {
     judgement: Judgement,
-    lost_as_said: Vec<String>,
+    queued_lost: i64,
     in_time: JudgedInTime,
     broken: Vec<String>,
 }
@@ -203,16 +196,16 @@ async fn check_item(
     testbed: &Testbed,
     service: &Service,
     record: Record,
-    may_lose: MayLose,
+    queue_may_be_lost: bool,
 ) -> Run<CheckedItem> {
     let Record { item, mut answers, history } = record;
     let item = &*item;
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
-    let mut settled = settled(&mut reader, item, &answers, may_lose).await?;
-    let lost_as_said = match may_lose {
-        MayLose::Nothing => Vec::new(),
-        _ => forget_lost_promises(&mut answers, &mut settled, may_lose),
-    };
+    let mut settled = settled(&mut reader, item, &answers, queue_may_be_lost).await?;
+    let mut queued_lost = 0;
+    if queue_may_be_lost {
+        queued_lost = forget_lost_promises(&mut answers, &mut settled);
+    }
     let evidence = Evidence {
         stock: item.stock,
         per_buyer_limit: 1,
@@ -222,9 +215,7 @@ async fn check_item(
         before: &Ledger::default(),
         after: &settled,
         answers: &answers,
-        // A ledger that forgets orders goes back in time, as readers see it.
-        in_time: (may_lose != MayLose::Committed)
-            .then_some(InTime { history: &history, sold_out_age: SOLD_OUT_AGE }),
+        in_time: Some(InTime { history: &history, sold_out_age: SOLD_OUT_AGE }),
     };
     let judgement = audit_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
     let mut broken = Vec::new();
@@ -236,7 +227,7 @@ async fn check_item(
         }
     }
     let in_time = JudgedInTime::of(&answers, &history);
-    Ok(CheckedItem { judgement, lost_as_said, in_time, broken })
+    Ok(CheckedItem { judgement, queued_lost, in_time, broken })
 }
 
 /// The ledger once nothing is under way: every purchase was answered definitely before.
@@ -244,44 +235,37 @@ async fn settled(
     reader: &mut Reader,
     item: &SaleItem,
     answers: &[Answer],
-    may_lose: MayLose,
+    queue_may_be_lost: bool,
 ) -> Run<Ledger> {
     let last: Vec<Answer> = answers
         .iter()
-        .filter(|answer| answer.last && !may_lose.includes(answer.status))
+        .filter(|answer| answer.last && !(queue_may_be_lost && answer.status == 202))
         .cloned()
         .collect();
     let settled = reader.settled_ledger(item.id, &last, SETTLE_MAX).await;
     settled.map_err(|error| error.0)
 }
 
-/// Takes answers out of the record whose orders may be lost and that the ledger has not, or has as
-/// rejected because their key became another order while Redis forgot this one; answers which.
-fn forget_lost_promises(
-    answers: &mut Vec<Answer>,
-    ledger: &mut Ledger,
-    may_lose: MayLose,
-) -> Vec<String> {
-    let mut superseded = Vec::new();
+/// Takes 202 answers out of the record whose orders the ledger has not, or has as rejected because
+/// their key became another order while Redis forgot this one; answers how many orders.
+fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
+    let before = ledger.orders.len();
     ledger.orders.retain(|order| {
         let is_superseded = order.key.as_deref() == Some(order.id.as_str());
-        let stays = !(order.status == "rejected" && is_superseded);
-        if !stays {
-            superseded.push(order.id.clone());
-        }
-        stays
+        !(order.status == "rejected" && is_superseded)
     });
+    let superseded = before - ledger.orders.len();
     let there: HashSet<&str> = ledger.orders.iter().map(|order| order.id.as_str()).collect();
-    let mut gone = BTreeSet::new();
+    let mut gone = HashSet::new();
     answers.retain(|answer| {
         let id = answer.order_id.as_deref().unwrap_or_default();
-        let lost = may_lose.includes(answer.status) && !there.contains(id);
+        let lost = answer.status == 202 && !there.contains(id);
         if lost {
             gone.insert(id.to_owned());
         }
         !lost
     });
-    if gone.len() >= superseded.len() { gone.into_iter().collect() } else { superseded }
+    i64::try_from(gone.len().max(superseded)).unwrap_or(i64::MAX)
 }
 
 /// Purchases that were accepted and then refused: the same key must give the same answer.

@@ -181,9 +181,6 @@ pub const LIST: &[Row] = rows! {
     "writer-demoted": mysql_engines::pair::demoted,
         "the writer is set read-only and its replica is promoted; the old writer becomes a replica",
         "503 in between; the services follow the new writer";
-    "writer-behind": mysql_engines::behind_promoted,
-        "the replica of a pair stops, the writer goes on alone and is killed; the replica is promoted",
-        "the orders since then are lost, as the fault in /readyz says; they are counted and named";
     "group-killed": mysql_engines::group::killed,
         "kill -9 of the primary of Group Replication under load; the group elects another one",
         "nothing accepted is lost; the services follow the new primary";

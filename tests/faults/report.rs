@@ -166,7 +166,7 @@ impl Sum {
             "lost": self.all.lost,
             "unresolved": self.all.unresolved,
             "resolved_by_key": self.all.resolved,
-            "lost_as_said": self.all.lost_as_said,
+            "queued_lost_as_promised": self.all.queued_lost,
             "controls_caught": self.all.controls.0,
             "controls": self.all.controls.1,
             "recovery_ms_median": milliseconds(self.median()),
@@ -243,9 +243,9 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
     );
     for sum in sums {
         let all = &sum.all;
-        let lost = match all.lost_as_said {
+        let lost = match all.queued_lost {
             0 => all.lost.to_string(),
-            said => format!("{} (and {said} as said)", all.lost),
+            queued => format!("{} (and {queued} queued)", all.lost),
         };
         let again = match (sum.median(), sum.recoveries.last()) {
             (Some(median), Some(worst)) => format!("{} / {}", seconds(median), seconds(*worst)),

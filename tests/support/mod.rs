@@ -183,7 +183,17 @@ pub async fn link_to(url: &str) -> FaultyLink {
 pub async fn link_to_ledger(shop: &Shop) -> FaultyLink {
     let options = shop.pool.connect_options();
     let database = options.get_database().expect("a name");
+    if let Some((user, port)) = replicated_writer(shop) {
+        return link_to(&format!("{user}@127.0.0.1:{port}/{database}")).await;
+    }
     link_to(&mysql().await.tcp_url_of(database)).await
+}
+
+/// The account in a URL with several hosts, and the port of the first of them, which writes.
+fn replicated_writer(shop: &Shop) -> Option<(&str, &str)> {
+    let (user, hosts) = shop.config.database_url.reveal().rsplit_once('@')?;
+    let (first, _) = hosts.split_once(',')?;
+    Some((user, first.rsplit_once(':')?.1))
 }
 
 /// A name that no other test of this run has.

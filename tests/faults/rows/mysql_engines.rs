@@ -1,5 +1,5 @@
 //! The ledger on servers that replicate: the writer is lost, cut off or demoted, and another one takes
-//! over; a replica that is behind is promoted; two nodes of Galera are written to at once.
+//! over; two nodes of Galera are written to at once.
 //!
 //! Recovery counts from the moment of the fault where the engine chooses the next writer, so it
 //! includes the time of the choice. A pair has no such choice: there it counts from the promotion.
@@ -10,12 +10,11 @@ use dev_servers::{MysqlSet, Replicated};
 use rand::RngExt;
 use tokio::time::sleep;
 
-use super::mysql::execute;
 use super::redis::process_state;
 use super::{FAULT, proven};
 use crate::service::Setup;
 use crate::testbed::{Testbed, until};
-use crate::trial::{MayLose, Plan, Trial, Wanted, run_trial};
+use crate::trial::{Plan, Trial, Wanted, run_trial};
 use crate::wire::{Link, Wire};
 use crate::{Run, TrialResult};
 
@@ -25,12 +24,6 @@ const AT_COMMIT_MAX: Duration = Duration::from_secs(10);
 const FOLLOWED_MAX: Duration = Duration::from_secs(20);
 /// What was in flight at the moment of the fault is answered within this.
 const IN_FLIGHT: Duration = Duration::from_millis(300);
-/// How long a writer may go on before it gives up waiting for a replica, and some more.
-const FALLBACK_MAX: Duration = Duration::from_secs(15);
-/// Sold on a ledger that loses orders: single transactions, batches, and a lock.
-const IN_THE_LEDGER: &[&str] = &["mysql-atomic", "mysql-batch", "lock-redis"];
-/// Purchases that only the writer has when its replica is promoted, at least.
-const BEHIND_MIN: u64 = 20;
 /// Purchases while two nodes are written to, at least.
 const CONTESTED_MIN: u64 = 200;
 
@@ -139,32 +132,6 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
             set.rejoin(old).await.map_err(said)?;
         }
         said_so
-    })
-    .await
-}
-
-/// A pair whose replica is behind: the writer has gone on without it, and dies.
-pub async fn behind_promoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
-    let mut plan = Plan::new(seed, Wanted::These(IN_THE_LEDGER), &setup);
-    plan.may_lose = MayLose::Committed;
-    run_trial(testbed, plan, async |testbed, trial| {
-        let (old, heir) = (set.writer(), 1 - set.writer());
-        let mut replica = set.operator(heir).await.map_err(said)?;
-        execute(&mut replica, "STOP SLAVE").await?;
-        // The first commits wait for the replica; then the writer goes on without it.
-        let then = trial.sold();
-        let told = until("the writer to go on alone", FALLBACK_MAX, || async {
-            let alone = trial.metric("seckill_ledger_replication_fault", "").await > 0.5;
-            (alone && trial.sold() >= then + BEHIND_MIN).then_some(())
-        });
-        told.await?;
-        let alone = trial.metric("seckill_ledger_commits_unacknowledged", "").await;
-        set.member(old).kill().await;
-        trial.injections += 1;
-        let took = take_over(&mut set, testbed, trial).await?;
-        let proof = format!("{alone} commits without a replica, counted by all services; {took}");
-        followed(trial, alone > 0.0, proof).await
     })
     .await
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{FAULT, proven};
 use crate::testbed::{OwnRedis, Testbed, redis_at, until};
-use crate::trial::{MayLose, Plan, Wanted, run_trial};
+use crate::trial::{Plan, Wanted, run_trial};
 use crate::wire::Wire;
 use crate::{Run, TrialResult};
 
@@ -85,7 +85,7 @@ pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let setup = setup.with("REDIS_URL", own.server.url());
     let counted = &["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "mysql-atomic"];
     let mut plan = Plan::new(seed, Wanted::These(counted), &setup);
-    plan.may_lose = MayLose::Queued;
+    plan.queue_may_be_lost = true;
     run_trial(testbed, plan, async |_, trial| {
         for _ in 0..3 {
             sleep(FAULT / 3).await;
@@ -284,7 +284,7 @@ async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
 fn on(testbed: &Testbed, seed: u64, url: &str, forgets: bool) -> Plan {
     let setup = testbed.setup().with("REDIS_URL", url);
     let mut plan = Plan::new(seed, Wanted::Needing("redis"), &setup);
-    plan.may_lose = if forgets { MayLose::Queued } else { MayLose::Nothing };
+    plan.queue_may_be_lost = forgets;
     plan
 }
 
