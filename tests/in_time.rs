@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Shop, eventually, when};
+use crate::support::{Shop, eventually, hold_stock_row, statements_running, until_in_flight, when};
 use sale::{AGE, Sale};
 
 /// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
@@ -139,4 +139,51 @@ async fn a_sale_with_returns_and_readers_on_two_instances_is_clean() {
     for rule in ["I16", "I17", "I18", "I19"] {
         assert!(sale::is_judged(&judgement, rule), "{rule}: {judgement:?}");
     }
+}
+
+/// A batch under the item's lock has one unit for two buyers, and a cancellation commits while it is
+/// written: the second buyer is not told "sold out" by what was read before.
+#[tokio::test]
+async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
+    const STRATEGY: &str = "lock-redis";
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 3 })).await;
+    let bought = instance.buyer(1).buy(STRATEGY, item).await;
+    let buy = |buyer| {
+        let client = instance.buyer(buyer);
+        tokio::spawn(async move { client.buy(STRATEGY, item).await })
+    };
+    // The first batch waits for the stock row, so that the next two buyers share the second one.
+    let stock = hold_stock_row(&shop.pool, item).await;
+    let first = buy(2);
+    until_in_flight(&instance, 1).await;
+    is_running(&shop, "%UPDATE stock%").await;
+    let fits = buy(3);
+    until_in_flight(&instance, 2).await;
+    let other = buy(4);
+    until_in_flight(&instance, 3).await;
+    // The second batch waits for the limit of the buyer that fits.
+    let mut limit = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 3, 0, 1)")
+        .bind(item)
+        .execute(&mut *limit)
+        .await
+        .expect("the row is locked");
+    stock.rollback().await.expect("rolled back");
+    assert_eq!(first.await.expect("no panic").status, 201);
+    is_running(&shop, "%buyer_limits%").await;
+    let path = format!("/api/orders/{}/cancellation", bought.json["id"].as_str().expect("an id"));
+    assert_eq!(instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    limit.rollback().await.expect("rolled back");
+    for answer in [fits, other] {
+        let answer = answer.await.expect("no panic");
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+}
+
+async fn is_running(shop: &Shop, like: &str) {
+    eventually("a statement to wait", || async {
+        when(statements_running(&shop.pool, like).await > 0, ())
+    })
+    .await;
 }

@@ -12,7 +12,7 @@ pub const MISSING: &str = "missing";
 pub struct History {
     /// Every sight of one order.
     pub orders: Vec<SeenOrder>,
-    /// Every sight of a buyer's whole list.
+    /// Every sight of a buyer's list.
     pub lists: Vec<SeenList>,
     /// Every restock that was sent.
     pub restocks: Vec<SentRestock>,
@@ -31,13 +31,15 @@ pub struct SeenOrder {
     pub answered_at_us: u64,
 }
 
-/// The list of all orders of a buyer, as an answer showed it.
+/// The newest orders of a buyer, as an answer showed them.
 #[derive(Debug, Clone, Serialize)]
 pub struct SeenList {
     /// The buyer's id.
     pub buyer: i64,
     /// The ids of the orders in it.
     pub orders: Vec<String>,
+    /// Where the list was cut off: orders with lower ids are on later pages. `None`: it is whole.
+    pub back_to: Option<String>,
     /// When the request was sent.
     pub sent_at_us: u64,
     /// When its answer was there.

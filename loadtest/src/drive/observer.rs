@@ -16,8 +16,8 @@ use super::connection::{Connection, Exchange, Reply};
 use super::{Instance, micros_since};
 use ledger_audit::{History, MISSING, SeenList, SeenOrder, SentRestock};
 
-/// Orders of a list: a buyer with more is not written down.
-const LIST_MAX: u32 = 200;
+/// Orders of a list: the newest ones.
+const LIST_MAX: u32 = 20;
 
 /// An observer and what it has seen.
 pub struct Observer {
@@ -58,15 +58,13 @@ impl Observer {
         }
     }
 
-    /// Reads the list of a buyer's orders.
+    /// Reads the list of a buyer's newest orders.
     pub async fn list(&mut self, buyer: i64, token: &HeaderValue) {
         let path = format!("/api/orders?limit={LIST_MAX}");
         let (reply, when) = self.ask(Method::GET, &path, token, None).await;
         let Some(reply) = reply.filter(|reply| reply.status == 200) else { return };
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let Some(orders) = body["orders"].as_array().filter(|_| body["next"].is_null()) else {
-            return;
-        };
+        let Some(orders) = body["orders"].as_array() else { return };
         let mut ids = Vec::with_capacity(orders.len());
         for order in orders {
             let (Some(id), Some(status)) = (order["id"].as_str(), order["status"].as_str()) else {
@@ -75,8 +73,10 @@ impl Observer {
             self.saw(id, status, when);
             ids.push(id.to_owned());
         }
+        let back_to = body["next"].as_str().map(str::to_owned);
         let When { sent_at_us, answered_at_us } = when;
-        self.history.lists.push(SeenList { buyer, orders: ids, sent_at_us, answered_at_us });
+        let list = SeenList { buyer, orders: ids, back_to, sent_at_us, answered_at_us };
+        self.history.lists.push(list);
     }
 
     /// Pays an order; whether it is paid.

@@ -20,7 +20,8 @@ pub enum LockOp {
     Refused,
     /// The release said that the hold had lasted.
     Released { hold: u32 },
-    /// The release said that the hold had ended before.
+    /// The release said that the hold had ended before, or that its lease ended before the backend
+    /// confirmed the release, which may have freed the name.
     WasLost { hold: u32 },
     /// The hold ended by itself, if it had not ended before.
     Ended { hold: u32 },
@@ -54,9 +55,10 @@ impl Specification for LockSpec {
             }
             LockOp::Refused => (state.hold.is_some(), *state),
             LockOp::Released { hold } => (state.hold == Some(hold), free),
-            LockOp::WasLost { hold } => (state.hold != Some(hold), *state),
-            LockOp::Ended { hold } if state.hold == Some(hold) => (true, free),
-            LockOp::Ended { .. } => (true, *state),
+            LockOp::WasLost { hold } | LockOp::Ended { hold } if state.hold == Some(hold) => {
+                (true, free)
+            }
+            LockOp::WasLost { .. } | LockOp::Ended { .. } => (true, *state),
         }
     }
 }

@@ -14,12 +14,12 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Recorder<T>(Arc<Mutex<Vec<Recorded<T>>>>);
 
-/// An operation; without an answer it may happen until the end of the history.
+/// An operation and its times.
 #[derive(Clone, Debug)]
 struct Recorded<T> {
     operation: T,
     called: Instant,
-    answered: Option<Instant>,
+    answered: Instant,
 }
 
 impl<T> Default for Recorder<T> {
@@ -31,11 +31,11 @@ impl<T> Default for Recorder<T> {
 impl<T: Clone> Recorder<T> {
     /// Adds an operation that was called at this moment and is answered now.
     pub fn done(&self, operation: T, called: Instant) {
-        self.add(operation, called, Some(Instant::now()));
+        self.add(operation, called, Instant::now());
     }
 
-    /// Adds an operation; `None`: it may happen until the end of the history.
-    pub fn add(&self, operation: T, called: Instant, answered: Option<Instant>) {
+    /// Adds an operation that happened between two moments.
+    pub fn add(&self, operation: T, called: Instant, answered: Instant) {
         self.0.lock().expect("no panic").push(Recorded { operation, called, answered });
     }
 
@@ -55,9 +55,8 @@ impl<T: Clone> Recorder<T> {
         let mut events = Vec::with_capacity(operations.len() * 2);
         for (process, recorded) in operations.into_iter().enumerate() {
             let Recorded { operation, called, answered } = recorded;
-            let end = (answered.is_none(), answered, true);
-            events.push(((false, Some(called), false), process, Action::Call(operation.clone())));
-            events.push((end, process, Action::Response(operation)));
+            events.push(((called, false), process, Action::Call(operation.clone())));
+            events.push(((answered, true), process, Action::Response(operation)));
         }
         events.sort_by_key(|(at, process, _)| (*at, *process));
         let actions = events.into_iter().map(|(_, process, action)| (process, action));

@@ -83,7 +83,7 @@ impl Histories {
     fn ended_by_fault(&self, begin: Instant, end: Instant) {
         for (hold, from, to) in self.holds.lock().expect("no panic").iter() {
             if *from <= end && begin <= *to {
-                self.locks.add(LockOp::Ended { hold: *hold }, begin.max(*from), None);
+                self.locks.add(LockOp::Ended { hold: *hold }, begin.max(*from), *to);
             }
         }
     }
@@ -161,17 +161,16 @@ impl Process {
 
     async fn release(&self, guard: Guard, hold: u32, granted: Instant) {
         let (called, deadline) = (Instant::now(), guard.deadline());
-        let outcome = guard.release().await;
-        let operation = match outcome {
+        let operation = match guard.release().await {
             ReleaseOutcome::Released => LockOp::Released { hold },
             ReleaseOutcome::AlreadyLost => LockOp::WasLost { hold },
         };
         self.histories.locks.done(operation, called);
-        if outcome == ReleaseOutcome::AlreadyLost {
-            self.histories.locks.add(LockOp::Ended { hold }, deadline, None);
+        let now = Instant::now();
+        if deadline < now {
+            self.histories.locks.add(LockOp::Ended { hold }, deadline, now);
         }
-        let mut holds = self.histories.holds.lock().expect("no panic");
-        holds.push((hold, granted, Instant::now()));
+        self.histories.holds.lock().expect("no panic").push((hold, granted, now));
     }
 
     /// Adds one to the number under the lock, and stands still before the write if it should.
@@ -328,7 +327,7 @@ async fn after_a_death(role: Role, lock: LeasedMutex, testbed: &Testbed) -> Reco
     child.kill().await;
     // The longest lease that the child may have taken.
     let ends = Instant::now() + SHORT_LEASE + LATE_MAX;
-    history.add(LockOp::Ended { hold: 1 }, Instant::now(), Some(ends));
+    history.add(LockOp::Ended { hold: 1 }, Instant::now(), ends);
     tokio::time::sleep_until(ends).await;
     let called = Instant::now();
     match lock.acquire(&name(), at_once(LONG_LEASE)).await {
@@ -406,7 +405,7 @@ fn a_release_that_frees_another_ones_lock_is_caught() {
     let history = Recorder::default();
     let mut at = Instant::now();
     let mut next = |operation| {
-        history.add(operation, at, Some(at + Duration::from_millis(1)));
+        history.add(operation, at, at + Duration::from_millis(1));
         at += Duration::from_millis(2);
     };
     next(LockOp::Granted { hold: 1, fence: 0 });

@@ -23,7 +23,13 @@ fn seen(id: &str, status: &str, sent_ms: u64, answered_ms: u64) -> SeenOrder {
 
 fn list(buyer: i64, orders: &[&str], sent_ms: u64, answered_ms: u64) -> SeenList {
     let orders = orders.iter().map(|id| (*id).to_owned()).collect();
-    SeenList { buyer, orders, sent_at_us: sent_ms * MS, answered_at_us: answered_ms * MS }
+    SeenList {
+        buyer,
+        orders,
+        back_to: None,
+        sent_at_us: sent_ms * MS,
+        answered_at_us: answered_ms * MS,
+    }
 }
 
 /// Three units are sold in the first 30 ms. At 100 ms the first order is seen cancelled, and nobody
@@ -192,6 +198,10 @@ fn a_list_keeps_what_it_has_shown_and_what_was_answered() {
     assert_eq!(lists(vec![list(1, &[], 20, 30)]), State::Broken);
     assert_eq!(lists(vec![list(9, &["a"], 20, 30), list(9, &[], 31, 40)]), State::Broken);
     assert_eq!(lists(vec![list(9, &["a"], 20, 30), list(9, &[], 29, 40)]), State::Holds);
+    // It may be on a later page, if its id is lower.
+    let cut = |back_to: &str| SeenList { back_to: Some(back_to.into()), ..list(1, &[], 20, 30) };
+    assert_eq!(lists(vec![cut("order-2")]), State::Holds);
+    assert_eq!(lists(vec![cut("order-0")]), State::Broken);
     assert_eq!(lists(Vec::new()), State::NotJudged);
 }
 

@@ -112,7 +112,11 @@ fn lists(evidence: &Evidence<'_>, history: &History) -> Finding {
     let mut faults = Faults::default();
     for list in &history.lists {
         for (id, at_us) in shown.get(&list.buyer).into_iter().flatten() {
-            if *at_us < list.sent_at_us && !list.orders.iter().any(|listed| listed == id) {
+            let is_on_page = list.back_to.as_deref().is_none_or(|back_to| *id >= back_to);
+            if is_on_page
+                && *at_us < list.sent_at_us
+                && !list.orders.iter().any(|listed| listed == id)
+            {
                 faults.add(|| {
                     format!(
                         "buyer {}: order {id} was shown at {}, and is not in the list that was asked for at {}",
