@@ -157,7 +157,9 @@ fn every_variable_that_is_named_exists() {
     let mut known = settings();
     // An older name of SECKILL_ACCEPT_RISKS, which still works.
     known.insert("SECKILL_I_KNOW".to_owned());
-    for script in ["compare", "loadtest", "run", "test", "install-packages", "mysql-sid"] {
+    for script in
+        ["compare", "loadtest", "run", "test", "test-shards", "install-packages", "mysql-sid"]
+    {
         known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
     }
     // Those that make tests longer stand where they are read.

@@ -62,7 +62,7 @@ fn of_ledger(
         settings.in_flight_max,
         Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
         requests,
-        ledger.metrics.clone(),
+        shared.metrics.clone(),
     );
     let parts = purchase::LedgerParts {
         strategies: Strategies::new(&strategy_context(ledger, shared, writers, locks))?,

@@ -45,7 +45,7 @@ async fn look(ledgers: &BTreeMap<ShardId, MySqlPool>) -> sqlx::Result<BTreeMap<I
     let home_of = |item| homes.get(&item).copied().unwrap_or((ShardId::HOME, 1));
     for (shard, pool) in ledgers {
         let rows = sqlx::query_as(
-            "SELECT item_id, MAX(epoch) FROM ( \
+            "SELECT item_id, CAST(MAX(epoch) AS UNSIGNED) FROM ( \
              SELECT item_id, home_epoch AS epoch FROM stock \
              UNION ALL SELECT DISTINCT item_id, NULL FROM orders \
              UNION ALL SELECT DISTINCT item_id, NULL FROM stock_movements \

@@ -218,7 +218,7 @@ impl<T> Shards<T> {
         Self { homes, each: each.into() }
     }
 
-    /// The same routes to something else of each ledger.
+    /// Makes something else of each ledger; the routes stay.
     #[must_use]
     pub fn map<U>(&self, make: impl FnMut(&T) -> U) -> Shards<U> {
         Shards { homes: self.homes.clone(), each: self.each.iter().map(make).collect() }

@@ -904,6 +904,12 @@ export interface components {
              * @description The price of one unit in cents.
              */
             price_cents?: number;
+            /**
+             * Format: int32
+             * @description The number of the ledger that it is to live in, where there are several; that of its group, or the
+             *     one with the fewest items, if it is left out.
+             */
+            shard?: number | null;
             /** Format: date-time */
             starts_at: string;
             /**
@@ -1452,6 +1458,11 @@ export interface components {
             };
             /** Format: date-time */
             server_time: string;
+            /**
+             * Format: int32
+             * @description The number of the ledger that the item lives in; 0 is the home ledger.
+             */
+            shard: number;
             strategy: string;
             /**
              * Format: int64
@@ -1520,6 +1531,8 @@ export interface components {
         };
         /** @description A page of orders. */
         OrdersBody: {
+            /** @description `true` if orders may be missing, because one of several ledgers does not answer. */
+            incomplete?: boolean;
             /** @description Pass it as `before` to get the next page; `null` on the last one. */
             next?: string | null;
             /** @description Newest first. */
