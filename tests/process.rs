@@ -27,6 +27,7 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .args(arguments)
         .env_clear()
         .env("DATABASE_URL", shop.config.database_url.reveal())
+        .env("SECKILL_SHARDS_URLS", shop.config.shards.urls.reveal())
         .env("REDIS_URL", shop.config.redis_url.reveal())
         .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
         .env("SECKILL_SECRET", shop.config.secret.reveal())

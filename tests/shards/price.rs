@@ -12,7 +12,8 @@ use crate::support::{Client, Shop, unique};
 
 /// Items of the sale, half of them in each ledger.
 const ITEMS: usize = 16;
-/// Clients at once, each with a connection of its own.
+/// Clients of each ledger, each with a connection of its own. The price of an order depends on the size of its
+/// batch, and with it on the crowd of its ledger.
 const CLIENTS: usize = 64;
 /// Orders of each client.
 const ORDERS: usize = 100;
@@ -47,7 +48,8 @@ async fn sell(ledgers: usize) -> [f64; 3] {
             json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000, "shard": index % ledgers });
         items.push(instance.make_item(body).await);
     }
-    let buyers: Vec<Client> = (1..).take(CLIENTS).map(|buyer| instance.buyer(buyer)).collect();
+    let buyers: Vec<Client> =
+        (1..).take(CLIENTS * ledgers).map(|buyer| instance.buyer(buyer)).collect();
     // Connections and statements are made before the clock runs.
     join_all(buyers.iter().map(|buyer| buyer.buy("mysql-batch", items[0]))).await;
     let pids = [first.pid(), second.pid(), std::process::id()];
@@ -59,7 +61,7 @@ async fn sell(ledgers: usize) -> [f64; 3] {
         }
     });
     join_all(work).await;
-    let orders = f64::from(u32::try_from(CLIENTS * ORDERS).expect("small"));
+    let orders = f64::from(u32::try_from(CLIENTS * ledgers * ORDERS).expect("small"));
     let seconds = begin.elapsed().as_secs_f64();
     let spent: Vec<f64> = pids
         .map(processor_seconds)
