@@ -65,7 +65,8 @@ pub(super) async fn until_synced(members: &Members, place: usize) -> Result<(), 
     .await
 }
 
-/// Waits until the first node in the URL that is not `but` takes writes, and answers its place.
+/// Waits until the first node in the URL that is not `but` takes writes, and answers its place. Its
+/// commits wait until the nodes have left a silent one behind.
 ///
 /// # Errors
 /// None does.
@@ -74,7 +75,6 @@ pub(super) async fn until_writer(members: &Members, but: usize) -> Result<usize,
         let mut seen = Vec::new();
         for place in (0..COUNT).filter(|place| *place != but) {
             match state(members, place).await {
-                // Without the old one: until then no commit ends.
                 Ok(state) if state.is_synced() && state.writes => return Ok(place),
                 state => seen.push(format!("{state:?}")),
             }
