@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use sqlx::{MySqlConnection, MySqlExecutor, MySqlPool};
 
 use super::copy::{CHUNK_ROWS, Difference, Layout};
@@ -141,8 +141,10 @@ impl Ends<'_> {
             let is_same = here.is_some() && here == there;
             is_same.then_some(()).ok_or(MoveError::Unlike("items"))
         };
-        let (rows, ()) = tokio::try_join!(try_join_all(compared), audited)?;
-        Ok(rows.into_iter().sum())
+        // All to their ends: a statement that is broken off costs its connection.
+        let (compared, audited) = tokio::join!(join_all(compared), audited);
+        audited?;
+        compared.into_iter().sum()
     }
 
     /// Lets the item sell at the source again. The epoch of the move is used up, so that another mover

@@ -93,14 +93,8 @@ impl Layout {
         (source, target): (&MySqlPool, &MySqlPool),
         item: ItemId,
     ) -> Result<Difference, MoveError> {
-        let wanted = async {
-            match self.table.fate {
-                // What the target has of it is left over.
-                Fate::Remade => Ok(HashMap::new()),
-                _ => self.digests(source, item).await,
-            }
-        };
-        let (wanted, mut there) = tokio::try_join!(wanted, self.digests(target, item))?;
+        let (wanted, mut there) =
+            tokio::try_join!(self.digests(source, item), self.digests(target, item))?;
         let rows = wanted.len();
         let mut changed = Vec::new();
         for (key, digest) in wanted {

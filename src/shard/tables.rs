@@ -13,8 +13,6 @@ pub enum Fate {
     Approximate,
     /// Copied unless the target has it, and never deleted: other items use it too.
     Shared,
-    /// Not copied: it is made anew at the target when it is needed.
-    Remade,
 }
 
 /// A table with rows of items.
@@ -54,9 +52,10 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("waiting_list", BY_ITEM, Fate::Moved),
     table("redis_queues", BY_ITEM, Fate::Approximate),
     table("running_requests", BY_ITEM, Fate::Approximate),
-    // A counter without a row here is loaded again, from the ledger where the item lives then.
-    table("redis_counters", BY_ITEM, Fate::Remade),
-    table("redis_buckets", BY_ITEM, Fate::Remade),
+    // The counters in Redis stay good: the stock row moves with its version. Without these rows the
+    // reconciliation would pass them by.
+    table("redis_counters", BY_ITEM, Fate::Approximate),
+    table("redis_buckets", BY_ITEM, Fate::Approximate),
 ];
 
 const BY_ITEM: &str = "item_id = ?";
