@@ -15,6 +15,7 @@ use seckill::domain::ItemId;
 use seckill::domain::home::ShardId;
 use seckill::shard::tables::{ITEM_TABLES, OTHER_TABLES};
 use seckill::shard::{Limits, MoveError, Mover};
+use seckill::store::mysql::moves;
 use sqlx::MySqlPool;
 
 use crate::support::{Shop, eventually};
@@ -239,6 +240,27 @@ async fn every_table_of_the_schema_is_said_to_move_or_to_stay() {
         let moves = ITEM_TABLES.iter().any(|known| known.name == table);
         assert!(moves || stay.contains(&table.as_str()), "{table} has rows of items, and stays");
     }
+}
+
+#[tokio::test]
+async fn a_mover_that_slept_through_later_moves_opens_no_old_route() {
+    let pair = Pair::new().await;
+    let item = pair.make_item(5).await;
+    let home = &pair.home.pool;
+    // Its successor has given its move up, so the item sells with the epoch of that move.
+    let slept = moves::begin(home, item, shard(SECOND)).await.expect("a move");
+    assert!(moves::give_up(home, &slept).await.expect("answered"));
+    let raised = sqlx::query("UPDATE stock SET home_epoch = ? WHERE item_id = ?");
+    raised.bind(slept.epoch).bind(item.get()).execute(home).await.expect("raised");
+    let old = buyers::route(home, item.get()).await;
+    assert_eq!(old, (0, slept.epoch));
+    // The next move has flipped, and the rows at the source are still there.
+    let next = moves::begin(home, item, shard(SECOND)).await.expect("a move");
+    assert!(moves::close(home, &next, slept.epoch).await.expect("answered"));
+    assert!(moves::set_closed(home, &next).await.expect("answered"));
+    assert!(moves::flip(home, &next).await.expect("answered"));
+    assert!(!moves::close(home, &slept, next.epoch).await.expect("answered"), "it closes");
+    assert!(pair.buyers().try_buy(old, item.get(), 7).await.is_none(), "an old route sells");
 }
 
 #[tokio::test]

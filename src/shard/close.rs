@@ -39,12 +39,7 @@ impl Ends<'_> {
     /// those that come to it afterwards find another epoch, and change nothing.
     pub async fn close(&self) -> Result<(), MoveError> {
         let (_, epoch) = moves::home(self.home, self.of.item).await?;
-        let close = || async move {
-            let closed =
-                sqlx::query("UPDATE stock SET home_epoch = ? WHERE item_id = ? AND home_epoch = ?");
-            let closed = closed.bind(self.of.epoch).bind(self.of.item.get()).bind(epoch);
-            Ok(closed.execute(self.source).await?.rows_affected() == 1)
-        };
+        let close = || moves::close(self.source, &self.of, epoch);
         // An earlier try may have come through.
         let is_closed = tried(close).await? || self.is_closed().await?;
         is_closed.then_some(()).ok_or(MoveError::Superseded)

@@ -34,7 +34,7 @@ pub async fn away(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.injections += 1;
         let begin = Instant::now();
         let pid = server.pid();
-        let was_away = if seed % 2 == 0 {
+        let was_away = if seed.is_multiple_of(2) {
             server.pause()
         } else {
             server.kill().await;
