@@ -14,6 +14,7 @@ mod options;
 mod report;
 mod rows;
 mod service;
+mod soak;
 mod testbed;
 mod trial;
 mod wire;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    if rows.is_empty() {
+    if rows.is_empty() && !options.is_soak() {
         // As a test binary does that has nothing of that name.
         println!("test result: ok. 0 passed; 0 failed; 0 ignored");
         return ExitCode::SUCCESS;
@@ -71,6 +72,11 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.is_soak() {
+        let ended = Box::pin(soak::run(options, &mut testbed)).await;
+        testbed.close().await;
+        return ended;
+    }
     println!("\nfault matrix: {} rows, seeds {}", rows.len(), options.seed_words());
     let begin = Instant::now();
     let mut report = Report::new(options);
