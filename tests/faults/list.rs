@@ -7,6 +7,7 @@ use crate::rows::{
     batch, buyers, clock, crash, disk, locks, moves, mysql, mysql_engines, network, orders, redis,
     redis_groups, service, shards,
 };
+use crate::soak;
 use crate::testbed::Testbed;
 
 /// One kind of fault.
@@ -253,6 +254,9 @@ pub const LIST: &[Row] = rows! {
     "order-races": orders::races,
         "payment, cancellation and expiry of the same orders at once, on two instances",
         "one winner each; each unit is given back once";
+    "soak-shrinks": soak::finds_the_planted_mistake,
+        "the ledger loses an acknowledged order, planted beside another fault in a random plan",
+        "the soak finds it, and makes the plan smaller until that fault alone is left";
     "clock-jumps": clock::jumps,
         "the injected clock of one instance jumps two days ahead, back, an hour back and ahead",
         "the sale's window follows it; leases do not; nothing is oversold";

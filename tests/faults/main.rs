@@ -16,6 +16,7 @@ mod readers;
 mod report;
 mod rows;
 mod service;
+mod soak;
 mod testbed;
 mod trial;
 mod wire;
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    if rows.is_empty() {
+    if rows.is_empty() && !options.is_soak() {
         // As a test binary does that has nothing of that name.
         println!("test result: ok. 0 passed; 0 failed; 0 ignored");
         return ExitCode::SUCCESS;
@@ -73,6 +74,11 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.is_soak() {
+        let ended = Box::pin(soak::run(options, &mut testbed)).await;
+        testbed.close().await;
+        return ended;
+    }
     println!("\nfault matrix: {} rows, seeds {}", rows.len(), options.seed_words());
     let begin = Instant::now();
     let mut report = Report::new(options);

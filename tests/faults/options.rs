@@ -20,6 +20,12 @@ struct Arguments {
     /// The first seed; one seed always makes the same experiment. `SECKILL_TEST_SEED` without it.
     #[arg(long, default_value_t = seed_first())]
     seed: u64,
+    /// Instead of the rows: random combinations of two faults, for this number of hours.
+    #[arg(long)]
+    hours: Option<f64>,
+    /// Instead of the rows: the plan of one trial of such a run, by its seed or its text.
+    #[arg(long)]
+    plan: Option<String>,
     /// How long each trial sells at least, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -76,6 +82,10 @@ pub struct Options {
     skip: Vec<String>,
     exact: bool,
     ignored: bool,
+    /// How long random combinations of faults are tried.
+    pub soaks: Duration,
+    /// The plan of one such trial.
+    pub plan: Option<String>,
     /// Whether the names are printed and nothing is run.
     pub list: bool,
     /// How long a trial sells at least.
@@ -100,11 +110,18 @@ impl Options {
             skip: read.skip,
             exact: read.exact,
             ignored: read.ignored,
+            soaks: crate::soak::hours(read.hours.unwrap_or_default()),
+            plan: read.plan,
             list: read.list,
             sells: Duration::from_secs_f64(read.seconds.clamp(0.2, 3600.0)),
             out: read.out,
             program: read.program.unwrap_or(built),
         })
+    }
+
+    /// Whether random combinations of faults are tried instead of the rows.
+    pub fn is_soak(&self) -> bool {
+        self.plan.is_some() || !self.soaks.is_zero()
     }
 
     /// Whether a row of this name is to be run.
@@ -123,6 +140,11 @@ impl Options {
     /// The seeds of each row.
     pub fn seeds_of(&self) -> impl Iterator<Item = u64> + use<> {
         self.seed..self.seed.saturating_add(self.seeds)
+    }
+
+    /// The first seed.
+    pub fn seed_first(&self) -> u64 {
+        self.seed
     }
 
     /// The seeds in words.

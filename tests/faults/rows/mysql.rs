@@ -173,7 +173,7 @@ pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Kills every connection but one's own; how many.
-async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
+pub(crate) async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
     let rows = sqlx::query(
         "SELECT CAST(id AS SIGNED) AS id FROM information_schema.processlist \
          WHERE user = 'seckill' AND id <> CONNECTION_ID()",
@@ -230,7 +230,7 @@ async fn number(connection: &mut MySqlConnection, statement: &str) -> Run<i64> {
     row.try_get_unchecked(0).map_err(|error| format!("{statement}: {error}"))
 }
 
-pub(super) async fn execute(connection: &mut MySqlConnection, statement: &str) -> Run<()> {
+pub(crate) async fn execute(connection: &mut MySqlConnection, statement: &str) -> Run<()> {
     let done = connection.execute(sqlx::raw_sql(statement)).await;
     done.map(drop).map_err(|error| format!("{statement}: {error}"))
 }

@@ -254,7 +254,7 @@ pub async fn leases_cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Lets every lock expire; how many.
-async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
+pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
     let said = |error: redis::RedisError| error.to_string();
     let mut cut = 0;
     let mut cursor = 0_u64;

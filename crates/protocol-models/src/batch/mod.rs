@@ -1,0 +1,273 @@
+//! Model of the batches of orders of many items, written by two instances into one ledger. It describes
+//! `src/arbiter/group_commit`.
+//!
+//! A transaction takes its rows one by one, in one order: keys of the orders, limits of the buyers, then the
+//! stock rows; a batch enters the stock stage of its instance before its first stock row. A row that
+//! another transaction holds makes it wait. The answer to a COMMIT may be lost, and its transaction lives on in
+//! the ledger until it is committed or rolled back.
+//!
+//! Two items with few units. Item 0 has two buyers for one unit: the poison. Item 1 has two units, two buyers,
+//! and a second order of the first buyer, who may have one. One order is a retry with the key of another.
+//!
+//! Assumes: a lock is kept until its transaction ends; a condition of a statement sees the rows as they
+//! were committed last; an instance does not die (the fault matrix kills them).
+
+mod steps;
+
+use stateright::{Model, Property};
+
+use crate::check::is_end;
+
+/// Instances.
+const INSTANCES: usize = 2;
+/// Items, and units of each.
+const STOCK: [u8; 2] = [1, 2];
+/// Tries of a batch.
+const TRIES_MAX: u8 = 2;
+/// Faults of each kind on one path.
+const FAULTS: u8 = 1;
+/// Orders of the first instance, then those of the second.
+const ORDERS: [Order; 5] = [
+    Order { item: 0, buyer: 0, key: 0, instance: 0 },
+    Order { item: 1, buyer: 0, key: 1, instance: 0 },
+    Order { item: 1, buyer: 0, key: 2, instance: 1 },
+    Order { item: 0, buyer: 1, key: 3, instance: 1 },
+    Order { item: 1, buyer: 1, key: 4, instance: 1 },
+];
+
+/// A planted mistake, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// The second instance takes the stock rows before the limits.
+    StockBeforeLimits,
+    /// The second instance takes the stock rows in another order.
+    StockInAnotherOrder,
+    /// COMMIT follows although fewer stock rows were changed than the batch has items.
+    AffectedRowsIgnored,
+    /// An order that is refused has its whole batch refused.
+    WholeBatchRefused,
+    /// A lost COMMIT is settled by a read that does not wait.
+    SettleWithoutWaiting,
+    /// The orders of a lost COMMIT are written again, under new keys, without a look at the ledger.
+    AgainWithoutKey,
+    /// A batch is answered before its COMMIT.
+    AnswerBeforeCommit,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Batch(pub Option<Mistake>);
+
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    item: u8,
+    buyer: u8,
+    key: u8,
+    instance: usize,
+}
+
+/// A row, in the order in which transactions lock rows.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+enum RowLock {
+    Key(u8),
+    Limit { item: u8, buyer: u8 },
+    Stock(u8),
+}
+
+/// The answer to a buyer.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+enum Answer {
+    Sold,
+    /// 409: sold out, or the limit is reached.
+    Refused,
+    /// 503: not written.
+    Unavailable,
+}
+
+/// Where an order is.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+enum Place {
+    /// In the shared queue of its instance.
+    Shared,
+    /// In the queue of its item: the item is suspect.
+    Own,
+    /// To be written by itself.
+    Single,
+    Written,
+    Answered(Answer),
+}
+
+/// Which queue cut a transaction's orders.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Shared,
+    Own,
+    Single,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Waits for the rows' stage; looks at the ledger first if it objected before.
+    Enters,
+    /// Has locked this number of its rows.
+    Locks(usize),
+    /// COMMIT was sent.
+    Commits,
+    /// COMMIT was not answered; its rows are locked until it is decided.
+    Unanswered,
+    /// Decided in the ledger; the writer has not looked yet.
+    Decided,
+}
+
+/// A transaction and its writer.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+struct Transaction {
+    instance: usize,
+    kind: Kind,
+    /// Its orders by their numbers.
+    orders: Vec<usize>,
+    /// Orders of the batch that were passed over.
+    passed_over: Vec<usize>,
+    tries: u8,
+    objected: bool,
+    step: Step,
+    /// Whether it is in a stage of the shared pipeline.
+    in_rows: bool,
+    in_stock: bool,
+    is_overtaken: bool,
+    /// Whether the writer has gone on without the ledger's decision.
+    is_abandoned: bool,
+}
+
+/// A state of everything.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub struct State {
+    places: [Place; ORDERS.len()],
+    /// How often an order is in the ledger.
+    rows: [u8; ORDERS.len()],
+    stock: [i8; STOCK.len()],
+    transactions: Vec<Transaction>,
+    suspects: [[bool; STOCK.len()]; INSTANCES],
+    /// Orders that are tried again without their key.
+    keyless: [bool; ORDERS.len()],
+    /// Answers that were lost, and times that were over.
+    faults: [u8; 2],
+}
+
+/// One step. The last two are faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `queue.rs`, `fair_queue.rs`: the next batch of an instance, with this number of orders.
+    Cut(usize, usize),
+    /// A batch of one suspect item.
+    CutOwn(usize, u8),
+    /// `arbiter/mod.rs`: an order by itself.
+    WriteSingly(usize),
+    /// `batch.rs`, `look.rs`: a batch enters its stage; after an objection it looks first.
+    Enter(usize),
+    /// `sql.rs`: the next row, and after the last one COMMIT.
+    Advance(usize),
+    /// `pipeline.rs`: a batch that waits for a row lets the batches behind it pass.
+    Overtake(usize),
+    /// The ledger commits and answers.
+    Commit(usize),
+    /// The ledger decides a COMMIT whose answer was lost.
+    Decide(usize, bool),
+    /// `batch.rs`, `settle`: one statement for all orders, which waits for their rows.
+    Settle(usize),
+    /// The answer to COMMIT is lost.
+    LoseAnswer(usize),
+    /// An order's time is over before a batch of its item begins.
+    TimeOver(usize),
+}
+
+/// The stock row of no item goes below 0, and each order in the ledger has taken its unit.
+pub const STOCK_HOLDS: &str = "stock never below 0, and each order has its unit";
+/// What was acknowledged is in the ledger.
+pub const ACKNOWLEDGED_EXISTS: &str = "an acknowledged order exists";
+/// What was refused, or answered 503, is not in the ledger.
+pub const REFUSED_IS_NOT_THERE: &str = "a refused order is not in the ledger";
+/// No order is in the ledger twice, and no buyer has more than one unit.
+pub const ONCE: &str = "no order twice, no buyer over the limit";
+/// No circle of transactions that wait for each other.
+pub const NO_DEADLOCK: &str = "no deadlock";
+/// Every path ends with an answer to every order.
+pub const ALL_ANSWERED: &str = "every order is answered";
+/// Unless the time was over, every unit is sold.
+pub const NO_GOOD_ORDER_LOST: &str = "a refused order costs no good one";
+
+impl Model for Batch {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            places: [Place::Shared; ORDERS.len()],
+            rows: [0; ORDERS.len()],
+            stock: STOCK.map(u8::cast_signed),
+            transactions: Vec::new(),
+            suspects: [[false; STOCK.len()]; INSTANCES],
+            keyless: [false; ORDERS.len()],
+            faults: [0; 2],
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for instance in 0..INSTANCES {
+            actions.extend((1..=3).map(|size| Action::Cut(instance, size)));
+            actions.extend([0, 1].map(|item| Action::CutOwn(instance, item)));
+        }
+        for order in 0..ORDERS.len() {
+            actions.extend([Action::WriteSingly(order), Action::TimeOver(order)]);
+        }
+        for one in 0..state.transactions.len() {
+            use Action::{Advance, Commit, Decide, Enter, LoseAnswer, Overtake, Settle};
+            actions.extend([Enter(one), Advance(one), Overtake(one), Commit(one), Settle(one)]);
+            actions.extend([LoseAnswer(one), Decide(one, true), Decide(one, false)]);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let is_possible = state.step(self.0, action);
+        state.transactions.sort_unstable();
+        is_possible.then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(STOCK_HOLDS, |_, state: &State| state.stock_holds()),
+            Property::always(ACKNOWLEDGED_EXISTS, |_, state: &State| {
+                state.answered(|answer| answer == Answer::Sold).all(|order| state.has_key_of(order))
+            }),
+            Property::always(REFUSED_IS_NOT_THERE, |_, state: &State| {
+                state.answered(|answer| answer != Answer::Sold).all(|order| state.rows[order] == 0)
+            }),
+            Property::always(ONCE, |_, state: &State| state.each_once()),
+            Property::always(NO_DEADLOCK, |model: &Self, state: &State| {
+                !state.has_deadlock(model.0)
+            }),
+            Property::always(ALL_ANSWERED, |model: &Self, state: &State| {
+                state.places.iter().all(|place| matches!(place, Place::Answered(_)))
+                    || !is_end(model, state)
+            }),
+            Property::always(NO_GOOD_ORDER_LOST, |_, state: &State| state.sells_all()),
+            Property::sometimes("a batch is overtaken", |_, state: &State| {
+                state.transactions.iter().any(|one| one.is_overtaken)
+            }),
+            Property::sometimes("a lost COMMIT was carried out", |_, state: &State| {
+                let decided =
+                    |one: &Transaction| one.step == Step::Decided && state.rows[one.orders[0]] > 0;
+                state.transactions.iter().any(decided)
+            }),
+            Property::sometimes("two batches of one instance are under way", |_, state: &State| {
+                state
+                    .transactions
+                    .iter()
+                    .filter(|one| one.instance == 0 && one.kind == Kind::Shared)
+                    .count()
+                    > 1
+            }),
+        ]
+    }
+}

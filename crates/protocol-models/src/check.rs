@@ -1,0 +1,117 @@
+//! The check of a model: every reachable state, the properties, and that every path ends.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
+
+/// What a check of a whole model took.
+#[derive(Clone, Copy, Debug)]
+pub struct Explored {
+    /// Different states.
+    pub states: usize,
+    /// Actions of the longest of the shortest paths to a state.
+    pub depth: usize,
+    /// Time that the search took.
+    pub took: Duration,
+}
+
+/// Checks every reachable state of a model.
+///
+/// # Panics
+/// When a property is broken, with the shortest path; when an example is missing; when a path has no
+/// end. A property about the ends of paths says nothing about a path that has none.
+pub fn every_state<M>(name: &str, model: &M) -> Explored
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + Debug + Eq + Hash + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let begin = Instant::now();
+    let checker = model.clone().checker().spawn_bfs().join();
+    checker.assert_properties();
+    let explored = Explored {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        took: begin.elapsed(),
+    };
+    assert_every_path_ends(model);
+    println!(
+        "model {name}: {} states, at most {} actions deep, {:.1} s",
+        explored.states,
+        explored.depth,
+        begin.elapsed().as_secs_f64()
+    );
+    explored
+}
+
+/// Finds the shortest path to a broken property, for a model with a planted mistake.
+///
+/// # Panics
+/// When the property holds in every state, so that the model does not see the mistake.
+pub fn broken<M>(name: &str, model: M, property: &'static str) -> Path<M::State, M::Action>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Eq + Hash + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let begin = Instant::now();
+    assert_eq!(model.property(property).expectation, Expectation::Always, "{property}");
+    let until = HasDiscoveries::AllOf([property].into());
+    let checker = model.checker().finish_when(until).spawn_bfs().join();
+    let states = checker.unique_state_count();
+    let Some(path) = checker.discovery(property) else {
+        panic!("the planted mistake {name} is not found in {states} states");
+    };
+    let actions = path.clone().into_actions();
+    println!(
+        "mistake {name}: \"{property}\" broken by {} actions, found after {states} states, {:.1} s",
+        actions.len(),
+        begin.elapsed().as_secs_f64()
+    );
+    for action in actions {
+        println!("    {action:?}");
+    }
+    path
+}
+
+/// Whether no action is possible in this state.
+pub fn is_end<M: Model>(model: &M, state: &M::State) -> bool {
+    let mut actions = Vec::new();
+    model.actions(state, &mut actions);
+    actions.into_iter().all(|action| model.next_state(state, action).is_none())
+}
+
+/// Walks all paths; a path that comes back to one of its own states would never end.
+fn assert_every_path_ends<M>(model: &M)
+where
+    M: Model,
+    M::State: Clone + Debug + Eq + Hash,
+{
+    // Whether a state is on the path that is being walked, or all paths from it are known to end.
+    let mut on_path: HashMap<M::State, bool> = HashMap::new();
+    for first in model.init_states() {
+        on_path.insert(first.clone(), true);
+        let next = model.next_states(&first);
+        let mut path = vec![(first, next)];
+        while let Some((_, next)) = path.last_mut() {
+            let Some(state) = next.pop() else {
+                if let Some((ended, _)) = path.pop() {
+                    on_path.insert(ended, false);
+                }
+                continue;
+            };
+            match on_path.get(&state) {
+                Some(true) => panic!("a path comes back to {state:#?}"),
+                Some(false) => {}
+                None => {
+                    on_path.insert(state.clone(), true);
+                    let next = model.next_states(&state);
+                    path.push((state, next));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The steps of the lock's model, and what its properties ask of a state.
+
+use super::{
+    Action, FAULTS, Hold, LEASE, Mistake, Phase, Process, REFUSALS_MAX, State, TIME_MAX, Waiter,
+};
+
+impl State {
+    /// Takes the step, if it is possible now.
+    pub(super) fn step(&mut self, mistake: Option<Mistake>, action: Action) -> bool {
+        let before = self.primary.clone();
+        let is_possible = self.act(mistake, action);
+        if self.node == 0 && self.primary != before {
+            self.replica = before;
+        }
+        is_possible
+    }
+
+    fn act(&mut self, mistake: Option<Mistake>, action: Action) -> bool {
+        use Action::{AskUnanswered, CutOff, Die, Failover, LoseMessage};
+        if matches!(
+            action,
+            Failover { .. } | AskUnanswered(_) | LoseMessage(_) | CutOff(_) | Die(_)
+        ) {
+            if self.faults == FAULTS {
+                return false;
+            }
+            self.faults += 1;
+        }
+        match action {
+            Action::Ask(process) => self.ask(mistake, process, true),
+            AskUnanswered(process) => self.ask(mistake, process, false),
+            Action::Receive(message) => self.receive(mistake, message),
+            Action::BeginWrite(process) => self.begin_write(process),
+            Action::WriteArrives(write) => {
+                let (turn, fence) = self.writes.remove(write);
+                let is_late = self.accepted.is_some_and(|(_, last)| fence < last);
+                if !is_late || mistake == Some(Mistake::NoFence) {
+                    let was_later = self.accepted.is_some_and(|(last, _)| turn < last);
+                    self.accepted_a_stale_one |= was_later;
+                    self.accepted = Some((turn, fence));
+                }
+                true
+            }
+            Action::Renew(process) => self.renew(process),
+            Action::Release(process) => self.release(mistake, process),
+            Action::Tick => {
+                self.now += 1;
+                self.now <= TIME_MAX
+            }
+            Failover { forgets } => {
+                let is_possible = self.node == 0 && (!forgets || self.replica != self.primary);
+                let replica = std::mem::take(&mut self.replica);
+                if forgets {
+                    self.forgot = self.live_hold().is_some() && replica.hold != self.primary.hold;
+                    self.primary = replica;
+                }
+                self.node = 1;
+                is_possible
+            }
+            LoseMessage(message) => {
+                self.grants_told.remove(message);
+                true
+            }
+            CutOff(process) => self.process(process).hears.take().is_some(),
+            Die(process) => {
+                let process = self.process(process);
+                let is_possible = !matches!(process.phase, Phase::Idle | Phase::Over);
+                (process.phase, process.hears) = (Phase::Over, None);
+                is_possible
+            }
+        }
+    }
+
+    fn ask(&mut self, mistake: Option<Mistake>, number: u8, is_answered: bool) -> bool {
+        let (now, node) = (self.now, self.node);
+        let held = self.live_hold();
+        let process = self.process(number);
+        match process.phase {
+            Phase::Idle => (process.token, process.attempt) = (number * 4 + process.clients, 0),
+            Phase::Waits { .. } if mistake != Some(Mistake::NoRecheck) => {}
+            _ => return false,
+        }
+        let (token, is_others) =
+            (process.token, held.is_some_and(|hold| hold.token != process.token));
+        if is_others && process.attempt == REFUSALS_MAX {
+            return false;
+        }
+        process.attempt += 1;
+        process.phase = Phase::Waits { sent_at: now };
+        // A slot may have moved: the channel is that of the node that is asked.
+        process.hears = process.hears.map(|_| node);
+        let waiter = Waiter { token, attempt: process.attempt, node };
+        let queue = &mut self.primary.queue;
+        if is_others {
+            if self.processes[usize::from(number)].hears.is_some() {
+                match queue.iter_mut().find(|one| one.token == token) {
+                    Some(entry) => *entry = waiter,
+                    None => queue.push(waiter),
+                }
+            }
+            // Refused without a subscription, it subscribes and asks once more.
+            self.process(number).hears = is_answered.then_some(node);
+            return true;
+        }
+        queue.retain(|one| one.token != token);
+        let hold = match held {
+            // Granted before, and the answer or the message was lost: the lease begins anew.
+            Some(hold) => Hold { until: now + LEASE, ..hold },
+            None => self.grant(mistake, token),
+        };
+        self.primary.hold = Some(hold);
+        match is_answered {
+            true => self.hold(number, hold, now + LEASE),
+            false => self.process(number).hears = None,
+        }
+        true
+    }
+
+    /// `mint_fence.lua`: the server's clock has passed every fence that was minted before.
+    fn grant(&mut self, mistake: Option<Mistake>, token: u8) -> Hold {
+        self.grants += 1;
+        let fence = match mistake {
+            Some(Mistake::FenceFromCounterAlone) => self.primary.counter + 1,
+            _ => 2 * self.grants,
+        };
+        self.primary.counter = fence + 1;
+        Hold { token, grant: self.grants, fence, until: self.now + LEASE }
+    }
+
+    fn hold(&mut self, process: u8, hold: Hold, deadline: u8) {
+        let (turn, fence) = ((hold.grant, 0), hold.fence);
+        let (has_written, has_renewed) = (false, false);
+        self.process(process).phase =
+            Phase::Holds { turn, fence, deadline, has_written, has_renewed };
+    }
+
+    fn receive(&mut self, mistake: Option<Mistake>, message: usize) -> bool {
+        let now = self.now;
+        let (waiter, hold) = self.grants_told.remove(message);
+        let process = self.process(waiter.token / 4);
+        let Phase::Waits { sent_at } = process.phase else { return true };
+        let is_heard = process.token == waiter.token && process.hears == Some(waiter.node);
+        let is_last =
+            process.attempt == waiter.attempt || mistake == Some(Mistake::OldGrantAccepted);
+        let deadline = match mistake {
+            Some(Mistake::LeaseFromArrival) => now + LEASE,
+            _ => sent_at + LEASE,
+        };
+        if is_heard && is_last && deadline > now + LEASE / 2 {
+            self.hold(waiter.token / 4, hold, deadline);
+        }
+        true
+    }
+
+    fn begin_write(&mut self, process: u8) -> bool {
+        let now = self.now;
+        match &mut self.process(process).phase {
+            Phase::Holds { turn, fence, deadline, has_written, .. }
+                if !*has_written && now < *deadline =>
+            {
+                *has_written = true;
+                let write = (*turn, *fence);
+                self.writes.push(write);
+                self.writes.sort_unstable();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn renew(&mut self, number: u8) -> bool {
+        let (now, held) = (self.now, self.live_hold());
+        let process = self.process(number);
+        let token = process.token;
+        let Phase::Holds { deadline, has_renewed, .. } = &mut process.phase else { return false };
+        if number > 0 || *has_renewed || now >= *deadline || *deadline == now + LEASE {
+            return false;
+        }
+        *has_renewed = true;
+        match held.filter(|hold| hold.token == token) {
+            Some(hold) => {
+                *deadline = now + LEASE;
+                self.primary.hold = Some(Hold { until: now + LEASE, ..hold });
+            }
+            None => *deadline = now,
+        }
+        true
+    }
+
+    /// The guard may go while its write is still on the way: its client has left.
+    fn release(&mut self, mistake: Option<Mistake>, number: u8) -> bool {
+        let (now, held) = (self.now, self.live_hold());
+        let process = self.process(number);
+        let Phase::Holds { turn, fence, deadline, has_written, .. } = &mut process.phase else {
+            return false;
+        };
+        if !*has_written && now < *deadline {
+            return false;
+        }
+        process.clients -= 1;
+        if process.clients > 0 && *deadline > now + LEASE / 2 {
+            turn.1 += 1;
+            *fence += u8::from(mistake != Some(Mistake::SameFenceHandedOver));
+            *has_written = false;
+            return true;
+        }
+        process.phase = if process.clients > 0 { Phase::Idle } else { Phase::Over };
+        let token = process.token;
+        if held.is_some_and(|hold| hold.token == token) {
+            self.primary.hold = None;
+            self.hand_on(mistake);
+        } else {
+            self.primary.queue.retain(|one| one.token != token);
+        }
+        true
+    }
+
+    /// `waiters.lua`: a waiter whose process does not listen at this node is skipped.
+    fn hand_on(&mut self, mistake: Option<Mistake>) {
+        while !self.primary.queue.is_empty() {
+            let waiter = self.primary.queue.remove(0);
+            let hears = self.process(waiter.token / 4).hears == Some(waiter.node);
+            let is_counted = hears && waiter.node == self.node;
+            let grants_first = mistake == Some(Mistake::GrantOnPublishCount);
+            if is_counted || grants_first {
+                let hold = self.grant(mistake, waiter.token);
+                self.primary.hold = is_counted.then_some(hold);
+                if hears {
+                    // The bus of a cluster carries it to the listeners of every node.
+                    self.grants_told.push((waiter, hold));
+                }
+            }
+            if is_counted {
+                return;
+            }
+        }
+    }
+
+    fn process(&mut self, number: u8) -> &mut Process {
+        &mut self.processes[usize::from(number)]
+    }
+
+    pub(super) fn live_hold(&self) -> Option<Hold> {
+        self.primary.hold.filter(|hold| hold.until > self.now)
+    }
+
+    pub(super) fn live_holders(&self) -> usize {
+        let is_live = |one: &&Process| matches!(one.phase, Phase::Holds { deadline, .. } if self.now < deadline);
+        self.processes.iter().filter(is_live).count()
+    }
+
+    pub(super) fn passed_a_waiter_by(&self) -> bool {
+        let listens = |one: &Waiter| {
+            let process = &self.processes[usize::from(one.token / 4)];
+            one.node == self.node && process.hears == Some(one.node)
+        };
+        // What a failover has brought back is older than the last release.
+        self.node == 0 && self.primary.hold.is_none() && self.primary.queue.iter().any(listens)
+    }
+
+    pub(super) fn all_over(&self) -> bool {
+        self.processes.iter().all(|process| process.phase == Phase::Over)
+    }
+}

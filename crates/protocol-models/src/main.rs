@@ -1,0 +1,30 @@
+//! Steps through a model in a browser: `cargo run -p protocol-models -- explore lock`.
+
+use std::process::ExitCode;
+
+use protocol_models::batch::Batch;
+use protocol_models::item_move::ItemMove;
+use protocol_models::lock::Lock;
+use stateright::Model;
+
+/// Where the explorer listens.
+const ADDRESS: &str = "127.0.0.1:3017";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ["explore", model @ ("lock" | "batch" | "item_move")] = words[..] else {
+        eprintln!("usage: protocol-models explore lock|batch|item_move");
+        return ExitCode::from(2);
+    };
+    println!(
+        "http://{ADDRESS}: the actions that are possible, and the states after them; Ctrl-C ends it"
+    );
+    // Serves until the process ends.
+    match model {
+        "lock" => drop(Lock(None).checker().serve(ADDRESS)),
+        "batch" => drop(Batch(None).checker().serve(ADDRESS)),
+        _ => drop(ItemMove(None).checker().serve(ADDRESS)),
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,82 @@
+//! The models, each in every state; and each planted mistake, which its model must find.
+
+use protocol_models::batch::{self, Batch};
+use protocol_models::check::{broken, every_state};
+use protocol_models::item_move::{self, ItemMove};
+use protocol_models::lock::{self, Lock};
+
+/// The most states of a model: more would not fit between the other tests.
+const STATES_MAX: usize = 1_000_000;
+
+macro_rules! mistakes {
+    ($($name:ident: $model:ident($mistake:expr) breaks $property:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            broken(stringify!($name), $model(Some($mistake)), $property);
+        })*
+    };
+}
+
+#[test]
+fn lock_in_every_state() {
+    assert!(every_state("lock", &Lock(None)).states < STATES_MAX);
+}
+
+#[test]
+fn batch_in_every_state() {
+    assert!(every_state("batch", &Batch(None)).states < STATES_MAX);
+}
+
+#[test]
+fn item_move_in_every_state() {
+    assert!(every_state("item_move", &ItemMove(None)).states < STATES_MAX);
+}
+
+mistakes! {
+    lock_finds_a_grant_on_a_publish_count:
+        Lock(lock::Mistake::GrantOnPublishCount) breaks lock::ONE_HOLDER;
+    lock_finds_that_there_is_no_fence:
+        Lock(lock::Mistake::NoFence) breaks lock::NO_STALE_WRITE;
+    lock_finds_a_fence_from_the_counter_alone:
+        Lock(lock::Mistake::FenceFromCounterAlone) breaks lock::NO_STALE_WRITE;
+    lock_finds_a_hand_over_with_the_same_fence:
+        Lock(lock::Mistake::SameFenceHandedOver) breaks lock::NO_STALE_WRITE;
+    lock_finds_a_waiter_that_never_asks_again:
+        Lock(lock::Mistake::NoRecheck) breaks lock::NOBODY_STARVES;
+    lock_finds_a_lease_that_counts_from_the_arrival:
+        Lock(lock::Mistake::LeaseFromArrival) breaks lock::ONE_HOLDER;
+    lock_finds_an_old_grant_that_is_accepted:
+        Lock(lock::Mistake::OldGrantAccepted) breaks lock::ONE_HOLDER;
+    batch_finds_the_stock_before_the_limits:
+        Batch(batch::Mistake::StockBeforeLimits) breaks batch::NO_DEADLOCK;
+    batch_finds_the_stock_in_another_order:
+        Batch(batch::Mistake::StockInAnotherOrder) breaks batch::NO_DEADLOCK;
+    batch_finds_affected_rows_that_are_ignored:
+        Batch(batch::Mistake::AffectedRowsIgnored) breaks batch::STOCK_HOLDS;
+    batch_finds_a_whole_batch_refused:
+        Batch(batch::Mistake::WholeBatchRefused) breaks batch::NO_GOOD_ORDER_LOST;
+    batch_finds_a_settlement_that_does_not_wait:
+        Batch(batch::Mistake::SettleWithoutWaiting) breaks batch::REFUSED_IS_NOT_THERE;
+    batch_finds_an_order_written_again_without_its_key:
+        Batch(batch::Mistake::AgainWithoutKey) breaks batch::REFUSED_IS_NOT_THERE;
+    batch_finds_an_answer_before_commit:
+        Batch(batch::Mistake::AnswerBeforeCommit) breaks batch::ACKNOWLEDGED_EXISTS;
+    item_move_finds_a_flip_without_epoch:
+        ItemMove(item_move::Mistake::FlipWithoutEpoch) breaks item_move::NOT_OVERSOLD;
+    item_move_finds_the_epoch_of_the_row:
+        ItemMove(item_move::Mistake::EpochOfTheRow) breaks item_move::NOTHING_LOST;
+    item_move_finds_a_payment_without_epoch:
+        ItemMove(item_move::Mistake::PaymentWithoutEpoch) breaks item_move::NOTHING_LOST;
+    item_move_finds_a_copy_without_the_last_rows:
+        ItemMove(item_move::Mistake::SealWithoutDelta) breaks item_move::NOTHING_LOST;
+    item_move_finds_a_flip_without_a_close:
+        ItemMove(item_move::Mistake::FlipWithoutClose) breaks item_move::ONE_WRITER;
+    item_move_finds_a_mover_that_gives_up_without_the_epoch:
+        ItemMove(item_move::Mistake::GiveUpWithoutEpoch) breaks item_move::OPEN_ONCE;
+    item_move_finds_a_late_mover_that_copies:
+        ItemMove(item_move::Mistake::CopyWithoutEpoch) breaks item_move::NOTHING_LOST;
+    item_move_finds_a_late_mover_that_deletes:
+        ItemMove(item_move::Mistake::RemoveWithoutEpoch) breaks item_move::NOTHING_LOST;
+    item_move_finds_a_copy_that_is_not_compared:
+        ItemMove(item_move::Mistake::NotVerified) breaks item_move::NOTHING_LOST;
+}
