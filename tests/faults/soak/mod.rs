@@ -35,7 +35,7 @@ pub async fn run(options: &Options, testbed: &mut Testbed) -> ExitCode {
     if let Some(text) = &options.plan {
         return match SoakPlan::read(text, &safe) {
             Ok(plan) => {
-                report.add(&plan, try_once(testbed, &plan).await);
+                report.add(&plan, &try_once(testbed, &plan).await);
                 report.end(None)
             }
             Err(why) => {
@@ -55,12 +55,12 @@ pub async fn run(options: &Options, testbed: &mut Testbed) -> ExitCode {
             break;
         }
         let failed = !tried.is_well();
-        report.add(&plan, tried);
+        report.add(&plan, &tried);
         if failed {
             let smallest = shrink::smallest(plan, &mut report, async |plan, report| {
                 let tried = try_once(testbed, plan).await;
                 let failed = !tried.is_well();
-                report.add_smaller(plan, tried);
+                report.add_smaller(plan, &tried);
                 failed
             });
             let smallest = smallest.await;

@@ -85,7 +85,7 @@ impl SoakReport {
     }
 
     /// Adds the trial of a plan, and prints it.
-    pub fn add(&mut self, plan: &SoakPlan, tried: Tried) {
+    pub fn add(&mut self, plan: &SoakPlan, tried: &Tried) {
         self.seeds.push(plan.seed);
         self.both += u64::from(tried.bites.len() > 1);
         for fault in &tried.bites {
@@ -97,16 +97,16 @@ impl SoakReport {
             self.controls.0 += trial.controls.0;
             self.controls.1 += trial.controls.1;
         }
-        self.print(plan, &tried, "soak");
+        self.print(plan, tried, "soak");
         if !tried.is_well() {
             self.failed.push((plan.clone(), tried.broken()));
         }
     }
 
     /// Adds the trial of a plan that was made smaller.
-    pub fn add_smaller(&mut self, plan: &SoakPlan, tried: Tried) {
+    pub fn add_smaller(&mut self, plan: &SoakPlan, tried: &Tried) {
         self.shrinking += 1;
-        self.print(plan, &tried, "smaller");
+        self.print(plan, tried, "smaller");
     }
 
     /// Adds a failing plan that could not be made smaller.
