@@ -69,7 +69,7 @@ impl TableLock {
 /// Waits until as many looks at the stock as are under way wait for the table: under their locks.
 async fn looks_wait(shop: &Shop, count: i64) {
     let query = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() \
-                 AND info LIKE 'SELECT available, version, changed_at FROM stock%' \
+                 AND info LIKE 'SELECT available, version, changed_at%FROM stock%' \
                  AND state LIKE 'Waiting for table%'";
     eventually("the looks to wait", || async {
         let waiting: i64 = sqlx::query_scalar(query).fetch_one(&shop.pool).await.expect("read");

@@ -14,7 +14,7 @@ use seckill::config::Secret;
 use seckill::domain::ItemId;
 use seckill::domain::home::ShardId;
 use seckill::shard::tables::{ITEM_TABLES, OTHER_TABLES};
-use seckill::shard::{Limits, MoveError, Mover};
+use seckill::shard::{Limits, MoveError, Mover, close_source};
 use seckill::store::mysql::moves;
 use sqlx::MySqlPool;
 
@@ -256,10 +256,10 @@ async fn a_mover_that_slept_through_later_moves_opens_no_old_route() {
     assert_eq!(old, (0, slept.epoch));
     // The next move has flipped, and the rows at the source are still there.
     let next = moves::begin(home, item, shard(SECOND)).await.expect("a move");
-    assert!(moves::close(home, &next, slept.epoch).await.expect("answered"));
+    assert!(close_source(home, &next, slept.epoch).await.expect("answered"));
     assert!(moves::set_closed(home, &next).await.expect("answered"));
     assert!(moves::flip(home, &next).await.expect("answered"));
-    assert!(!moves::close(home, &slept, next.epoch).await.expect("answered"), "it closes");
+    assert!(!close_source(home, &slept, next.epoch).await.expect("answered"), "it closes");
     assert!(pair.buyers().try_buy(old, item.get(), 7).await.is_none(), "an old route sells");
 }
 

@@ -31,6 +31,9 @@ enum Action {
     /// Move an item to another ledger while it sells. It is paused for a fraction of a second. If the
     /// command was killed, the same command goes on where it was. Exit 1 when the item stays where it was.
     Move(shard_move::Arguments),
+    /// Give an item its ledger before its sale begins: the same move, which no buyer notices. Exit 1 once
+    /// the sale has begun; then `move` is the command.
+    Place(shard_move::Place),
     /// List the moves of items: those under way first, then the newest.
     Moves,
 }
@@ -43,6 +46,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         Action::Add { shard } => add(&config, *shard).await,
         Action::List => list(&ledgers::open(&config)?).await,
         Action::Move(arguments) => shard_move::run(&config, arguments).await,
+        Action::Place(place) => shard_move::place(&config, place).await,
         Action::Moves => shard_move::list(&config).await,
     }
 }

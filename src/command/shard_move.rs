@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::domain::{ItemId, ShardId};
 use crate::shard::{Limits, MoveError, Moved, Mover};
-use crate::store::mysql;
 use crate::store::mysql::moves::{self, ItemMove};
+use crate::store::mysql::{self, items};
 use sqlx::MySqlPool;
 
 use super::Ended;
@@ -17,6 +17,8 @@ use super::progress::Progress;
 
 /// Connections to each ledger: the tables of an item are compared side by side.
 const POOL_MAX: u32 = 8;
+/// The longest pause of an item, in milliseconds, unless the operator gives another one.
+const PAUSE_MS_MAX: u64 = 1_000;
 /// How often the progress is looked at.
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
@@ -35,8 +37,45 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["target", "resume"])]
     give_up: bool,
     /// The longest pause of the item: a move that needs more is given up, and tried again twice.
-    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    #[arg(long, value_name = "MS", default_value_t = PAUSE_MS_MAX)]
     pause_ms_max: u64,
+}
+
+/// The arguments of `place`: the item, and its ledger.
+#[derive(clap::Args)]
+pub struct Place {
+    #[arg(value_parser = parse_item)]
+    item: ItemId,
+    /// The number of the ledger.
+    #[arg(value_parser = parse_shard)]
+    shard: ShardId,
+}
+
+/// Moves an item whose sale has not begun, by the clock of its ledger.
+pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
+    let ledgers = ledgers(config)?;
+    let unread = |error: sqlx::Error| format!("a ledger does not answer: {error}");
+    let (at, _) = moves::home(&ledgers[&ShardId::HOME], item).await.map_err(unread)?;
+    let pool = ledgers.get(&at).ok_or_else(|| {
+        format!("item {item} lives in ledger {at}, which the settings do not name")
+    })?;
+    match items::is_upcoming(pool, item).await.map_err(unread)? {
+        Some(true) => {
+            let (target, pause_ms_max) = (Some(shard), PAUSE_MS_MAX);
+            let (resume, give_up) = (false, false);
+            run(config, &Arguments { item, target, resume, give_up, pause_ms_max }).await
+        }
+        Some(false) => {
+            eprintln!(
+                "seckill: the sale of item {item} has begun: `seckill shard move {item} {shard}` moves it while it sells"
+            );
+            Ok(ExitCode::from(1))
+        }
+        None => {
+            eprintln!("seckill: there is no item {item}");
+            Ok(ExitCode::from(1))
+        }
+    }
 }
 
 /// Moves an item, or ends a move. Exit 1 when the item was not moved and sells as before, 2 when a ledger

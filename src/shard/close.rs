@@ -39,7 +39,7 @@ impl Ends<'_> {
     /// those that come to it afterwards find another epoch, and change nothing.
     pub async fn close(&self) -> Result<(), MoveError> {
         let (_, epoch) = moves::home(self.home, self.of.item).await?;
-        let close = || moves::close(self.source, &self.of, epoch);
+        let close = || close_source(self.source, &self.of, epoch);
         // An earlier try may have come through.
         let is_closed = tried(close).await? || self.is_closed().await?;
         is_closed.then_some(()).ok_or(MoveError::Superseded)
@@ -239,6 +239,19 @@ pub(super) async fn items_of_its_groups(
          WHERE own.item_id = ? AND others.item_id <> own.item_id",
     );
     answered(others.bind(item.get()).fetch_one(from)).await
+}
+
+/// Closes an item at the source, where its routes have the epoch `from`; answers whether this call did. The
+/// epoch only rises: a mover that was asleep while later moves came must not make an old route valid again.
+///
+/// # Errors
+/// The database's.
+pub async fn close_source(source: &MySqlPool, of: &ItemMove, from: u64) -> sqlx::Result<bool> {
+    let closed = sqlx::query(
+        "UPDATE stock SET home_epoch = ? WHERE item_id = ? AND home_epoch = ? AND home_epoch < ?",
+    );
+    let closed = closed.bind(of.epoch).bind(of.item.get()).bind(from).bind(of.epoch);
+    Ok(closed.execute(source).await?.rows_affected() == 1)
 }
 
 /// Runs a short transaction, again after a conflict with another one.

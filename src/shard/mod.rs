@@ -39,6 +39,7 @@ use sqlx::MySqlPool;
 use crate::domain::{ItemId, ShardId};
 use crate::store::mysql::moves::{self, ItemMove, MoveState};
 use close::Ends;
+pub use close::close_source;
 use copy::Layout;
 pub use error::MoveError;
 use lock::MoveLock;

@@ -135,6 +135,18 @@ async fn the_command_says_in_a_sentence_why_an_item_stays() {
         assert_eq!(code, expected, "{arguments:?}: {text}");
         assert!(text.contains(sentence), "{arguments:?}: {text}");
     }
+    // Before its sale an item is placed.
+    for (id, sentence, code) in [("4711", "there is no item 4711", 1), (&*id, "has begun", 1)] {
+        let (ended, text) = run(&pair, &["shard", "place", id, "1"], None).await;
+        assert_eq!(ended, code, "{text}");
+        assert!(text.contains(sentence), "{text}");
+    }
+    let upcoming = pair.make_item(5).await;
+    let later = sqlx::query("UPDATE items SET starts_at = '2036-01-01' WHERE id = ?");
+    later.bind(upcoming.get()).execute(pair.pool(0)).await.expect("changed");
+    let (code, text) = run(&pair, &["shard", "place", &upcoming.to_string(), "1"], None).await;
+    assert_eq!(code, 0, "{text}");
+    pair.assert_lives_in(1, upcoming).await;
     let mut away = command(&pair, &["shard", "move", &id, "1"]);
     away.env("SECKILL_SHARDS_URLS", "1=mysql://seckill:x@127.0.0.1:9/seckill");
     let (code, text) = told(&away.output().await.expect("runs"));

@@ -72,6 +72,19 @@ pub async fn find(
     answered(sqlx::query_as(&statement).bind(id.get()).fetch_optional(executor)).await
 }
 
+/// Whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
+/// item.
+///
+/// # Errors
+/// The database's.
+pub async fn is_upcoming(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<bool>> {
+    let statement = "SELECT starts_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
+    answered(sqlx::query_scalar(statement).bind(id.get()).fetch_optional(executor)).await
+}
+
 /// The result of reading several items.
 #[derive(Debug, Default)]
 pub struct ItemsRead {

@@ -143,19 +143,6 @@ pub async fn begin(pool: &MySqlPool, item: ItemId, target: ShardId) -> sqlx::Res
     find(pool, item, epoch).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Closes an item at the source, where its routes have the epoch `from`; answers whether this call did. The
-/// epoch only rises: a mover that was asleep while later moves came must not make an old route valid again.
-///
-/// # Errors
-/// The database's.
-pub async fn close(source: &MySqlPool, of: &ItemMove, from: u64) -> sqlx::Result<bool> {
-    let closed = sqlx::query(
-        "UPDATE stock SET home_epoch = ? WHERE item_id = ? AND home_epoch = ? AND home_epoch < ?",
-    );
-    let closed = closed.bind(of.epoch).bind(of.item.get()).bind(from).bind(of.epoch);
-    Ok(closed.execute(source).await?.rows_affected() == 1)
-}
-
 /// Notes that the item is closed at its source; `false` unless the move was copying.
 ///
 /// # Errors
