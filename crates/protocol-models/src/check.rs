@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
@@ -14,7 +14,7 @@ pub struct Explored {
     pub states: usize,
     /// Actions of the longest of the shortest paths to a state.
     pub depth: usize,
-    /// Time that the search took.
+    /// Time of the search, and of the walk over all paths.
     pub took: Duration,
 }
 
@@ -38,11 +38,12 @@ where
         took: begin.elapsed(),
     };
     assert_every_path_ends(model);
+    let explored = Explored { took: begin.elapsed(), ..explored };
     println!(
         "model {name}: {} states, at most {} actions deep, {:.1} s",
         explored.states,
         explored.depth,
-        begin.elapsed().as_secs_f64()
+        explored.took.as_secs_f64()
     );
     explored
 }
@@ -90,12 +91,14 @@ where
     M: Model,
     M::State: Clone + Debug + Eq + Hash,
 {
-    // Whether a state is on the path that is being walked, or all paths from it are known to end.
-    let mut on_path: HashMap<M::State, bool> = HashMap::new();
+    let hasher = BuildHasherDefault::<DefaultHasher>::new();
+    // By the hash of a state, as Stateright keeps them, since millions of whole states take long to
+    // compare: whether it is on the path that is being walked, or all paths from it are known to end.
+    let mut on_path: HashMap<u64, bool> = HashMap::new();
     for first in model.init_states() {
-        on_path.insert(first.clone(), true);
-        let next = model.next_states(&first);
-        let mut path = vec![(first, next)];
+        let hash = hasher.hash_one(&first);
+        on_path.insert(hash, true);
+        let mut path = vec![(hash, model.next_states(&first))];
         while let Some((_, next)) = path.last_mut() {
             let Some(state) = next.pop() else {
                 if let Some((ended, _)) = path.pop() {
@@ -103,13 +106,13 @@ where
                 }
                 continue;
             };
-            match on_path.get(&state) {
+            let hash = hasher.hash_one(&state);
+            match on_path.get(&hash) {
                 Some(true) => panic!("a path comes back to {state:#?}"),
                 Some(false) => {}
                 None => {
-                    on_path.insert(state.clone(), true);
-                    let next = model.next_states(&state);
-                    path.push((state, next));
+                    on_path.insert(hash, true);
+                    path.push((hash, model.next_states(&state)));
                 }
             }
         }

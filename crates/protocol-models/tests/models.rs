@@ -6,7 +6,7 @@ use protocol_models::item_move::{self, ItemMove};
 use protocol_models::lock::{self, Lock};
 
 /// The most states of a model: more would not fit between the other tests.
-const STATES_MAX: usize = 1_000_000;
+const STATES_MAX: usize = 2_000_000;
 
 macro_rules! mistakes {
     ($($name:ident: $model:ident($mistake:expr) breaks $property:expr;)*) => {
@@ -79,4 +79,6 @@ mistakes! {
         ItemMove(item_move::Mistake::RemoveWithoutEpoch) breaks item_move::NOTHING_LOST;
     item_move_finds_a_copy_that_is_not_compared:
         ItemMove(item_move::Mistake::NotVerified) breaks item_move::NOTHING_LOST;
+    item_move_finds_a_late_close_that_lowers_the_epoch:
+        ItemMove(item_move::Mistake::CloseLowersEpoch) breaks item_move::OPEN_ONCE;
 }

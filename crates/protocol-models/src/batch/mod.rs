@@ -13,6 +13,7 @@
 //! were committed last; an instance does not die (the fault matrix kills them).
 
 mod steps;
+mod waits;
 
 use stateright::{Model, Property};
 

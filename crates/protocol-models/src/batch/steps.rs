@@ -1,5 +1,6 @@
 //! The steps of the batches' model, and what its properties ask of a state.
 
+use super::waits::rows_of;
 use super::{
     Action, Answer, FAULTS, Kind, Mistake, ORDERS, Order, Place, RowLock, STOCK, State, Step,
     TRIES_MAX, Transaction,
@@ -332,55 +333,6 @@ impl State {
         }
     }
 
-    /// The transaction that this one waits for.
-    fn waits_for(&self, mistake: Option<Mistake>, one: usize) -> Option<usize> {
-        let me = &self.transactions[one];
-        let others = || (0..self.transactions.len()).filter(|other| *other != one);
-        let in_stage = |is_in: fn(&Transaction) -> bool| {
-            let mut same =
-                others().filter(|other| self.transactions[*other].instance == me.instance);
-            same.find(|other| is_in(&self.transactions[*other]))
-        };
-        match me.step {
-            Step::Enters if me.kind == Kind::Shared => in_stage(|one| one.in_rows || one.in_stock),
-            Step::Locks(locked) => {
-                let row = *rows_of(mistake, me, &self.keyless).get(locked)?;
-                if me.needs_stage(row) {
-                    return in_stage(|one| one.in_stock);
-                }
-                others().find(|other| self.holds_next(mistake, *other, one))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether `holder` holds the row that `one` needs next.
-    fn holds_next(&self, mistake: Option<Mistake>, holder: usize, one: usize) -> bool {
-        let Step::Locks(locked) = self.transactions[one].step else { return false };
-        let holder = &self.transactions[holder];
-        let held = rows_of(mistake, holder, &self.keyless);
-        let count = match holder.step {
-            Step::Locks(count) => count,
-            Step::Commits | Step::Unanswered => held.len(),
-            Step::Enters | Step::Decided => 0,
-        };
-        let rows = rows_of(mistake, &self.transactions[one], &self.keyless);
-        rows.get(locked).is_some_and(|row| held[..count].contains(row))
-    }
-
-    pub(super) fn has_deadlock(&self, mistake: Option<Mistake>) -> bool {
-        (0..self.transactions.len()).any(|first| {
-            let mut at = first;
-            for _ in 0..self.transactions.len() {
-                match self.waits_for(mistake, at) {
-                    Some(next) => at = next,
-                    None => return false,
-                }
-            }
-            true
-        })
-    }
-
     pub(super) fn answered(&self, is: fn(Answer) -> bool) -> impl Iterator<Item = usize> {
         let places = self.places.iter().enumerate();
         places.filter_map(move |(order, place)| match place {
@@ -431,42 +383,6 @@ impl State {
     fn suspect(&mut self, instance: usize, item: u8) {
         self.suspects[instance][usize::from(item)] = true;
     }
-}
-
-impl Transaction {
-    /// Whether it has to enter the stock stage before it takes this row.
-    fn needs_stage(&self, row: RowLock) -> bool {
-        let is_stock = matches!(row, RowLock::Stock(_));
-        self.kind == Kind::Shared && is_stock && !self.in_stock && !self.is_overtaken
-    }
-}
-
-/// The rows of a transaction in the order in which it locks them.
-fn rows_of(
-    mistake: Option<Mistake>,
-    transaction: &Transaction,
-    keyless: &[bool; ORDERS.len()],
-) -> Vec<RowLock> {
-    let mut rows: Vec<RowLock> = Vec::new();
-    for &order in &transaction.orders {
-        let Order { item, buyer, key, .. } = ORDERS[order];
-        if !keyless[order] {
-            rows.push(RowLock::Key(key));
-        }
-        rows.extend([RowLock::Limit { item, buyer }, RowLock::Stock(item)]);
-    }
-    rows.sort_unstable();
-    rows.dedup();
-    let is_stock = |row: &RowLock| matches!(row, RowLock::Stock(_));
-    match mistake.filter(|_| transaction.instance == 1) {
-        Some(Mistake::StockBeforeLimits) => rows.sort_by_key(|row| !is_stock(row)),
-        Some(Mistake::StockInAnotherOrder) => {
-            let first = rows.iter().position(is_stock).unwrap_or_default();
-            rows[first..].reverse();
-        }
-        _ => {}
-    }
-    rows
 }
 
 fn units(orders: &[usize], item: u8) -> i8 {

@@ -1,6 +1,6 @@
 //! Model of an item's move from one shard to another while it sells: home epoch, cached routes, buyers, a
 //! payment, and a mover that dies at any step and is replaced, gives up, or wakes up beside its successor.
-//! It describes `src/shard` and the statements by which a write names the epoch of its route.
+//! The model describes `src/shard` and the statements by which a write names the epoch of its route.
 //!
 //! The home ledger says where the item lives: a shard and an epoch. A write names the epoch of the route that
 //! led to it, and the stock row refuses another one. A transaction in one ledger is one action; no action
@@ -19,12 +19,12 @@ use crate::check::is_end;
 const STOCK: u8 = 1;
 /// Buyers; each asks by a router of its own.
 const BUYERS: usize = 2;
-/// Routers, each with a cached route.
+/// Routers, each with a cached route, which it keeps until a shard refuses it.
 const ROUTERS: usize = 2;
 /// How often a mover dies or falls asleep, on one path.
 const DEATHS_MAX: u8 = 1;
 /// Moves that are begun, on one path.
-const MOVES_MAX: usize = 2;
+const MOVES_MAX: u8 = 2;
 /// The shard that the item leaves, and the one that it goes to.
 const SOURCE: usize = 0;
 const TARGET: usize = 1;
@@ -52,6 +52,8 @@ pub enum Mistake {
     RemoveWithoutEpoch,
     /// The sealed copy is not compared with the original.
     NotVerified,
+    /// A mover that woke up late closes the source with its own epoch, although the source has a later one.
+    CloseLowersEpoch,
 }
 
 /// The model.
@@ -82,6 +84,7 @@ struct StockRow {
 /// The state of a move, as the home ledger records it.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 enum Record {
+    NotBegun,
     Copying,
     Closed,
     Flipped,
@@ -96,6 +99,9 @@ enum Next {
     /// Gives the target's stock row the epoch 0, at which rows may be written.
     Open,
     Copy,
+    /// Reads the epoch that the home names.
+    ReadHome,
+    /// Replaces that epoch at the source, if its own is a later one.
     Close,
     RecordClosed,
     OpenAgain,
@@ -122,7 +128,9 @@ struct Mover {
     next: Next,
     /// The epoch of the move that it works on.
     epoch: u8,
-    /// The orders that it found to differ.
+    /// The epoch that it read from the home, until it has closed the source.
+    of_home: u8,
+    /// The orders that it found to differ, until it has sealed the copy.
     differ: [bool; BUYERS],
 }
 
@@ -147,8 +155,10 @@ enum Request {
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub struct State {
     home: Route,
-    /// The records of the moves; that of number 0 has the epoch 2. Whether it has ended.
-    records: Vec<(Record, bool)>,
+    /// Moves that were begun.
+    moves: u8,
+    /// Their records, of which the first one has the epoch 2, and whether they have ended.
+    records: [(Record, bool); MOVES_MAX as usize],
     shards: [Shard; 2],
     caches: [Option<Route>; ROUTERS],
     buys: [Request; BUYERS],
@@ -166,8 +176,6 @@ pub struct State {
 pub enum Action {
     /// A router takes its cached route, or reads the home.
     Route(usize),
-    /// A router's cached route is over its age.
-    Forget(usize),
     /// The buyer's transaction in the shard.
     Buy(usize),
     /// The payment's router takes a route.
@@ -203,7 +211,8 @@ impl Model for ItemMove {
         let stock = Some(StockRow { available: STOCK, epoch: 1 });
         vec![State {
             home: Route { shard: 0, epoch: 1 },
-            records: Vec::new(),
+            moves: 0,
+            records: [(Record::NotBegun, true); MOVES_MAX as usize],
             shards: [Shard { stock, ..Shard::default() }, Shard::default()],
             caches: [None; ROUTERS],
             buys: [Request::Asks { tries: 0 }; BUYERS],
@@ -215,11 +224,11 @@ impl Model for ItemMove {
     }
 
     fn actions(&self, _: &State, actions: &mut Vec<Action>) {
+        // The likeliest ones first: a state is no end as soon as one of them is possible.
+        actions.extend((0..2).flat_map(|mover| [Action::Move(mover), Action::GiveUp(mover)]));
         actions.extend((0..BUYERS).flat_map(|buyer| [Action::Route(buyer), Action::Buy(buyer)]));
-        actions.extend((0..ROUTERS).map(Action::Forget));
         actions.extend([Action::RoutePayment, Action::Pay, Action::Start]);
         actions.extend([Action::Die, Action::FallAsleep]);
-        actions.extend((0..2).flat_map(|mover| [Action::Move(mover), Action::GiveUp(mover)]));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -234,9 +243,6 @@ impl Model for ItemMove {
                 // Nobody pays for an order that was not acknowledged.
                 let is_bought = state.buys[0] == Request::Acknowledged;
                 routed.filter(|_| is_bought).map(|routed| state.payment = routed).is_some()
-            }
-            Action::Forget(router) => {
-                state.caches[router].take().is_some_and(|cached| cached != state.home)
             }
             Action::Buy(buyer) => state.buy(self.0, buyer),
             Action::Pay => state.pay(self.0),

@@ -68,13 +68,15 @@ impl State {
             return false;
         }
         if self.is_settled() {
-            if self.records.len() == MOVES_MAX || self.home.shard == TARGET {
+            if self.moves == MOVES_MAX || self.home.shard == TARGET {
                 return false;
             }
-            self.records.push((Record::Copying, false));
+            self.records[usize::from(self.moves)] = (Record::Copying, false);
+            self.moves += 1;
         }
-        let epoch = u8::try_from(self.records.len() + 1).unwrap_or(u8::MAX);
-        self.movers[0] = Some(Mover { next: Next::ReadRecord, epoch, differ: [false; BUYERS] });
+        let epoch = self.moves + 1;
+        self.movers[0] =
+            Some(Mover { next: Next::ReadRecord, epoch, of_home: 0, differ: [false; BUYERS] });
         true
     }
 
@@ -100,7 +102,7 @@ impl State {
                 | Next::RemoveStock
                 | Next::End
         );
-        mover.next = Next::Raise;
+        *mover = Mover { next: Next::Raise, of_home: 0, differ: [false; BUYERS], ..*mover };
         is_possible
     }
 
@@ -126,7 +128,7 @@ impl State {
                     Some(Next::RecordClosed)
                 }
                 Record::Copying | Record::Closed => Some(Next::Open),
-                Record::Flipped | Record::GivenUp => Some(Next::Tidy),
+                Record::Flipped | Record::GivenUp | Record::NotBegun => Some(Next::Tidy),
             },
             Next::Open | Next::OpenAgain => {
                 let row = StockRow { available: 0, epoch: 0 };
@@ -141,12 +143,17 @@ impl State {
                     self.shards[TARGET].orders = self.shards[SOURCE].orders;
                 }
                 let skips = is(Mistake::FlipWithoutClose);
-                is_open.then_some(if skips { Next::RecordClosed } else { Next::Close })
+                is_open.then_some(if skips { Next::RecordClosed } else { Next::ReadHome })
+            }
+            Next::ReadHome => {
+                mover.of_home = self.home.epoch;
+                Some(Next::Close)
             }
             Next::Close => {
-                let of_home = self.home.epoch;
+                let of_home = std::mem::take(&mut mover.of_home);
                 let row = self.shards[SOURCE].stock.as_mut()?;
-                row.epoch = if row.epoch == of_home { epoch } else { row.epoch };
+                let rises = row.epoch < epoch || is(Mistake::CloseLowersEpoch);
+                row.epoch = if row.epoch == of_home && rises { epoch } else { row.epoch };
                 (row.epoch == epoch).then_some(Next::RecordClosed)
             }
             Next::RecordClosed => {
@@ -167,8 +174,9 @@ impl State {
             }
             Next::Seal => {
                 let is_open = self.is_open(mistake);
+                let differ = std::mem::take(&mut mover.differ);
                 if is_open {
-                    for buyer in (0..BUYERS).filter(|buyer| mover.differ[*buyer]) {
+                    for buyer in (0..BUYERS).filter(|buyer| differ[*buyer]) {
                         self.shards[TARGET].orders[buyer] = self.shards[SOURCE].orders[buyer];
                     }
                     // The row has the epoch of the move: the source was closed with it.
@@ -215,7 +223,7 @@ impl State {
                 let (shard, epochs) = match record {
                     Record::Flipped => (SOURCE, [epoch; 2]),
                     Record::GivenUp => (TARGET, [0, epoch]),
-                    Record::Copying | Record::Closed => return None,
+                    Record::Copying | Record::Closed | Record::NotBegun => return None,
                 };
                 let is_this =
                     self.shards[shard].stock.is_some_and(|row| epochs.contains(&row.epoch));

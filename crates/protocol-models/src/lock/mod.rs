@@ -1,7 +1,7 @@
 //! Model of the lock `token` on Redis: lease, fence, queue, hand-over between and inside processes, and a
 //! failover that may forget the last writes. It describes `crates/leaselock/src`.
 //!
-//! One name; three processes, of which the first has two clients. Time goes in ticks, and a lease has
+//! One name; two processes, of which the first has two clients. Time goes in ticks, and a lease has
 //! [`LEASE`]. A script is one action (Redis runs one at a time); its messages and the writes that a
 //! holder begins arrive later, in any order. At most [`FAULTS`] faults: see [`Action`].
 //!
@@ -15,7 +15,7 @@ use stateright::{Model, Property};
 use crate::check::is_end;
 
 /// Processes.
-const PROCESSES: u8 = 3;
+const PROCESSES: u8 = 2;
 /// Ticks of a lease.
 const LEASE: u8 = 2;
 /// Ticks after which time stands still.
@@ -23,7 +23,7 @@ const TIME_MAX: u8 = 3;
 /// Attempts of a process at a lock that another one holds.
 const REFUSALS_MAX: u8 = 2;
 /// Faults on one path.
-pub const FAULTS: u8 = 1;
+pub const FAULTS: u8 = 2;
 
 /// A planted mistake, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub struct State {
     faults: u8,
     /// Whether the failover forgot a live hold.
     forgot: bool,
-    processes: Vec<Process>,
+    processes: [Process; PROCESSES as usize],
     /// Messages on their way.
     grants_told: Vec<(Waiter, Hold)>,
     /// Writes on their way, with their fences.
@@ -177,9 +177,7 @@ impl Model for Lock {
             replica: Server::default(),
             faults: 0,
             forgot: false,
-            processes: (0..PROCESSES)
-                .map(|number| process(if number == 0 { 2 } else { 1 }))
-                .collect(),
+            processes: std::array::from_fn(|number| process(if number == 0 { 2 } else { 1 })),
             grants_told: Vec::new(),
             writes: Vec::new(),
             accepted: None,

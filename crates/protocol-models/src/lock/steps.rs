@@ -82,7 +82,7 @@ impl State {
         }
         let (token, is_others) =
             (process.token, held.is_some_and(|hold| hold.token != process.token));
-        if is_others && process.attempt == REFUSALS_MAX {
+        if is_others && process.attempt >= REFUSALS_MAX {
             return false;
         }
         process.attempt += 1;
