@@ -32,9 +32,12 @@ impl Metrics {
 
 /// Puts the series of a further ledger into `text`, each below the description that it shares.
 pub(super) fn merge(text: &str, shard: u16, further: &str) -> String {
-    let further = families(further);
+    let (home, further) = (families(text), families(further));
+    // A family without series is not in a text at all.
+    let only_further = further.iter().filter(|(head, _)| !home.iter().any(|(own, _)| own == head));
+    let only_further = only_further.map(|(head, _)| (*head, ""));
     let mut merged = String::with_capacity(text.len() * 2);
-    for (head, series) in families(text) {
+    for (head, series) in home.iter().copied().chain(only_further) {
         merged.push_str(head);
         merged.push_str(series);
         let same = further.iter().find(|(other, _)| *other == head);

@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::{MySqlConnection, MySqlPool, QueryBuilder, Row};
+use sqlx::{Connection, MySqlConnection, MySqlPool, QueryBuilder, Row};
 
 use super::sql::powers_of_two;
 use crate::arbiter::{Answer, is_guarded, replay};
 use crate::domain::{
     ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
 };
-use crate::store::mysql::{answered, orders};
+use crate::store::mysql::{answered, orders, settle};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
@@ -218,7 +218,14 @@ pub(super) async fn find_written(
     for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
         query = query.bind(purchase.order_id.to_string());
     }
-    // Autocommit: the locks go as soon as they were had.
-    let rows = answered(query.fetch_all(pool)).await?;
+    let look = async {
+        let mut connection = settle::connection(pool).await?;
+        let mut transaction = connection.begin().await?;
+        let rows = query.fetch_all(&mut *transaction).await?;
+        // Nothing was written, and the locks were all that was wanted.
+        let _ = transaction.rollback().await;
+        Ok(rows)
+    };
+    let rows = answered(look).await?;
     rows.iter().map(|row| orders::read(row).map(|order| (order.id, order))).collect()
 }
