@@ -120,7 +120,7 @@ impl Exporter {
         Ok(receiver)
     }
 
-    /// A snapshot of each ledger that has what is selected. While an item moves, two ledgers have it.
+    /// A snapshot of each ledger that has selected rows. While an item moves, two ledgers have its rows.
     async fn snapshots(&self, selection: Selection) -> Result<Vec<Snapshot>, ExportError> {
         let away = |_| ExportError::Ledger(LedgerError::Unavailable);
         if let Some(item) = selection.item {

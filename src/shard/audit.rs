@@ -10,7 +10,7 @@ use sqlx::MySqlPool;
 use crate::domain::{ItemId, ShardId};
 use crate::store::mysql::link::{LONG_READ_MAX, within};
 
-/// Ledgers are read one after the other, so an item may move in between: what is wrong is so after this time.
+/// Ledgers are read one after the other, so an item may move in between. A fault is reported only if it is still there after this time.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Items with rows in a ledger where they do not live, or without a stock row of their epoch where they do;

@@ -17,7 +17,7 @@ impl Ends<'_> {
         remove(self.source, self.of.item, &[self.of.epoch]).await
     }
 
-    /// Deletes what was copied, after the move was given up.
+    /// Deletes the copied rows, after the move was given up.
     pub(super) async fn remove_target(&self) -> Result<(), MoveError> {
         remove(self.target, self.of.item, &[OPEN_COPY, self.of.epoch]).await
     }

@@ -42,7 +42,7 @@ struct When {
 impl Observer {
     /// An observer whose clock starts at `base`, and that waits for an answer at most `answer_max`.
     pub fn new(instances: Vec<Instance>, base: Instant, answer_max: Duration) -> Self {
-        assert!(!instances.is_empty(), "there is somebody to ask");
+        assert!(!instances.is_empty(), "a reader needs an instance to ask");
         let connections = instances.iter().map(|_| None).collect();
         Self { instances, connections, next: 0, base, answer_max, history: History::default() }
     }

@@ -136,8 +136,7 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
     .await
 }
 
-/// Two nodes of Galera are written to at once, as if somebody had given each service another order of
-/// the hosts.
+/// Two nodes of Galera are written to at once: each service has another order of the hosts.
 pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let (mut set, setup) = on(testbed, Replicated::Galera).await?;
     let url = set.url_of(Testbed::DATABASE);

@@ -134,7 +134,7 @@ fn options(place: &Place, index: usize, programs: &Path, peers: &str) -> MysqlOp
     let transport = [
         format!("gmcast.listen_addr=tcp://127.0.0.1:{group}"),
         format!("ist.recv_addr=127.0.0.1:{lacks}"),
-        // A node that is silent for so long is left behind. Galera's own defaults are 5 and 15 s.
+        // A node that is silent for longer is left out of the cluster. Galera's own defaults are 5 and 15 s.
         "evs.keepalive_period=PT0.5S".to_owned(),
         "evs.inactive_check_period=PT0.5S".to_owned(),
         "evs.suspect_timeout=PT3S".to_owned(),

@@ -1,4 +1,4 @@
-//! I16 to I19: what was answered, in the order of time.
+//! I16 to I19: the rules that compare answers in the order of time.
 //!
 //! One clock is enough: that of the clients. A fact that an answer showed was true at some moment
 //! between the request and the answer; so two answers are in order when the second request was sent
