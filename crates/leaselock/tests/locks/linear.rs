@@ -15,13 +15,13 @@ use leaselock::{
     Wait, demo,
 };
 use rand::RngExt;
-use sqlx::{Connection, MySqlConnection};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
 use super::conformance::{assert_all_are_tested, conformance};
 use super::dying::{Child, Role, Row, dying};
+use super::fenced_number::Number;
 use super::histories::{Added, CountSpec, LockOp, LockSpec};
 use super::history::Recorder;
 use super::support::{own_redis, random, rounds};
@@ -92,46 +92,6 @@ impl Histories {
         assert!(self.numbers.count(|_| true) > 0, "{label}: nothing was added");
         assert!(self.locks.is_linearizable::<LockSpec>(), "{label}: {:#?}", self.locks);
         assert!(self.numbers.is_linearizable::<CountSpec>(), "{label}: {:#?}", self.numbers);
-    }
-}
-
-/// The store: a row with a number and the highest fence.
-struct Number(MySqlConnection);
-
-impl Number {
-    async fn make(testbed: &Testbed) {
-        let table =
-            "CREATE TABLE number (value BIGINT UNSIGNED NOT NULL, fence BIGINT UNSIGNED NOT NULL)";
-        for statement in [table, "INSERT INTO number VALUES (0, 0)"] {
-            sqlx::query(statement).execute(testbed.pool().await).await.expect("made");
-        }
-    }
-
-    async fn open(testbed: &Testbed) -> Self {
-        Self(MySqlConnection::connect(testbed.database_url().await).await.expect("connected"))
-    }
-
-    /// Shows the fence to the store, so that it refuses earlier holders from now on, and reads.
-    /// `None`: the store has seen a later fence.
-    async fn read(&mut self, fence: u64) -> Option<u64> {
-        let raised = sqlx::query("UPDATE number SET fence = ? WHERE fence <= ?")
-            .bind(fence)
-            .bind(fence)
-            .execute(&mut self.0)
-            .await;
-        (raised.expect("UPDATE").rows_affected() == 1).then_some(())?;
-        let read = sqlx::query_scalar("SELECT value FROM number").fetch_one(&mut self.0).await;
-        Some(read.expect("SELECT"))
-    }
-
-    /// Writes, unless the store has seen a later fence; whether it did.
-    async fn write(&mut self, value: u64, fence: u64) -> bool {
-        let written = sqlx::query("UPDATE number SET value = ? WHERE fence <= ?")
-            .bind(value)
-            .bind(fence)
-            .execute(&mut self.0)
-            .await;
-        written.expect("UPDATE").rows_affected() == 1
     }
 }
 

@@ -20,6 +20,7 @@ mod dying;
 mod etcd;
 mod failover;
 mod faults;
+mod fenced_number;
 mod handing;
 mod histories;
 mod history;
