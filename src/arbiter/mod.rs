@@ -7,17 +7,22 @@
 //! For lab items the arbiter can be off. Then the order is written with the stock statement of the
 //! strategy's textbook form (`unguarded.rs`), and the gate has to carry correctness alone.
 //!
-//! One try of the transaction ends in one of three ways ([`Attempt`]): it is *done*; it was rolled
+//! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
-//! or the connection died after COMMIT was sent, and the ledger is asked what became of it
-//! (`recover_lost_commit`).
+//! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
+//! (`recover_lost_commit`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! Such a call may still run when the ledger has been asked. So the order is tried again under the same
+//! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
+mod after_error;
 mod budget;
 pub mod checks;
 mod fence;
+mod form;
 mod group_commit;
 mod item_concurrency;
 mod kept_connections;
+mod one_call;
 mod packet;
 mod reject;
 pub mod restock;
@@ -30,20 +35,23 @@ mod waiting_line;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::MySqlPool;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{
-    ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Routed, Unavailable,
+    ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Routed, Unavailable,
 };
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::stock::{self as store_stock, StockRow};
-use crate::store::mysql::{Fault, Writer, orders};
+use crate::store::mysql::{Fault, Writer};
 
+pub use after_error::replay;
+use after_error::after_error;
 use budget::RetryBudget;
+use form::Forms;
 use item_concurrency::ItemConcurrency;
 use kept_connections::{Kept, KeptConnections};
 
@@ -110,8 +118,7 @@ pub struct Arbiter {
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
     kept: KeptConnections,
-    /// Whether the statements of an order travel in two packets.
-    is_packed: bool,
+    forms: Forms,
     outbox: Outbox,
 }
 
@@ -122,6 +129,8 @@ enum Attempt {
     Again(Fault),
     /// COMMIT was sent and not answered.
     CommitLost,
+    /// The call of the procedure was sent and not answered. It may begin even later.
+    CallLost,
 }
 
 impl Arbiter {
@@ -131,8 +140,8 @@ impl Arbiter {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
         let budget = Arc::new(RetryBudget::new());
         let kept = KeptConnections::new(pool.clone());
-        let (is_packed, outbox) = (true, Outbox::default());
-        Self { pool, writer: None, metrics, budget, concurrency, kept, is_packed, outbox }
+        let (forms, outbox) = (Forms::default(), Outbox::default());
+        Self { pool, writer: None, metrics, budget, concurrency, kept, forms, outbox }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
@@ -141,11 +150,12 @@ impl Arbiter {
         Self { writer: Some(writer), ..self }
     }
 
-    /// Whether the statements of an order travel in two packets; without this they do. `false` is for a
-    /// proxy that takes one statement a packet.
+    /// Whether an order may be one call of the ledger's procedure, and whether its statements may
+    /// travel in two packets; without this both. A packet is for one statement with some proxies.
     #[must_use]
-    pub fn with_multi_statements(self, is_packed: bool) -> Self {
-        Self { is_packed, ..self }
+    pub fn with_forms(mut self, is_called: bool, is_packed: bool) -> Self {
+        (self.forms.is_called, self.forms.is_packed) = (is_called, is_packed);
+        self
     }
 
     /// Asks for a look at the hosts of the ledger after an error that another host may not give.
@@ -194,6 +204,8 @@ impl Arbiter {
     /// Tries the transaction until it is decided; the caller counts a refusal.
     async fn write_uncounted(&self, write: &OrderWrite<'_>) -> Answer {
         let mut fault = Fault::Transient;
+        // Whether an earlier call of this order was not answered.
+        let mut may_run = false;
         self.budget.write();
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
@@ -209,11 +221,15 @@ impl Arbiter {
             }
             let (permit, mut kept) = match self.connect(write).await {
                 Ok(connected) => connected,
+                Err(_) if may_run => break,
                 Err(why) => return Ok(Outcome::Unavailable(why)),
             };
             // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
             let mut has_ended = false;
-            let mut tried = match self.try_once(&mut kept.connection, write).await {
+            let takes_packets = self.writer.as_ref().is_none_or(Writer::takes_packets);
+            let connection = &mut kept.connection;
+            let tried = self.forms.try_once(connection, write, self.outbox, takes_packets);
+            let mut tried = match tried.await {
                 Ok(tried) => {
                     has_ended = matches!(tried, Attempt::Done(_));
                     tried
@@ -234,9 +250,12 @@ impl Arbiter {
                 drop(kept);
             }
             drop(permit);
+            let is_call = matches!(tried, Attempt::CallLost);
             match tried {
+                Attempt::Done(answer) if may_run => return self.doubt(write.purchase, answer).await,
                 Attempt::Done(answer) => return answer,
-                Attempt::CommitLost => {
+                Attempt::CommitLost | Attempt::CallLost => {
+                    may_run |= is_call;
                     match Box::pin(self.recover_lost_commit(write.purchase)).await {
                         Some(Some(order)) => return Ok(replay(write.purchase, order)),
                         Some(None) => fault = Fault::Connection,
@@ -246,24 +265,13 @@ impl Arbiter {
                 Attempt::Again(why) => fault = why,
             }
         }
+        if may_run {
+            return Ok(UNANSWERED);
+        }
         Ok(Outcome::Unavailable(match fault {
             Fault::Transient => Unavailable::Contended,
             _ => Unavailable::Dependency(Dependency::Mysql),
         }))
-    }
-
-    /// One try. `Err` means that nothing was committed and the transaction was rolled back.
-    async fn try_once(
-        &self,
-        connection: &mut MySqlConnection,
-        write: &OrderWrite<'_>,
-    ) -> sqlx::Result<Attempt> {
-        let takes_packets = self.writer.as_ref().is_none_or(Writer::takes_packets);
-        if self.is_packed && takes_packets && write.stock.fits_a_packet() {
-            two_packets::run(connection, write, self.outbox).await
-        } else {
-            transaction::run(connection, write, self.outbox).await
-        }
     }
 
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.
@@ -304,6 +312,17 @@ impl Arbiter {
         None
     }
 
+    /// The answer of a try after a call of the same order was lost. The order's key lets only one of
+    /// them count, so an order that is there is the answer. Any other answer says nothing about the
+    /// call, which may still run.
+    async fn doubt(&self, purchase: &Purchase, answer: Answer) -> Answer {
+        if matches!(answer, Ok(Outcome::Sold(_) | Outcome::Replayed(_))) {
+            return answer;
+        }
+        let found = Box::pin(self.recover_lost_commit(purchase)).await.flatten();
+        Ok(found.map_or(UNANSWERED, |order| replay(purchase, order)))
+    }
+
     /// Counts a refusal: a gate that lets too much through is visible even when nothing went wrong.
     pub fn count(&self, strategy: &'static str, answer: &Answer) {
         let why = match answer {
@@ -315,59 +334,6 @@ impl Arbiter {
         self.metrics.arbiter_refused(strategy, why);
     }
 }
-
-/// Sorts an error that came before COMMIT was sent; the transaction is rolled back already. The
-/// connection in hand is used again: if each retry waited for a second one, many retries at once
-/// would hold all connections and wait for more.
-async fn after_error(
-    connection: &mut MySqlConnection,
-    purchase: &Purchase,
-    error: &sqlx::Error,
-) -> Attempt {
-    let outcome = match Fault::of(error) {
-        // Two unique keys can be taken: the order's id (our own earlier try went through) and
-        // the request's key (an earlier request did). Both are found by the key.
-        Fault::Duplicate => {
-            let (buyer, item) = (purchase.buyer, purchase.item.id);
-            match orders::find_by_key(connection, buyer, item, &purchase.key).await {
-                Ok(Some(order)) => replay(purchase, order),
-                Ok(None) => return Attempt::Again(Fault::Transient),
-                Err(_) => return Attempt::Again(Fault::Connection),
-            }
-        }
-        Fault::CheckViolated if Fault::violates(error, GROUP_LIMIT) => {
-            let limit = purchase.counted_group().map_or(0, |group| group.per_buyer_limit);
-            Outcome::Refused(Refusal::GroupLimitReached { limit })
-        }
-        Fault::CheckViolated => {
-            let limit = purchase.item.per_buyer_limit;
-            Outcome::Refused(Refusal::LimitReached { limit })
-        }
-        fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
-        Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
-        Fault::Moved => Outcome::Unavailable(Unavailable::Moving),
-        Fault::Other => {
-            tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
-            Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
-        }
-    };
-    Attempt::Done(Ok(outcome))
-}
-
-/// The outcome for a retry with the key of `order`.
-#[must_use]
-pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
-    if order.id == purchase.order_id {
-        Outcome::Sold(order)
-    } else if order.quantity == purchase.quantity {
-        Outcome::Replayed(order)
-    } else {
-        Outcome::Refused(Refusal::KeyReused { order_id: order.id })
-    }
-}
-
-/// The constraint that keeps the limits of groups.
-const GROUP_LIMIT: &str = "group_limits_within";
 
 /// The state in which the arbiter writes an order.
 const WRITTEN_AS: OrderStatus = OrderStatus::Pending;
