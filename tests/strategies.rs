@@ -132,10 +132,10 @@ async fn sells_in_two_packets(strategy: &str) {
 async fn sells_all(strategy: &str, shop: &Shop, instances: &[Instance]) {
     for (strategy, _) in variants_of(strategy) {
         let item = instances[0].make_item(json!({ "stock": STOCK })).await;
-        let (answers, codes) = rush(&instances, &[&strategy], item).await;
+        let (answers, codes) = rush(instances, &[&strategy], item).await;
         assert_eq!(sold(&answers), STOCK, "{strategy}: {codes:?}");
         assert_eq!(codes.get("409 sold_out").copied().unwrap_or(0), 160, "{strategy}: {codes:?}");
-        assert_ledger_has_exactly(&shop, item, &answers).await;
+        assert_ledger_has_exactly(shop, item, &answers).await;
         assert_clean(&instances[0], item).await;
     }
 }

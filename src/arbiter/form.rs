@@ -14,7 +14,7 @@ use crate::store::mysql::outbox::Outbox;
 /// server may write.
 const MISSING_PERIOD: Duration = Duration::from_secs(30);
 
-/// The forms that are allowed, and what is known of the server. Clones share it.
+/// The forms that are allowed. Clones share the last answer of a server without the procedure.
 #[derive(Clone, Debug)]
 pub(super) struct Forms {
     /// Whether an order may be one call of the procedure.

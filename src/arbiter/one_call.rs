@@ -20,8 +20,9 @@ use crate::store::mysql::order_routine::{self, NAME};
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, answered, within};
 
-/// The number of an error that a procedure raises itself.
-const SIGNALLED: u16 = 1644;
+/// The procedure's own errors, by their messages: a trigger of somebody else may raise the same number.
+const NOT_ONE_ROW: &str = "seckill: not one row";
+const COMMIT_FAILED: &str = "seckill: COMMIT failed";
 
 /// The result of a call.
 pub(super) enum Called {
@@ -54,20 +55,21 @@ pub(super) async fn run(
         Err(error) => error,
     };
     drop(span);
-    match (number(&error), Fault::of(&error)) {
-        (Some(SIGNALLED), _) if write.fence.is_some() => Ok(Called::NotRaised),
-        (Some(SIGNALLED), _) => {
+    let Some(answered_error) = server_error(&error) else {
+        tracing::warn!(%error, order = %purchase.order_id, "the call of an order was not answered");
+        return Ok(Called::Tried(Attempt::CallLost));
+    };
+    match answered_error.message() {
+        NOT_ONE_ROW if write.fence.is_some() => Ok(Called::NotRaised),
+        NOT_ONE_ROW => {
             let refused = stock::why_refused(connection, purchase, write.stock);
             Ok(Called::Tried(Attempt::Done(answered(refused).await?)))
         }
-        (Some(number), _) if order_routine::is_missing(number) => Ok(Called::Missing),
-        (_, Fault::Duplicate | Fault::CheckViolated | Fault::Transient | Fault::ReadOnly) => {
-            Err(error)
-        }
-        _ => {
-            tracing::warn!(%error, order = %purchase.order_id, "the call of an order was not answered");
-            Ok(Called::Tried(Attempt::CallLost))
-        }
+        COMMIT_FAILED => Ok(Called::Tried(Attempt::CommitLost)),
+        _ if order_routine::is_missing(answered_error.number()) => Ok(Called::Missing),
+        // The server ends the connection, maybe in the middle of COMMIT.
+        _ if Fault::of(&error) == Fault::Connection => Ok(Called::Tried(Attempt::CommitLost)),
+        _ => Err(error),
     }
 }
 
@@ -117,8 +119,7 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<Packet> {
     Ok(packet)
 }
 
-/// The number of the server's error; `None` if the server gave none.
-fn number(error: &sqlx::Error) -> Option<u16> {
-    let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
-    Some(error.number())
+/// The server's error; `None` if the server gave none.
+fn server_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
+    error.as_database_error()?.try_downcast_ref()
 }

@@ -116,7 +116,8 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
     let name = &*store::order_routine::NAME;
-    sqlx::query(&format!("DROP PROCEDURE {name}")).execute(&shop.pool).await.expect("it was there");
+    let drop = format!("DROP PROCEDURE {name}");
+    sqlx::raw_sql(&drop).execute(&shop.pool).await.expect("it was there");
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let purchase = one_unit(&shop, item).await;
     let outcome = arbiter.write(&guarded(&purchase, None)).await;

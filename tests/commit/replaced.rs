@@ -102,17 +102,17 @@ async fn a_replaced_server_does_not_answer_for_the_ledger(is_called: bool, is_pa
 
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_in_one_call() {
-    a_replaced_server_does_not_answer_for_the_ledger(true, true).await;
+    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(true, true)).await;
 }
 
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_in_two_packets() {
-    a_replaced_server_does_not_answer_for_the_ledger(false, true).await;
+    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(false, true)).await;
 }
 
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_statement_by_statement() {
-    a_replaced_server_does_not_answer_for_the_ledger(false, false).await;
+    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(false, false)).await;
 }
 
 #[tokio::test]

@@ -35,10 +35,15 @@ COMMENT 'Seckill: one order, from BEGIN to COMMIT'
 BEGIN
     DECLARE v_sequence BIGINT UNSIGNED DEFAULT NULL;
     DECLARE v_left BIGINT DEFAULT NULL;
-    -- Nothing half: each error, our own signals too, undoes all.
+    DECLARE v_commits BOOLEAN DEFAULT FALSE;
+    -- Nothing half: each error, our own signals too, undoes all. Whether a COMMIT that failed has happened is not
+    -- certain on every engine, so the caller asks the ledger.
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
+        IF v_commits THEN
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: COMMIT failed';
+        END IF;
         RESIGNAL;
     END;
 
@@ -47,7 +52,7 @@ BEGIN
         UPDATE fences SET fence = p_token, accepted_writes = LAST_INSERT_ID(accepted_writes + 1)
          WHERE item_id = p_item AND backend = p_backend AND fence <= p_token;
         IF ROW_COUNT() <> 1 THEN
-            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no fence to raise';
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: not one row';
         END IF;
         SET v_sequence = LAST_INSERT_ID();
     END IF;
@@ -57,7 +62,7 @@ BEGIN
            AND (p_version IS NULL OR version = p_version)
            AND (p_changed_at IS NULL OR changed_at = p_changed_at);
         IF ROW_COUNT() <> 1 THEN
-            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no stock to take';
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: not one row';
         END IF;
     END IF;
     INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, fence,
@@ -83,7 +88,7 @@ BEGIN
         SELECT available INTO v_left FROM stock
          WHERE item_id = p_item AND home_epoch = p_epoch FOR UPDATE;
         IF v_left IS NULL OR v_left < p_units THEN
-            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no stock to take';
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: not one row';
         END IF;
     END IF;
     IF p_take <> 'first' THEN
@@ -92,8 +97,9 @@ BEGIN
            AND (p_version IS NULL OR version = p_version)
            AND (p_changed_at IS NULL OR changed_at = p_changed_at);
         IF ROW_COUNT() <> 1 THEN
-            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no stock to take';
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: not one row';
         END IF;
     END IF;
+    SET v_commits = TRUE;
     COMMIT;
 END
