@@ -22,7 +22,7 @@ const FIRST_BUYER: i64 = 1_000_000_001;
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// H with what is needed to load it.
+/// H and the tokens of its buyers.
 pub struct BareLoad {
     bare: BareHttp,
     tokens: Vec<HeaderValue>,

@@ -106,7 +106,7 @@ impl LoadGenerator {
         self.fire_beside(target, None).await
     }
 
-    /// The same while another one goes on; processor time is then per order of both.
+    /// Fires one load while another one goes on; processor time is then per order of both.
     pub async fn fire_beside(
         &mut self,
         target: &Target<'_>,

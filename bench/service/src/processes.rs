@@ -35,7 +35,7 @@ const PROGRAMS: [(&str, &str); 6] = [
 pub enum Services {
     /// All of its name.
     Named,
-    /// These process ids: another build runs beside it.
+    /// The processes with these ids: another build runs beside them.
     Only(Vec<u32>),
 }
 

@@ -38,7 +38,7 @@ const REFUSED_BUYERS: u32 = 1_000;
 const LONE_REQUESTS: u32 = 1_000;
 /// Purchases that are planned for each second of a load: more than are made.
 pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
-/// The same for one client, and for items that many loads sell, whose buyers are minted each time.
+/// What is planned for one client, and for items that many loads sell, whose buyers are minted each time.
 const LONE_PER_SECOND: f64 = 5_000.0;
 const MANY_ITEMS_PER_SECOND: f64 = 20_000.0;
 /// Requests of one load at least and at most.

@@ -229,7 +229,7 @@ async fn migrate(
     Err(CannotJudge(format!("{command} failed: {}", said.trim())))
 }
 
-/// The same address with another database.
+/// Replaces the database of an address.
 fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
     let unreadable = || CannotJudge("DATABASE_URL is not a mysql:// address".to_owned());
     let (scheme, rest) = url.split_once("://").ok_or_else(unreadable)?;

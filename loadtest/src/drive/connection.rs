@@ -72,7 +72,7 @@ impl Connection {
         self.send(&request, limit).await
     }
 
-    /// The same with a request that is rendered already.
+    /// Sends a request that is rendered already, and waits for its whole answer.
     pub async fn send(&mut self, request: &[u8], limit: Duration) -> Exchange {
         if !self.open || self.has_ended() {
             self.open = false;

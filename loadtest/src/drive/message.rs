@@ -103,7 +103,7 @@ pub enum Read {
     Whole(Reply),
     /// Not all of it yet.
     Part,
-    /// It is no answer.
+    /// What is no answer.
     Wrong,
 }
 

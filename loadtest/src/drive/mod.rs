@@ -179,7 +179,8 @@ pub async fn fire(drive: Arc<Drive>) -> Traffic {
     fire_and_look(drive, || ()).await.0
 }
 
-/// The same, with two looks at something: when all connections are made, and after the last answer.
+/// Sends the whole plan, and looks at something twice: when all connections are made, and after the
+/// last answer.
 pub async fn fire_and_look<T>(drive: Arc<Drive>, look: impl Fn() -> T) -> (Traffic, [T; 2]) {
     let callers = connect(&drive).await;
     let progress = show_progress(Arc::clone(&drive));
