@@ -132,8 +132,8 @@ impl LoadGenerator {
         for answer in traffic.answers.iter().filter(|one| one.outcome != Outcome::Accepted) {
             *not_accepted.entry(answer.code.clone()).or_default() += 1;
         }
-        let wish = (target.items, target.stock, target.keyed);
-        let broken = audit(wish, &before, &after, traffic.answers)?;
+        let sale = (target.items, target.stock, target.keyed);
+        let broken = audit(sale, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
         let Used { elapsed, machine, others, .. } = used;

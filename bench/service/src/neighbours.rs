@@ -14,7 +14,7 @@ use crate::tokens::FIRST_BUYER;
 use crate::workload::Workload;
 
 /// Items that sell as usual.
-pub const ITEMS: usize = 100;
+const ITEMS: u32 = 100;
 /// The buyers who wait for the other item.
 const CROWD: u32 = 4_096;
 /// The buyers of the item whose orders fail: more than its share of all.
@@ -35,7 +35,7 @@ pub async fn crowd(
 ) -> Result<Measured, CannotJudge> {
     let mut measured: Measured = (Vec::new(), Vec::new());
     for beside_crowd in [!alone_first, alone_first] {
-        let target = Front { connections: ITEMS as u32, workload: None };
+        let target = Front { connections: ITEMS, workload: None };
         let neighbour = beside_crowd.then_some(CROWD);
         let load = beside(subject, span, &target, neighbour, None, &mut measured.1).await?;
         let p99 = Sample::of(&load, load.p99_us);
@@ -103,10 +103,10 @@ async fn beside(
     item: Option<i64>,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
-    if subject.items.len() < ITEMS {
+    if subject.items.len() < ITEMS as usize {
         return Err(CannotJudge(format!("{ITEMS} items could not be made in time")));
     }
-    let (instances, items) = (subject.instances.clone(), subject.items[..ITEMS].to_vec());
+    let (instances, items) = (subject.instances.clone(), subject.items[..ITEMS as usize].to_vec());
     let requests = (HUNDRED_PER_SECOND * span.as_secs_f64()) as u32;
     let buyers = subject.new_buyers(requests);
     let target = Target {

@@ -116,8 +116,8 @@ mod tests {
         assert!(text.contains("bind 127.0.0.1:1\n") && text.contains("balance hash path"), "{text}");
         assert_eq!(text.matches("server instance2 127.0.0.1:3 ").count(), 2, "both backends: {text}");
         for replaced in ["server-template", ":8080", "maxconn 20000", "log stdout"] {
-            let code = text.lines().filter(|line| !line.trim_start().starts_with('#'));
-            assert!(!code.into_iter().any(|line| line.contains(replaced)), "{replaced}: {text}");
+            let mut code = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+            assert!(!code.any(|line| line.contains(replaced)), "{replaced}: {text}");
         }
     }
 }

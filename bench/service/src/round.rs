@@ -163,9 +163,9 @@ impl Bench {
                     let before = self.baseline(&Measure::BareHttp).await?;
                     self.each_build(&Step::One(measure.clone()), number, &mut round).await?;
                     let after = self.baseline(&Measure::BareHttp).await?;
-                    let middle = middle(&before, &after);
-                    round.add(&Measure::BareHttp, Build::Baseline, middle.clone());
-                    round.bare_beside.insert(measure, middle);
+                    let bare = middle(&before, &after);
+                    round.add(&Measure::BareHttp, Build::Baseline, bare.clone());
+                    round.bare_beside.insert(measure, bare);
                 }
                 step => self.each_build(&step, number, &mut round).await?,
             }
@@ -198,10 +198,10 @@ impl Bench {
                     neighbours::poison(subject, self.span, alone_first).await?
                 }
             };
+            let what = samples.first().map(|(measure, _)| measure.to_string()).unwrap_or_default();
+            let broken = broken.into_iter();
+            round.broken.extend(broken.map(|fault| format!("{what}, {}: {fault}", build.word())));
             for (measure, sample) in samples {
-                let broken = broken.iter();
-                let named = broken.map(|what| format!("{measure}, {} build: {what}", build.word()));
-                round.broken.extend(named);
                 self.subjects[index].reached.insert(measure.clone(), sample.value);
                 round.add(&measure, build, sample);
             }

@@ -3,7 +3,6 @@
 //! It reads what a client of this service needs, and no more: the status, `Retry-After`, and where the
 //! body ends.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -82,10 +81,7 @@ pub async fn render(request: Request<Full<Bytes>>) -> Vec<u8> {
     }
     let needs_length = head.method != Method::GET || !body.is_empty();
     if needs_length && !head.headers.contains_key(CONTENT_LENGTH) {
-        let mut length = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(length, "content-length: {}\r\n", body.len());
-        text.extend(length.as_bytes());
+        text.extend(format!("content-length: {}\r\n", body.len()).as_bytes());
     }
     text.extend(b"\r\n");
     text.extend(&body);
@@ -141,7 +137,7 @@ pub fn read(input: &[u8], is_closed: bool) -> Read {
     let mut keeps_connection = head.version == Some(1);
     let mut retry_after = None;
     let mut end = if status == 204 || status == 304 { End::After(0) } else { End::Closing };
-    for header in head.headers.iter() {
+    for header in &*head.headers {
         let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
         if header.name.eq_ignore_ascii_case("content-length") {
             match value.parse() {
