@@ -32,10 +32,7 @@ impl BareLoad {
     /// Starts H.
     pub async fn start(environment: &Environment) -> Result<Self, CannotJudge> {
         let mint = Mint::new(None, environment);
-        Ok(Self {
-            bare: BareHttp::start().await?,
-            tokens: mint.buyers(FIRST_BUYER, BUYERS).await?,
-        })
+        Ok(Self { bare: BareHttp::start().await?, tokens: mint.buyers(FIRST_BUYER, BUYERS).await? })
     }
 
     /// Fires one load with the headers of a purchase; `span` bounds a closed one.
@@ -60,7 +57,7 @@ impl BareLoad {
         let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
         let path = Uri::from_static(bare_http::PATH);
         let tokens = self.tokens.clone();
-        let drive = Drive::new(plan, policy, vec![instance], vec![path], tokens, FIRST_BUYER);
+        let drive = Drive::new(plan, policy, vec![instance], &[path], tokens, FIRST_BUYER);
         let look = || Moment::now(&Services::Named);
         let (traffic, [before, after]) = drive::fire_and_look(Arc::new(drive), look).await;
         let summary = TrafficSummary::of(&traffic, &["bare".to_owned()]);

@@ -41,8 +41,9 @@ impl ByHand {
         for (copy, table) in TABLES {
             execute(&mut connection, &format!("CREATE TABLE {copy} LIKE {table}")).await?;
         }
-        let stock =
-            format!("INSERT INTO bench_hand_stock (item_id, total, available) VALUES (1, {STOCK}, {STOCK})");
+        let stock = format!(
+            "INSERT INTO bench_hand_stock (item_id, total, available) VALUES (1, {STOCK}, {STOCK})"
+        );
         execute(&mut connection, &stock).await?;
         Ok(by_hand)
     }

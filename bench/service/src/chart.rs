@@ -29,8 +29,7 @@ pub fn render(ratios: &[Ratio]) -> String {
     for (row, (ratio, goal, at_most)) in ratios.into_iter().enumerate() {
         let y = 26.0 + ROW * row as f64;
         // Longer is better for all of them.
-        let share =
-            |value: f64| if at_most { goal / value } else { value / goal };
+        let share = |value: f64| if at_most { goal / value } else { value / goal };
         let x = |value: f64| (LEFT + scale * share(value)).clamp(LEFT, RIGHT);
         let color = if ratio.met == Some(true) { "#2a9d5c" } else { "#d08a1d" };
         let end = x(ratio.reached.median);

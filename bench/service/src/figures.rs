@@ -117,8 +117,7 @@ impl Ratio {
     /// `None` where nothing of it was measured.
     fn of(goal: &Goal, rounds: &[Round], flush_us_p99: f64) -> Option<Self> {
         let of = |round, build| (goal.of)(&View { round, build, flush_us_p99 });
-        let reached: Vec<f64> =
-            rounds.iter().filter_map(|round| of(round, Build::New)).collect();
+        let reached: Vec<f64> = rounds.iter().filter_map(|round| of(round, Build::New)).collect();
         let old: Vec<f64> = rounds.iter().filter_map(|round| of(round, Build::Old)).collect();
         let over_old =
             rounds.iter().filter_map(|round| Some(of(round, Build::New)? / of(round, Build::Old)?));

@@ -49,8 +49,8 @@ impl Goal {
     /// Whether it is reached; `None` without a goal.
     pub fn is_met(&self, reached: Spread) -> Option<bool> {
         match self.goal {
-            Wanted::AtLeast(goal) => Some(reached.median >= goal),
-            Wanted::AtMost(goal) => Some(reached.median <= goal),
+            AtLeast(goal) => Some(reached.median >= goal),
+            AtMost(goal) => Some(reached.median <= goal),
             Wanted::None => Some(reached.max == 0.0),
             Wanted::Shown => None,
         }
@@ -92,9 +92,7 @@ pub const GOALS: &[Goal] = &[
     }),
     Goal::new("P10 10", "orders/s over 10 items / over one", AtLeast(1.0), |view| items(view, 10)),
     Goal::new("P10 100", "over 100 items / over one", AtLeast(0.9), |view| items(view, 100)),
-    Goal::new("P10 1,000", "over 1,000 items / over one", AtLeast(0.85), |view| {
-        items(view, 1_000)
-    }),
+    Goal::new("P10 1,000", "over 1,000 items / over one", AtLeast(0.85), |view| items(view, 1_000)),
     Goal::new("P10 10,000", "over 10,000 items / over one", AtLeast(0.65), |view| {
         items(view, 10_000)
     }),
@@ -191,9 +189,10 @@ mod tests {
     #[test]
     fn each_line_has_its_processor_time_new_over_old() {
         let figures = Figures::of(&[round(1.0), round(2.0)], 100.0);
-        let line = figures.lines.iter().find(|line| {
-            line.measure == Measure::peak() && line.build == Build::New
-        });
+        let line = figures
+            .lines
+            .iter()
+            .find(|line| line.measure == Measure::peak() && line.build == Build::New);
         let line = line.expect("the peak of the new build");
         assert_eq!(line.cpu_us[SERVICE].median, 40.0);
         let over = line.over_old.as_ref().expect("an old build");

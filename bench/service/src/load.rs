@@ -232,7 +232,7 @@ impl LoadGenerator {
         };
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
-        Ok(Arc::new(Drive::new(plan, policy, instances, paths, tokens, first_buyer)))
+        Ok(Arc::new(Drive::new(plan, policy, instances, &paths, tokens, first_buyer)))
     }
 }
 

@@ -117,7 +117,8 @@ impl Bench {
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
         let proxy = if wish.instances {
-            let missing = || CannotJudge("--instances needs haproxy, which is not installed".into());
+            let missing =
+                || CannotJudge("--instances needs haproxy, which is not installed".into());
             Some(proxy::program().ok_or_else(missing)?)
         } else {
             None
@@ -322,7 +323,7 @@ impl Bench {
         let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
         let own = std::mem::replace(&mut subject.generator.services, Services::Only(ids));
         let target = Target {
-            instances: &[proxy.instance.clone()],
+            instances: std::slice::from_ref(&proxy.instance),
             strategy: BATCH,
             items: &[item],
             workload: None,

@@ -111,8 +111,8 @@ mod tests {
             for step in &first {
                 assert_eq!(steps.iter().filter(|one| *one == step).count(), 1, "{step:?}");
             }
-            let place = |measure| steps.iter().position(|step| *step == Step::One(measure));
-            assert!(place(Measure::peak()) < place(Measure::Overload));
+            let place = |step| steps.iter().position(|one| *one == step);
+            assert!(place(Step::One(Measure::peak())) < place(Step::One(Measure::Overload)));
         }
         assert_ne!(of_round(&everything(), 1)[0], first[0]);
     }

@@ -161,7 +161,9 @@ impl Subject {
     pub async fn start_instances(&self, count: u32) -> Result<Vec<Service>, CannotJudge> {
         let launcher = self.launcher.as_ref();
         let launcher = launcher.ok_or_else(|| {
-            CannotJudge("instances cannot be started: REDIS_URL or SECKILL_SECRET is not known".to_owned())
+            CannotJudge(
+                "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known".to_owned(),
+            )
         })?;
         let mut started = Vec::new();
         for number in 1..=count {

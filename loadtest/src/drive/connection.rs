@@ -16,8 +16,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::message::{self, Read};
 pub use super::message::Reply;
+use super::message::{self, Read};
 
 /// A single connection attempt gives up after this.
 const CONNECT_SECONDS_MAX: u64 = 5;
@@ -166,7 +166,7 @@ mod tests {
         let mut connection = peer(&[ANSWER]).await;
         assert!(matches!(send(&mut connection).await, Exchange::Answered(_)));
         // Until the peer's end of the connection has arrived here.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        sleep(Duration::from_millis(200)).await;
         assert!(matches!(send(&mut connection).await, Exchange::NotSent));
         assert!(!connection.is_open());
     }

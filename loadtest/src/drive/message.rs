@@ -210,8 +210,7 @@ mod tests {
 
     #[test]
     fn an_answer_ends_where_its_length_says() {
-        let reply =
-            whole("HTTP/1.1 409 Conflict\r\nRetry-After: 2\r\nContent-Length: 2\r\n\r\n{}");
+        let reply = whole("HTTP/1.1 409 Conflict\r\nRetry-After: 2\r\nContent-Length: 2\r\n\r\n{}");
         assert_eq!((reply.status, &*reply.body), (409, b"{}".as_slice()));
         assert_eq!(reply.retry_after, Some(Duration::from_secs(2)));
         assert!(reply.keeps_connection);
@@ -256,7 +255,8 @@ mod tests {
             host: HeaderValue::from_static(host),
         };
         let instances = [instance("one"), instance("two")];
-        let paths = [Uri::from_static("/api/seckill/a/1"), Uri::from_static("/api/seckill/b/1?w=x")];
+        let paths =
+            [Uri::from_static("/api/seckill/a/1"), Uri::from_static("/api/seckill/b/1?w=x")];
         let purchases = Purchases::new(&instances, &paths, Bytes::from_static(b"{}"));
         let mut request = b"an older one".to_vec();
         let token = HeaderValue::from_static("Bearer t");

@@ -130,7 +130,7 @@ impl Drive {
         plan: Plan,
         policy: Policy,
         instances: Vec<Instance>,
-        paths: Vec<Uri>,
+        paths: &[Uri],
         tokens: Vec<HeaderValue>,
         first_buyer: i64,
     ) -> Self {
@@ -138,7 +138,7 @@ impl Drive {
             1 => Bytes::from_static(b"{}"),
             quantity => Bytes::from(format!("{{\"quantity\":{quantity}}}")),
         };
-        let purchases = Purchases::new(&instances, &paths, body);
+        let purchases = Purchases::new(&instances, paths, body);
         Self {
             plan,
             policy,

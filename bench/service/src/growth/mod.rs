@@ -159,8 +159,7 @@ impl Course {
         } else {
             None
         };
-        let lab_item =
-            RunOptions { strategy: vec![BATCH.to_owned()], ..RunOptions::default() };
+        let lab_item = RunOptions { strategy: vec![BATCH.to_owned()], ..RunOptions::default() };
         Ok(Self {
             generator,
             span: wish.span,
@@ -252,8 +251,7 @@ impl Course {
     /// Purchases to plan: enough for the whole time, and no more tokens than that takes.
     fn requests(&self, point: &Point) -> u32 {
         let (each, all) = GUESS_PER_SECOND;
-        let guess =
-            (f64::from(point.connections) * each).min(all) * self.span.as_secs_f64();
+        let guess = (f64::from(point.connections) * each).min(all) * self.span.as_secs_f64();
         let planned = self.answered.get(point).map_or(guess, |answered| answered * MARGIN);
         // What is under way when the time is over.
         let planned = planned + f64::from(point.connections);

@@ -21,10 +21,7 @@ pub fn add(document: &mut Document, growth: &Growth) {
          closed model: every connection sends its next purchase after its reply, so latency cannot \
          be below connections divided by orders/s. Each purchase has a buyer and a key of its own. \
          Figures are the median of the rounds. Processor time is that of all programs on {} cores.",
-        BATCH,
-        growth.rounds,
-        growth.seconds,
-        growth.cores
+        BATCH, growth.rounds, growth.seconds, growth.cores
     ));
     for (curve, explanations) in &growth.explained {
         document.heading(format!("By {}", curve.unit()));
