@@ -97,7 +97,8 @@ impl Subject {
     ) -> Result<Self, CannotJudge> {
         let launcher = Launcher::new(program.clone(), environment, logs)?;
         let shop_url = environment.database_url()?;
-        let name = format!("bench_{}_{}", build.word(), std::process::id());
+        // The shop's own account may make databases whose names begin like its own.
+        let name = format!("seckill_bench_{}_{}", build.word(), std::process::id());
         let database_url = with_database(&shop_url, &name)?;
         let drop_older = format!("DROP DATABASE IF EXISTS {name}");
         execute(&shop_url, &drop_older).await?;
