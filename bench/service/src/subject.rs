@@ -35,6 +35,16 @@ const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
 const BUYERS_MAX: u32 = 1_000_000;
 
+/// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
+/// the shop that runs, whose schema is today's.
+const READ_BY_THE_AUDIT: [&str; 5] = [
+    "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
+    "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",
+    "CREATE TABLE IF NOT EXISTS limit_groups LIKE SHOP.limit_groups",
+    "CREATE TABLE IF NOT EXISTS limit_group_items LIKE SHOP.limit_group_items",
+];
+
 /// A build of the service.
 pub struct Subject {
     pub build: Build,
@@ -110,6 +120,9 @@ impl Subject {
         ];
         let overrides = Overrides { settings, clock_ahead_seconds: 0 };
         migrate(&program, environment, &overrides).await?;
+        for statement in READ_BY_THE_AUDIT {
+            execute(&database_url, &statement.replace("SHOP", &database_of(&shop_url))).await?;
+        }
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
         let mint = Mint::new(Some(program), environment);
@@ -232,6 +245,12 @@ async fn migrate(
     Err(CannotJudge(format!("{command} failed: {}", said.trim())))
 }
 
+/// The database that an address names.
+fn database_of(url: &str) -> String {
+    let place = url.split_once('?').map_or(url, |(place, _)| place);
+    place.rsplit_once('/').map_or("", |(_, database)| database).to_owned()
+}
+
 /// Replaces the database of an address.
 fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
     let unreadable = || CannotJudge("DATABASE_URL is not a mysql:// address".to_owned());
@@ -244,7 +263,7 @@ fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
 
 #[cfg(test)]
 mod tests {
-    use super::with_database;
+    use super::{database_of, with_database};
 
     #[test]
     fn the_database_of_an_address_is_replaced() {
@@ -256,5 +275,6 @@ mod tests {
             Some("mysql://u@h1,h2/b?socket=/run/x/y.sock&ssl-mode=REQUIRED")
         );
         assert_eq!(of("shop"), None);
+        assert_eq!(database_of("mysql://u:p@h/shop?socket=/run/x/y.sock"), "shop");
     }
 }
