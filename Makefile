@@ -33,7 +33,7 @@ compare: ## every strategy beside the others, report in target/compare; ARGS="br
 # The older name of `compare`.
 lab: compare
 
-bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--growth"
+bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--all", "--beside PROGRAM", "--growth"
 	@exec scripts/bench $(ARGS)
 
 walk: ## an installation on an empty machine, from the packages to the restored backup; needs root and debootstrap

@@ -224,7 +224,8 @@ fn measure_flush(folder: &Path) -> Result<(u64, u64), CannotJudge> {
     Ok((times_us[FLUSHES / 2], times_us[FLUSHES * 99 / 100]))
 }
 
-async fn version_of(program: &Path) -> String {
+/// What a program says of its version.
+pub async fn version_of(program: &Path) -> String {
     let output = timeout(ANSWER_MAX, Command::new(program).arg("--version").output()).await;
     match output {
         Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),

@@ -107,7 +107,8 @@ pub fn name_and_seconds(process: &Path) -> Option<(String, f64)> {
     Some((name.to_owned(), (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND))
 }
 
-fn machine_ticks() -> Option<(f64, f64)> {
+/// Ticks in which the processors were busy, and all ticks, since the machine started.
+pub fn machine_ticks() -> Option<(f64, f64)> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<f64> = text
         .lines()

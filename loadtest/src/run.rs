@@ -181,7 +181,7 @@ async fn prepare_drive(
         readers: options.readers,
         change_percent: options.change_percent,
     };
-    Ok(Arc::new(Drive::new(plan, policy, instances.to_vec(), paths, tokens, options.first_buyer)))
+    Ok(Arc::new(Drive::new(plan, policy, instances.to_vec(), &paths, tokens, options.first_buyer)))
 }
 
 async fn fire_and_judge(

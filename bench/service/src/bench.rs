@@ -1,9 +1,10 @@
 //! The bench from its command line to its report.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use loadtest::circumstances::Circumstances;
+use loadtest::circumstances::{Circumstances, version_of};
 use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
@@ -14,14 +15,15 @@ use serde::Serialize;
 
 use crate::figures::Figures;
 use crate::growth::points::Curve;
-use crate::growth::{self, Growth, Wish};
-use crate::round::{self, Bench, Round};
-use crate::{history, report};
+use crate::growth::{self, Growth};
+use crate::measure::Build;
+use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Round};
+use crate::steps::{self, STRATEGIES, Wish};
+use crate::subject::Subject;
+use crate::{history, proxy, report};
 
-/// The most connections that any load of the ratios opens.
-pub const CLIENTS_MAX: u32 = round::CLIENTS_MANY;
 /// The part of `--seconds` that a load of the curves lasts.
-const GROWTH_SHARE: f64 = 1.0 / 3.0;
+const GROWTH_SHARE: f64 = 1.0 / 2.0;
 
 /// What to measure, and how long.
 #[derive(Debug, Clone, Args)]
@@ -29,9 +31,27 @@ pub struct BenchOptions {
     /// Rounds. Each measures every figure once; with --growth there may be none.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
     rounds: u32,
-    /// Seconds that one load lasts; a load of the curves lasts a third of it.
-    #[arg(long, default_value_t = 3.0)]
+    /// Seconds that one load lasts; a load of the curves lasts half of it.
+    #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Measure this build of `seckill` as well, in turns. Both builds are started on databases of their
+    /// own on the shop's servers, which are removed afterwards.
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Option<PathBuf>,
+    /// Measure orders/s and processor time of these strategies at 64 and 256 connections, separated by
+    /// commas [without names: those of the comparison with a Java service].
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = STRATEGIES)]
+    strategies: Option<String>,
+    /// Measure a hundred items alone, beside a crowd at another item, and beside an item whose orders
+    /// fail.
+    #[arg(long)]
+    neighbours: bool,
+    /// Measure four instances behind HAProxy and one (P11); needs haproxy.
+    #[arg(long)]
+    instances: bool,
+    /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
+    #[arg(long)]
+    all: bool,
     /// Measure the curves of growth as well: by connections, items and instances.
     #[arg(long)]
     growth: bool,
@@ -46,14 +66,14 @@ pub struct BenchOptions {
     growth_max: u32,
     /// Folder of the report: report.md, report.json and report.svg, with --growth also growth.svg.
     #[arg(long, default_value = "target/bench")]
-    out: std::path::PathBuf,
+    out: PathBuf,
     /// File to which a line with the medians is added. The last lines of the same machine are
     /// compared with this run.
     #[arg(long, default_value = "target/bench/history.jsonl")]
-    history: std::path::PathBuf,
+    history: PathBuf,
     /// The JSON report of lock-bench, shown as P6.
     #[arg(long)]
-    locks: Option<std::path::PathBuf>,
+    locks: Option<PathBuf>,
     /// Address of the service [default: SECKILL_URL].
     #[arg(long)]
     url: Option<String>,
@@ -64,6 +84,8 @@ pub struct BenchOptions {
 pub struct Report {
     /// What the figures depend on.
     pub circumstances: Circumstances,
+    /// The older build, as it says of itself.
+    pub beside: Option<String>,
     /// How long one load was meant to last.
     pub seconds: f64,
     /// Medians, spreads and ratios.
@@ -80,13 +102,22 @@ pub struct Report {
     pub growth: Option<Growth>,
 }
 
+/// The most connections that any load opens, as far as this system allows those of P4 and of the curves.
+pub fn connections_max() -> u32 {
+    CLIENTS_MAX.min(process::connections_max()).max(CLIENTS_OPEN)
+}
+
 impl BenchOptions {
-    /// The most connections that any load opens, as far as this system allows those of the curves.
-    pub fn connections_max(&self) -> u32 {
-        if self.growth {
-            growth::points::SIZE_MAX.min(process::connections_max()).max(CLIENTS_MAX)
-        } else {
-            CLIENTS_MAX
+    /// What the rounds measure.
+    fn wish(&self) -> Wish {
+        let named = self.strategies.as_deref().or(self.all.then_some(STRATEGIES));
+        let names = named.unwrap_or_default().split(',').map(str::trim);
+        Wish {
+            strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            neighbours: self.neighbours || self.all,
+            instances: self.instances || (self.all && proxy::program().is_some()),
+            builds: if self.beside.is_some() { 2 } else { 1 },
+            connections_max: connections_max(),
         }
     }
 
@@ -122,9 +153,21 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     } else {
         history::compare_and_add(&options.history, &circumstances, &figures)?
     };
-    let seconds = options.seconds;
-    let report =
-        Report { circumstances, seconds, figures, rounds, void_because, compared, locks, growth };
+    let beside = match &options.beside {
+        Some(program) => Some(format!("`{}`: {}", program.display(), version_of(program).await)),
+        None => None,
+    };
+    let report = Report {
+        circumstances,
+        beside,
+        seconds: options.seconds,
+        figures,
+        rounds,
+        void_because,
+        compared,
+        locks,
+        growth,
+    };
     report::write(&options.out, &report)?;
     let valid = report.void_because.is_empty();
     let out = options.out.display();
@@ -149,19 +192,48 @@ async fn rounds(
     options: &BenchOptions,
     environment: &Environment,
 ) -> Result<Vec<Round>, CannotJudge> {
-    let span = Duration::from_secs_f64(options.seconds);
-    let bench = Bench::prepare(options.url.clone(), span, environment).await?;
+    let (wish, span) = (options.wish(), Duration::from_secs_f64(options.seconds));
+    let minutes = steps::estimate(&wish, options.rounds, span).as_secs_f64() / 60.0;
+    eprintln!("{} rounds of {} builds: about {minutes:.0} minutes", options.rounds, wish.builds);
+    let subjects = subjects(options, environment).await?;
+    let mut bench = Bench::prepare(wish, span, subjects, environment, &options.out).await?;
+    let measured = measure(&mut bench, options.rounds).await;
+    bench.finish().await;
+    measured
+}
+
+async fn measure(bench: &mut Bench, count: u32) -> Result<Vec<Round>, CannotJudge> {
     let mut rounds = Vec::new();
-    for number in 0..options.rounds {
-        eprintln!("round {} of {}", number + 1, options.rounds);
+    for number in 0..count {
+        eprintln!("round {} of {count}", number + 1);
         rounds.push(bench.round(number).await?);
     }
-    bench.finish().await;
     Ok(rounds)
 }
 
+/// The shop that runs, or two builds that are started for the bench.
+async fn subjects(
+    options: &BenchOptions,
+    environment: &Environment,
+) -> Result<Vec<Subject>, CannotJudge> {
+    let logs = options.out.join("logs");
+    let Some(beside) = &options.beside else {
+        let url: Vec<String> = options.url.iter().cloned().collect();
+        return Ok(vec![Subject::running(&url, environment, &logs).await?]);
+    };
+    let program = Mint::new(None, environment).into_program();
+    let new = Subject::start(Build::New, program, environment, &logs).await?;
+    match Subject::start(Build::Old, beside.clone(), environment, &logs).await {
+        Ok(old) => Ok(vec![new, old]),
+        Err(failure) => {
+            new.finish().await;
+            Err(failure)
+        }
+    }
+}
+
 async fn curves(options: &BenchOptions, environment: &Environment) -> Result<Growth, CannotJudge> {
-    let wish = Wish {
+    let wish = growth::Wish {
         curves: options.curves.clone(),
         size_max: options.growth_max,
         rounds: options.growth_rounds,

@@ -1,87 +1,177 @@
-//! Medians, spreads and the ratios of the rounds.
+//! The rounds summed up: medians and spreads, new beside old, and the ratios with their goals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loadtest::spread::Spread;
 use serde::Serialize;
 
-use crate::round::{Measure, Round};
+use crate::goals::{self, Goal};
+use crate::measure::{Build, Measure};
+use crate::round::{Round, Sample};
 
 /// All figures of a bench.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Each measure over the rounds.
-    pub measures: BTreeMap<Measure, Spread>,
-    /// P1 to P8 without P6, and the lone purchase.
+    /// Each measure of each build over the rounds.
+    pub lines: Vec<Line>,
+    /// The ratios of the design, as far as they were measured.
     pub ratios: Vec<Ratio>,
 }
 
-/// One goal and what was reached: the ratio is made in each round, then its median is taken.
+/// One measure of one build.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    pub measure: Measure,
+    pub build: Build,
+    pub value: Spread,
+    /// Processor time per order or request by program, in microseconds.
+    pub cpu_us: BTreeMap<&'static str, Spread>,
+    pub machine: Spread,
+    pub others: Spread,
+    /// New over old, made in each round: the value, and the processor time of each program.
+    pub over_old: Option<OverOld>,
+}
+
+/// The new build's figures over the old one's.
+#[derive(Debug, Serialize)]
+pub struct OverOld {
+    pub value: Spread,
+    pub cpu_us: BTreeMap<&'static str, Spread>,
+}
+
+/// One ratio and what was reached: it is made in each round, then its median is taken.
 #[derive(Debug, Serialize)]
 pub struct Ratio {
-    /// `P1` to `P8`, or a word.
-    pub id: &'static str,
-    /// What is divided by what.
-    pub what: &'static str,
-    /// What is to be reached.
-    pub goal: f64,
-    /// Whether the goal is a ceiling and not a floor.
-    pub at_most: bool,
-    /// What was reached.
+    #[serde(flatten)]
+    pub goal: Goal,
+    /// What the build under test reached.
     pub reached: Spread,
-    /// Whether the median reaches the goal.
-    pub met: bool,
+    /// Whether it reaches the goal; `None` where there is none.
+    pub met: Option<bool>,
+    /// What the build of `--beside` reached.
+    pub old: Option<Spread>,
+    /// New over old.
+    pub over_old: Option<Spread>,
 }
 
 impl Figures {
     /// Makes the figures of some rounds. `flush_us_p99` is the disk's, for P8.
     pub fn of(rounds: &[Round], flush_us_p99: f64) -> Self {
-        use Measure::{
-            BareP99, Batch, BatchFew, BatchMany, ComfortP99, LockRedis, LoneBatch, LoneDirect,
-            Overload, PerOrder, RawLock, Refusals,
+        let keys: BTreeSet<(&Measure, Build)> = rounds
+            .iter()
+            .flat_map(|round| &round.samples)
+            .flat_map(|(measure, builds)| builds.keys().map(move |build| (measure, *build)))
+            .collect();
+        let lines = keys.into_iter().map(|(measure, build)| Line::of(rounds, measure, build));
+        let ratios = goals::GOALS.iter().filter_map(|goal| Ratio::of(goal, rounds, flush_us_p99));
+        Self { lines: lines.collect(), ratios: ratios.collect() }
+    }
+}
+
+impl Line {
+    fn of(rounds: &[Round], measure: &Measure, build: Build) -> Self {
+        let samples: Vec<&Sample> =
+            rounds.iter().filter_map(|round| round.sample(measure, build)).collect();
+        let spread = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(|sample| of(sample)));
+        let programs: BTreeSet<&'static str> =
+            samples.iter().flat_map(|sample| sample.cpu_us.keys().copied()).collect();
+        let used = |program: &'static str| {
+            Spread::of(samples.iter().filter_map(|sample| sample.cpu_us.get(program).copied()))
         };
-        let mut measures = BTreeMap::new();
-        for measure in rounds.iter().flat_map(|round| round.figures.keys()) {
-            let values = rounds.iter().filter_map(|round| round.figures.get(measure).copied());
-            measures.insert(*measure, Spread::of(values));
+        let cpu_us = programs.iter().map(|program| (*program, used(program))).collect();
+        let over_old = (build == Build::New).then(|| OverOld::of(rounds, measure, &programs));
+        Self {
+            measure: measure.clone(),
+            build,
+            value: spread(|sample| sample.value),
+            cpu_us,
+            machine: spread(|sample| sample.machine),
+            others: spread(|sample| sample.others),
+            over_old: over_old.flatten(),
         }
-        let spread =
-            |ratio: &dyn Fn(&Round) -> Option<f64>| Spread::of(rounds.iter().filter_map(ratio));
-        let over = |above: Measure, below: Measure| {
-            spread(&|round| Some(round.figures.get(&above)? / round.figures.get(&below)?))
+    }
+}
+
+impl OverOld {
+    /// `None` without an older build.
+    fn of(rounds: &[Round], measure: &Measure, programs: &BTreeSet<&'static str>) -> Option<Self> {
+        let pairs: Vec<(&Sample, &Sample)> = rounds
+            .iter()
+            .filter_map(|round| {
+                Some((round.sample(measure, Build::New)?, round.sample(measure, Build::Old)?))
+            })
+            .collect();
+        let over = |of: &dyn Fn(&Sample) -> Option<f64>| {
+            Spread::of(pairs.iter().filter_map(|(new, old)| Some(of(new)? / of(old)?)))
         };
-        let over_h = |above: Measure| {
-            spread(&|round| Some(round.figures.get(&above)? / round.beside.get(&above)?))
-        };
-        let p8 = spread(&|round| {
-            let (ours, bare) = (round.figures.get(&ComfortP99)?, round.figures.get(&BareP99)?);
-            Some(ours / (2.0 * flush_us_p99 + bare))
+        let cpu_us = programs.iter().map(|program| {
+            let used = |sample: &Sample| sample.cpu_us.get(program).copied();
+            (*program, over(&used))
         });
-        let ratios = vec![
-            Ratio::floor("P1", "refusals/s once sold out / H", 0.90, over_h(Refusals)),
-            Ratio::floor("P2", "durable orders/s on one hot item / H", 0.60, over_h(Batch)),
-            Ratio::floor("P3", "the same / T", 10.0, over(Batch, PerOrder)),
-            Ratio::floor("P4", "with 4,096 clients / with 64", 1.0, over(BatchMany, BatchFew)),
-            Ratio::floor("P5", "lock-redis orders/s / K", 3.0, over(LockRedis, RawLock)),
-            Ratio::floor("P7", "goodput at 5x offered / peak", 0.90, over(Overload, Batch)),
-            Ratio::ceiling("P8", "p99 at 70 % of peak / (2 fsync p99 + H's p99)", 2.0, p8),
-            Ratio::ceiling(
-                "lone",
-                "p50 of a lone purchase, mysql-batch / mysql-atomic",
-                1.1,
-                over(LoneBatch, LoneDirect),
-            ),
-        ];
-        Self { measures, ratios }
+        let cpu_us = cpu_us.collect();
+        (!pairs.is_empty()).then(|| Self { value: over(&|sample| Some(sample.value)), cpu_us })
     }
 }
 
 impl Ratio {
-    fn floor(id: &'static str, what: &'static str, goal: f64, reached: Spread) -> Self {
-        Self { id, what, goal, at_most: false, reached, met: reached.median >= goal }
+    /// `None` where nothing of it was measured.
+    fn of(goal: &Goal, rounds: &[Round], flush_us_p99: f64) -> Option<Self> {
+        let of = |round, build| (goal.of)(&View { round, build, flush_us_p99 });
+        let reached: Vec<f64> = rounds.iter().filter_map(|round| of(round, Build::New)).collect();
+        let old: Vec<f64> = rounds.iter().filter_map(|round| of(round, Build::Old)).collect();
+        let over_old =
+            rounds.iter().filter_map(|round| Some(of(round, Build::New)? / of(round, Build::Old)?));
+        let over_old = Spread::of(over_old);
+        if reached.is_empty() {
+            return None;
+        }
+        let reached = Spread::of(reached);
+        let has_old = !old.is_empty();
+        Some(Self {
+            met: goal.is_met(reached),
+            goal: goal.clone(),
+            reached,
+            old: has_old.then(|| Spread::of(old)),
+            over_old: has_old.then_some(over_old),
+        })
+    }
+}
+
+impl Round {
+    /// What was measured of a build; a baseline is every build's.
+    pub fn sample(&self, measure: &Measure, build: Build) -> Option<&Sample> {
+        self.samples.get(measure)?.get(&build)
+    }
+}
+
+/// One build in one round, as a ratio sees it.
+pub struct View<'a> {
+    round: &'a Round,
+    build: Build,
+    /// The disk's, in microseconds.
+    pub flush_us_p99: f64,
+}
+
+impl View<'_> {
+    /// The value of a measure of this build, or of a baseline.
+    pub fn value(&self, measure: &Measure) -> Option<f64> {
+        let build = if measure.is_baseline() { Build::Baseline } else { self.build };
+        self.round.sample(measure, build).map(|sample| sample.value)
     }
 
-    fn ceiling(id: &'static str, what: &'static str, goal: f64, reached: Spread) -> Self {
-        Self { id, what, goal, at_most: true, reached, met: reached.median <= goal }
+    /// One value over another.
+    pub fn over(&self, above: &Measure, below: &Measure) -> Option<f64> {
+        Some(self.value(above)? / self.value(below)?)
+    }
+
+    /// Processor time of some programs for one order or request of a measure.
+    pub fn cpu_us(&self, measure: &Measure, programs: &[&str]) -> Option<f64> {
+        let sample = self.round.sample(measure, self.build)?;
+        Some(programs.iter().filter_map(|program| sample.cpu_us.get(program)).sum())
+    }
+
+    /// H just before and after a measure.
+    pub fn bare_beside(&self, measure: &Measure) -> Option<&Sample> {
+        self.round.bare_beside.get(measure)
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::Figures;
+use crate::goals::Wanted;
 use loadtest::circumstances::Circumstances;
 use loadtest::failure::CannotJudge;
 use loadtest::spread::Spread;
@@ -49,17 +50,17 @@ pub fn compare_and_add(
     let mut compared = Vec::new();
     for ratio in &figures.ratios {
         let before =
-            Spread::of(recent.iter().filter_map(|line| line.ratios.get(ratio.id).copied()));
+            Spread::of(recent.iter().filter_map(|line| line.ratios.get(ratio.goal.id).copied()));
         let now = ratio.reached.median;
-        let worse = if ratio.at_most {
-            now * NOTICEABLE > before.median && now > before.max
-        } else {
-            now < before.median * NOTICEABLE && now < before.min
+        let worse = match ratio.goal.goal {
+            Wanted::AtLeast(_) => now < before.median * NOTICEABLE && now < before.min,
+            Wanted::AtMost(_) => now * NOTICEABLE > before.median && now > before.max,
+            Wanted::None | Wanted::Shown => false,
         };
         if before.median > 0.0 && worse {
             compared.push(format!(
                 "{} fell behind: {now:.2} after {:.2} ({:.2} to {:.2} in {} earlier runs)",
-                ratio.id,
+                ratio.goal.id,
                 before.median,
                 before.min,
                 before.max,
@@ -74,7 +75,7 @@ pub fn compare_and_add(
         ratios: figures
             .ratios
             .iter()
-            .map(|ratio| (ratio.id.to_owned(), ratio.reached.median))
+            .map(|ratio| (ratio.goal.id.to_owned(), ratio.reached.median))
             .collect(),
     };
     add(path, &line)?;

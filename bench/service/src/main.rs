@@ -3,27 +3,42 @@
 //! Absolute figures of a shared machine say little, so every figure stands beside what it is judged
 //! by, measured in the same round on the same cores:
 //!
-//! * **H**, [`bare_http`]: a bare axum handler that reads and writes JSON, under the same generator;
+//! * **H**, [`bare_http`]: a bare axum handler that reads and writes JSON, under the same generator
+//!   ([`bare_load`]);
 //! * **T**, [`per_order`]: one transaction per order, without HTTP, with the best number of connections;
-//! * **K**, [`raw_lock`]: `SET NX PX` and compare-and-delete by one client of Redis.
+//! * [`by_hand`]: the transaction of an order with the fewest round trips, over one connection.
 //!
-//! A round measures everything once, in an order that turns from round to round; [`figures`] makes
-//! medians and ratios of the rounds. Each load on the service is audited, and a round with an
-//! oversold, lost or duplicate order makes the whole run void. [`growth`] measures curves instead of
-//! ratios.
+//! A [`round`] takes all [`steps`] once, in an order that turns from round to round. A [`subject`] is a
+//! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
+//! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
+//! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
+//! what a crowd or a failing item costs the others. [`growth`] measures curves instead of ratios.
 
+mod audit;
 mod bare_http;
+mod bare_load;
 mod bench;
+mod by_hand;
+mod chart;
 mod figures;
+mod goals;
 mod growth;
 mod history;
+mod items;
+mod load;
+mod measure;
+mod neighbours;
 mod per_order;
 mod processes;
-mod raw_lock;
+mod proxy;
 mod report;
 mod round;
+mod steps;
+mod subject;
+mod tokens;
 mod traces;
 mod work;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -63,7 +78,7 @@ enum Command {
 fn main() -> ExitCode {
     let Cli { command, bench: options } = Cli::parse();
     if let Some(Command::BareHttp) = command {
-        return program::run(bench::CLIENTS_MAX, Some(process::cores()), async {
+        return program::run(bench::connections_max(), Some(process::cores()), async {
             Box::pin(bare_http::serve()).await?;
             Ok((String::new(), EXIT_CLEAN))
         });
@@ -71,8 +86,8 @@ fn main() -> ExitCode {
     let environment = Environment::load();
     if let Some(Command::Traces(options)) = command {
         let execution = Box::pin(traces::execute(&options, &environment));
-        return program::run(bench::CLIENTS_MAX, None, execution);
+        return program::run(bench::connections_max(), None, execution);
     }
     let execution = Box::pin(bench::execute(&options, &environment));
-    program::run(options.connections_max(), None, execution)
+    program::run(bench::connections_max(), None, execution)
 }

@@ -4,15 +4,16 @@
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection, Executor};
 
+use crate::processes::{Moment, Services, Used};
 use loadtest::failure::CannotJudge;
 
 /// The numbers of connections that are tried.
-pub const CONNECTIONS: [u32; 5] = [1, 4, 8, 16, 64];
+const CONNECTIONS: [u32; 5] = [1, 4, 8, 16, 64];
 
 /// More stock than any run sells.
 const STOCK: i64 = 1_000_000_000;
@@ -49,15 +50,29 @@ impl PerOrder {
         Ok(baseline)
     }
 
-    /// Orders per second over `connections` connections.
-    pub async fn per_second(&self, connections: u32, span: Duration) -> Result<f64, CannotJudge> {
+    /// Orders per second over the best number of connections, the orders written, and what they used.
+    pub async fn best(&self, span: Duration) -> Result<(f64, u64, Used), CannotJudge> {
+        let share = span / u32::try_from(CONNECTIONS.len()).unwrap_or(1);
+        let mut best = (0.0, 0, Used::default());
+        for connections in CONNECTIONS {
+            let (orders, used) = self.write(connections, share).await?;
+            let per_second = orders as f64 / used.elapsed;
+            if per_second > best.0 {
+                best = (per_second, orders, used);
+            }
+        }
+        Ok(best)
+    }
+
+    /// The orders that `connections` connections write in `span`, and what they used.
+    async fn write(&self, connections: u32, span: Duration) -> Result<(u64, Used), CannotJudge> {
         let mut opened = Vec::new();
         for _ in 0..connections {
             opened.push(self.connect().await?);
         }
         let orders = Arc::new(AtomicU64::new(0));
         let over = Arc::new(AtomicBool::new(false));
-        let began = Instant::now();
+        let before = Moment::now(&Services::Named);
         let mut tasks = tokio::task::JoinSet::new();
         for (number, mut connection) in (1_i64..).zip(opened) {
             let (orders, over) = (Arc::clone(&orders), Arc::clone(&over));
@@ -70,12 +85,12 @@ impl PerOrder {
             });
         }
         tokio::time::sleep(span).await;
-        let (written, elapsed) = (orders.load(Ordering::Relaxed), began.elapsed());
+        let (written, after) = (orders.load(Ordering::Relaxed), Moment::now(&Services::Named));
         over.store(true, Ordering::Relaxed);
         while let Some(ended) = tasks.join_next().await {
             ended.map_err(|error| CannotJudge(error.to_string()))?.map_err(failed)?;
         }
-        Ok(written as f64 / elapsed.as_secs_f64())
+        Ok((written, before.until(&after)))
     }
 
     /// Removes the tables.

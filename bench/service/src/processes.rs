@@ -1,71 +1,151 @@
 //! Processor time by program, for seeing where it goes: the service, the database, Redis, this
-//! generator, the bare handler. All processes of such a name on this machine count.
+//! generator, the bare handler, the proxy.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-use loadtest::process::name_and_seconds;
+use loadtest::process::{cores, machine_ticks, name_and_seconds};
+
+/// The program under test.
+pub const SERVICE: &str = "service";
+/// The database server.
+pub const DATABASE: &str = "database";
+/// Redis.
+pub const REDIS: &str = "redis";
+/// This program.
+pub const GENERATOR: &str = "generator";
+/// Baseline H, which is this program once more.
+pub const BARE: &str = "bare handler";
+/// HAProxy, for P11.
+pub const PROXY: &str = "proxy";
 
 /// What a program is called in the report, by the start of its process's name.
-const PROGRAMS: [(&str, &str); 5] = [
-    ("seckill", "service"),
-    ("mariadbd", "database"),
-    ("mysqld", "database"),
-    ("redis-server", "redis"),
+const PROGRAMS: [(&str, &str); 6] = [
+    ("seckill", SERVICE),
+    ("mariadbd", DATABASE),
+    ("mysqld", DATABASE),
+    ("redis-server", REDIS),
     ("service-bench", GENERATOR),
+    ("haproxy", PROXY),
 ];
 
-const GENERATOR: &str = "generator";
+/// Which processes are the service.
+#[derive(Debug, Clone)]
+pub enum Services {
+    /// All of its name.
+    Named,
+    /// The processes with these ids: another build runs beside them.
+    Only(Vec<u32>),
+}
 
-/// A moment to count from.
-pub struct Meter {
-    began: Instant,
+/// Processor time so far.
+pub struct Moment {
+    at: Instant,
+    machine: Option<(f64, f64)>,
     seconds: BTreeMap<&'static str, f64>,
 }
 
-impl Meter {
-    /// Starts to count.
-    pub fn start() -> Self {
-        Self { began: Instant::now(), seconds: seconds_by_program() }
+/// Processor time between two moments.
+#[derive(Debug, Clone, Default)]
+pub struct Used {
+    /// Seconds that passed.
+    pub elapsed: f64,
+    /// Processor seconds by program.
+    pub seconds: BTreeMap<&'static str, f64>,
+    /// How busy the whole machine was, 0 to 1.
+    pub machine: f64,
+    /// The part of it that other programs took, 0 to 1.
+    pub others: f64,
+}
+
+impl Moment {
+    /// Reads `/proc`.
+    pub fn now(services: &Services) -> Self {
+        let (machine, seconds) = (machine_ticks(), seconds_by_program(services));
+        Self { at: Instant::now(), machine, seconds }
     }
 
-    /// Cores kept busy since the start, by program: 1.0 is one core all the time.
-    pub fn stop(self) -> BTreeMap<&'static str, f64> {
-        let elapsed = self.began.elapsed().as_secs_f64().max(0.001);
-        let mut cores = self.seconds();
-        cores.values_mut().for_each(|seconds| *seconds /= elapsed);
-        cores
-    }
-
-    /// Processor seconds since the start, by program.
-    pub fn seconds(&self) -> BTreeMap<&'static str, f64> {
-        let mut now = seconds_by_program();
-        for (program, seconds) in &mut now {
+    /// What was used until `later`.
+    pub fn until(&self, later: &Self) -> Used {
+        let elapsed = later.at.duration_since(self.at).as_secs_f64().max(0.001);
+        let mut seconds = later.seconds.clone();
+        for (program, seconds) in &mut seconds {
             let before = self.seconds.get(program).copied().unwrap_or(0.0);
             *seconds = (*seconds - before).max(0.0);
         }
-        now
+        let machine = match (self.machine, later.machine) {
+            (Some((busy, all)), Some((busy_now, all_now))) if all_now > all => {
+                (busy_now - busy) / (all_now - all)
+            }
+            _ => 0.0,
+        };
+        let own = seconds.values().sum::<f64>() / (elapsed * cores() as f64);
+        Used { elapsed, seconds, machine, others: (machine - own).max(0.0) }
     }
 }
 
-fn seconds_by_program() -> BTreeMap<&'static str, f64> {
+impl Used {
+    /// Microseconds by program for each of `operations`.
+    pub fn us_for_each(&self, operations: u64) -> BTreeMap<&'static str, f64> {
+        let operations = operations.max(1) as f64;
+        self.seconds.iter().map(|(name, seconds)| (*name, seconds * 1e6 / operations)).collect()
+    }
+}
+
+fn seconds_by_program(services: &Services) -> BTreeMap<&'static str, f64> {
     let mut sums = BTreeMap::new();
-    let own = std::process::id().to_string();
+    let own = std::process::id();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         // Not `self`, which would count this program twice.
-        let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-        if !is_process {
-            continue;
-        }
+        let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(id) = id else { continue };
         let Some((name, seconds)) = name_and_seconds(&entry.path()) else { continue };
-        let program = PROGRAMS.iter().find(|(start, _)| name.starts_with(start));
-        let Some(&(_, mut program)) = program else { continue };
-        // The bare handler is this program once more.
-        if program == GENERATOR && entry.file_name().to_str() != Some(&*own) {
-            program = "bare handler";
-        }
+        let Some(program) = program(&name, id, own, services) else { continue };
         *sums.entry(program).or_insert(0.0) += seconds;
     }
     sums
+}
+
+fn program(name: &str, id: u32, own: u32, services: &Services) -> Option<&'static str> {
+    if let Services::Only(ids) = services
+        && ids.contains(&id)
+    {
+        return Some(SERVICE);
+    }
+    let (_, program) = PROGRAMS.iter().find(|(start, _)| name.starts_with(start))?;
+    match (*program, services) {
+        (SERVICE, Services::Only(_)) => None,
+        (GENERATOR, _) if id != own => Some(BARE),
+        (program, _) => Some(program),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_build_is_not_the_service() {
+        let only = Services::Only(vec![7]);
+        assert_eq!(program("old-seckill", 7, 1, &only), Some(SERVICE));
+        assert_eq!(program("seckill", 8, 1, &only), None);
+        assert_eq!(program("seckill", 8, 1, &Services::Named), Some(SERVICE));
+        assert_eq!(program("service-bench", 1, 1, &only), Some(GENERATOR));
+        assert_eq!(program("service-bench", 2, 1, &only), Some(BARE));
+        assert_eq!(program("bash", 3, 1, &only), None);
+    }
+
+    #[test]
+    fn use_is_the_difference_of_two_moments() {
+        let at = Instant::now();
+        let moment = |later: u64, service: f64, machine| Moment {
+            at: at + std::time::Duration::from_secs(later),
+            machine: Some(machine),
+            seconds: BTreeMap::from([(SERVICE, service)]),
+        };
+        let used = moment(0, 1.0, (10.0, 100.0)).until(&moment(2, 1.5, (60.0, 200.0)));
+        assert_eq!((used.elapsed, used.machine), (2.0, 0.5));
+        assert_eq!(used.us_for_each(1_000)[SERVICE], 500.0);
+    }
 }

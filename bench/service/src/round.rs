@@ -1,357 +1,389 @@
-//! One round: every figure measured once, in an order that turns from round to round so that no
-//! figure always has the warm or the tired machine.
+//! One round: every figure measured once for each build, the builds in turns within each step.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hyper::Uri;
-use hyper::header::HeaderValue;
 use serde::Serialize;
 
-use crate::bare_http::{self, BareHttp};
-use crate::per_order::{self, PerOrder};
-use crate::processes::Meter;
-use crate::raw_lock;
+use crate::bare_load::BareLoad;
+use crate::by_hand::ByHand;
+use crate::load::{Load, Target};
+use crate::measure::{BATCH, Build, CLIENTS, ITEMS, Measure};
+use crate::neighbours;
+use crate::per_order::PerOrder;
+use crate::processes::{Services, Used};
+use crate::proxy::{self, Proxy};
+use crate::steps::{self, Step, Wish};
+use crate::subject::{ITEM_STOCK, Subject};
+use crate::tokens::FIRST_BUYER;
 use crate::work::Counters;
-use loadtest::drive::{self, Drive, Instance, Policy};
+use crate::workload::Workload;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
-use loadtest::options::{Keys, RunOptions};
-use loadtest::plan::{Pace, Plan};
-use loadtest::report::TrafficSummary;
-use loadtest::run;
-use loadtest::tokens::Mint;
+use loadtest::plan::Pace;
 
-/// The clients of P2, P5 and of baseline H.
-pub const CLIENTS: u32 = 256;
-/// The two numbers of clients of P4.
-pub const CLIENTS_FEW: u32 = 64;
-pub const CLIENTS_MANY: u32 = 4_096;
+/// Connections of the open models.
+pub const CLIENTS_OPEN: u32 = 4_096;
+/// The most connections of any load, where the system allows them.
+pub const CLIENTS_MAX: u32 = 10_000;
 /// How many times its peak the service is offered for P7.
-pub const OVERLOAD: f64 = 5.0;
+const OVERLOAD: f64 = 5.0;
 /// The part of its peak that it is offered for P8.
-pub const COMFORT: f64 = 0.7;
+const COMFORT: f64 = 0.7;
 /// Buyers who ask for a sold-out item.
 const REFUSED_BUYERS: u32 = 1_000;
-/// Purchases of the one client of the lone ones.
+/// Purchases of one client alone.
 const LONE_REQUESTS: u32 = 1_000;
+/// Purchases that are planned for each second of a load: more than are made.
+pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
+/// What is planned for one client, and for items that many loads sell, whose buyers are minted each time.
+const LONE_PER_SECOND: f64 = 5_000.0;
+const MANY_ITEMS_PER_SECOND: f64 = 20_000.0;
 /// Requests of one load at least and at most.
-const REQUESTS: (f64, f64) = (500.0, 2_000_000.0);
-/// How long one request may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const REQUESTS: (f64, f64) = (500.0, 1_000_000.0);
 
-/// What is measured, in the words of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measure {
-    /// Baseline H, requests per second.
-    BareHttp,
-    /// Baseline T, orders per second.
-    PerOrder,
-    /// Baseline K, cycles per second.
-    RawLock,
-    /// Refusals per second once sold out.
-    Refusals,
-    /// Durable orders per second through `mysql-batch`, 256 clients.
-    Batch,
-    /// Durable orders per second through `mysql-batch`, 64 clients.
-    BatchFew,
-    /// Durable orders per second through `mysql-batch`, 4,096 clients.
-    BatchMany,
-    /// Orders per second through `lock-redis`, 256 clients.
-    LockRedis,
-    /// Accepted per second when five times the peak is offered.
-    Overload,
-    /// p99 in microseconds of orders at 70 % of the peak.
-    ComfortP99,
-    /// p99 in microseconds of baseline H, at the same rate.
-    BareP99,
-    /// p50 in microseconds of one client alone, through `mysql-batch`.
-    LoneBatch,
-    /// p50 in microseconds of one client alone, through `mysql-atomic`: one transaction per order.
-    LoneDirect,
+/// One figure, and what it cost.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Sample {
+    /// In the unit of its measure.
+    pub value: f64,
+    /// Processor time per order or request by program, in microseconds.
+    pub cpu_us: BTreeMap<&'static str, f64>,
+    /// How busy the machine was, 0 to 1, and the part of it that other programs took.
+    pub machine: f64,
+    pub others: f64,
+    /// What the databases did per accepted order.
+    pub work: Option<Counters>,
+    /// Orders of a mean batch.
+    pub batch: Option<f64>,
+    /// Answers that were no order, by code.
+    pub not_accepted: BTreeMap<String, u64>,
 }
 
-/// In the order of the first round. H is measured before and after each that is compared with it.
-const MEASURES: [Measure; 12] = [
-    Measure::Refusals,
-    Measure::Batch,
-    Measure::PerOrder,
-    Measure::BatchFew,
-    Measure::RawLock,
-    Measure::LockRedis,
-    Measure::BatchMany,
-    Measure::Overload,
-    Measure::BareP99,
-    Measure::ComfortP99,
-    Measure::LoneDirect,
-    Measure::LoneBatch,
-];
+impl Sample {
+    /// Of a load on the service.
+    pub fn of(load: &Load, value: f64) -> Self {
+        Self {
+            value,
+            cpu_us: load.cpu_us.clone(),
+            machine: load.machine,
+            others: load.others,
+            work: (load.accepted > 1).then_some(load.work),
+            batch: load.batch,
+            not_accepted: load.not_accepted.clone(),
+        }
+    }
+
+    /// Of a baseline that did something `operations` times.
+    fn of_baseline(value: f64, operations: u64, used: &Used) -> Self {
+        let cpu_us = used.us_for_each(operations);
+        Self { value, cpu_us, machine: used.machine, others: used.others, ..Self::default() }
+    }
+}
 
 /// What one round found.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Round {
-    /// One figure a measure.
-    pub figures: BTreeMap<Measure, f64>,
+    /// One sample a measure and build.
+    pub samples: BTreeMap<Measure, BTreeMap<Build, Sample>>,
     /// H just before and just after a measure that is compared with it, in the middle: what else the
     /// machine does changes from second to second.
-    pub beside: BTreeMap<Measure, f64>,
-    /// Busy cores by program, a measure.
-    pub cores: BTreeMap<Measure, BTreeMap<&'static str, f64>>,
-    /// What the databases did per accepted order, a measure.
-    pub work: BTreeMap<Measure, Counters>,
+    pub bare_beside: BTreeMap<Measure, Sample>,
     /// Verdicts that were not clean, with the measure.
     pub broken: Vec<String>,
 }
 
 /// Everything that rounds use.
 pub struct Bench {
-    environment: Environment,
-    url: Vec<String>,
+    wish: Wish,
     span: Duration,
-    bare: BareHttp,
-    bare_tokens: Vec<HeaderValue>,
+    subjects: Vec<Subject>,
+    bare: BareLoad,
     per_order: PerOrder,
-    /// What each load reached last time, so that the next one lasts as long as it should.
-    reached: Mutex<BTreeMap<Measure, f64>>,
+    by_hand: ByHand,
+    proxy: Option<PathBuf>,
+    folder: PathBuf,
 }
 
 impl Bench {
-    /// Starts the baselines.
+    /// Starts the baselines, and makes the items of the subjects.
     pub async fn prepare(
-        url: Option<String>,
+        wish: Wish,
         span: Duration,
+        mut subjects: Vec<Subject>,
         environment: &Environment,
+        folder: &Path,
     ) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(None, environment);
+        let proxy = if wish.instances {
+            let missing =
+                || CannotJudge("--instances needs haproxy, which is not installed".into());
+            Some(proxy::program().ok_or_else(missing)?)
+        } else {
+            None
+        };
+        for subject in &mut subjects {
+            subject.stock_up(ITEMS.into_iter().max().unwrap_or(0)).await?;
+        }
+        let database_url = subjects[0].database_url().to_owned();
         Ok(Self {
-            environment: environment.clone(),
-            url: url.into_iter().collect(),
+            wish,
             span,
-            bare: BareHttp::start().await?,
-            bare_tokens: mint.buyers(1_000_000_001, REFUSED_BUYERS).await?,
-            per_order: PerOrder::prepare(&environment.database_url()?).await?,
-            reached: Mutex::new(BTreeMap::from([
-                (Measure::BareHttp, 30_000.0),
-                (Measure::Refusals, 20_000.0),
-                (Measure::Batch, 10_000.0),
-                (Measure::BatchFew, 6_000.0),
-                (Measure::BatchMany, 8_000.0),
-                (Measure::LockRedis, 600.0),
-            ])),
+            subjects,
+            bare: BareLoad::start(environment).await?,
+            per_order: PerOrder::prepare(&database_url).await?,
+            by_hand: ByHand::prepare(&database_url).await?,
+            proxy,
+            folder: folder.to_owned(),
         })
     }
 
     /// Removes what `prepare` made.
-    pub async fn finish(&self) {
-        if let Err(failure) = self.per_order.drop_tables().await {
-            eprintln!("the tables of baseline T are still there: {failure}");
+    pub async fn finish(self) {
+        for dropped in [self.per_order.drop_tables().await, self.by_hand.drop_tables().await] {
+            if let Err(failure) = dropped {
+                eprintln!("the tables of a baseline are still there: {failure}");
+            }
+        }
+        for subject in self.subjects {
+            subject.finish().await;
         }
     }
 
     /// Measures everything once.
-    pub async fn round(&self, number: u32) -> Result<Round, CannotJudge> {
-        let mut round = Round {
-            figures: BTreeMap::new(),
-            beside: BTreeMap::new(),
-            cores: BTreeMap::new(),
-            work: BTreeMap::new(),
-            broken: Vec::new(),
-        };
-        let mut measures = MEASURES;
-        // What follows from the peak comes after it in every round.
-        measures[..7].rotate_left(number as usize % 7);
-        for measure in measures {
-            if !matches!(measure, Measure::Refusals | Measure::Batch) {
-                self.take(measure, &mut round).await?;
-                continue;
+    pub async fn round(&mut self, number: u32) -> Result<Round, CannotJudge> {
+        let mut round = Round::default();
+        for step in steps::of_round(&self.wish, number) {
+            match step {
+                Step::One(measure) if measure.is_baseline() => {
+                    let sample = self.baseline(&measure).await?;
+                    round.add(&measure, Build::Baseline, sample);
+                }
+                Step::One(measure) if measure.is_beside_bare() => {
+                    let before = self.baseline(&Measure::BareHttp).await?;
+                    self.each_build(&Step::One(measure.clone()), number, &mut round).await?;
+                    let after = self.baseline(&Measure::BareHttp).await?;
+                    let bare = middle(&before, &after);
+                    round.add(&Measure::BareHttp, Build::Baseline, bare.clone());
+                    round.bare_beside.insert(measure, bare);
+                }
+                step => self.each_build(&step, number, &mut round).await?,
             }
-            let before = self.take(Measure::BareHttp, &mut round).await?;
-            self.take(measure, &mut round).await?;
-            let after = self.take(Measure::BareHttp, &mut round).await?;
-            round.beside.insert(measure, f64::midpoint(before, after));
         }
-        let bare = round.beside.values().sum::<f64>() / round.beside.len() as f64;
-        round.figures.insert(Measure::BareHttp, bare);
         Ok(round)
     }
 
-    /// Measures one, and what it took.
-    async fn take(&self, measure: Measure, round: &mut Round) -> Result<f64, CannotJudge> {
-        let before = Counters::read(&self.environment).await?;
-        let meter = Meter::start();
-        let (figure, orders) = self.measure(measure, round).await?;
-        round.cores.insert(measure, meter.stop());
-        if orders > 0 {
-            let after = Counters::read(&self.environment).await?;
-            round.work.insert(measure, after.since(&before, orders));
-        }
-        eprintln!("  {measure:?}: {figure:.0}");
-        round.figures.insert(measure, figure);
-        self.reached.lock().unwrap_or_else(PoisonError::into_inner).insert(measure, figure);
-        Ok(figure)
-    }
-
-    /// The figure, and how many orders it wrote.
-    async fn measure(
-        &self,
-        measure: Measure,
+    /// Measures one step with each build; who is first changes from round to round.
+    async fn each_build(
+        &mut self,
+        step: &Step,
+        number: u32,
         round: &mut Round,
-    ) -> Result<(f64, u64), CannotJudge> {
-        match measure {
-            Measure::BareHttp => {
-                // Twice as often as the others.
-                let pace = Pace::Closed { requests: self.requests(measure) / 2 };
-                Ok((self.drive_bare(pace, CLIENTS).await?.accepted.per_second, 0))
-            }
-            Measure::BareP99 => {
-                let pace = self.comfortable();
-                let traffic = self.drive_bare(pace, CLIENTS_MANY).await?;
-                Ok((traffic.accepted.from_plan.p99_us as f64, 0))
-            }
-            Measure::PerOrder => {
-                let mut best = 0.0_f64;
-                let share = self.span / u32::try_from(per_order::CONNECTIONS.len()).unwrap_or(1);
-                for connections in per_order::CONNECTIONS {
-                    best = best.max(self.per_order.per_second(connections, share).await?);
+    ) -> Result<(), CannotJudge> {
+        let mut order: Vec<usize> = (0..self.subjects.len()).collect();
+        if number % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let build = self.subjects[index].build;
+            let alone_first = number.is_multiple_of(2);
+            let (samples, broken) = match step {
+                Step::One(measure) => self.one(index, measure).await?,
+                Step::Crowd => {
+                    let subject = &mut self.subjects[index];
+                    neighbours::crowd(subject, self.span, alone_first).await?
                 }
-                Ok((best, 0))
-            }
-            Measure::RawLock => {
-                Ok((raw_lock::per_second(&self.environment, self.span / 2).await?, 0))
-            }
-            Measure::Refusals => {
-                let load = RunOptions {
-                    stock: Some(1),
-                    buyers: REFUSED_BUYERS,
-                    keys: Keys::Never,
-                    ..closed("mysql-batch", self.requests(measure), CLIENTS)
-                };
-                let traffic = self.load(measure, load, round).await?;
-                let rate = traffic.refused_per_second_once_sold_out.unwrap_or(0.0);
-                Ok((rate, 0))
-            }
-            Measure::Batch | Measure::BatchFew | Measure::BatchMany | Measure::LockRedis => {
-                let (strategy, clients) = match measure {
-                    Measure::BatchFew => ("mysql-batch", CLIENTS_FEW),
-                    Measure::BatchMany => ("mysql-batch", CLIENTS_MANY),
-                    Measure::LockRedis => ("lock-redis", CLIENTS),
-                    _ => ("mysql-batch", CLIENTS),
-                };
-                let load = closed(strategy, self.requests(measure), clients);
-                let traffic = self.load(measure, load, round).await?;
-                Ok((traffic.accepted.per_second, traffic.accepted.purchases))
-            }
-            Measure::LoneBatch | Measure::LoneDirect => {
-                let direct = measure == Measure::LoneDirect;
-                let strategy = if direct { "mysql-atomic" } else { "mysql-batch" };
-                let load = closed(strategy, LONE_REQUESTS, 1);
-                let traffic = self.load(measure, load, round).await?;
-                Ok((traffic.accepted.from_plan.p50_us as f64, traffic.accepted.purchases))
-            }
-            Measure::Overload => {
-                let rate = self.last(Measure::Batch) * OVERLOAD;
-                let traffic = self.open(measure, rate, round).await?;
-                Ok((traffic.accepted.per_second, traffic.accepted.purchases))
-            }
-            Measure::ComfortP99 => {
-                let rate = self.last(Measure::Batch) * COMFORT;
-                let traffic = self.open(measure, rate, round).await?;
-                Ok((traffic.accepted.from_plan.p99_us as f64, traffic.accepted.purchases))
+                Step::Poison => {
+                    let subject = &mut self.subjects[index];
+                    neighbours::poison(subject, self.span, alone_first).await?
+                }
+            };
+            let what = samples.first().map(|(measure, _)| measure.to_string()).unwrap_or_default();
+            let broken = broken.into_iter();
+            round.broken.extend(broken.map(|fault| format!("{what}, {}: {fault}", build.word())));
+            for (measure, sample) in samples {
+                self.subjects[index].reached.insert(measure.clone(), sample.value);
+                round.add(&measure, build, sample);
             }
         }
+        Ok(())
     }
 
-    /// Arrivals at `rate`, each by a buyer of its own, and stock for all of them.
-    async fn open(
-        &self,
-        measure: Measure,
-        rate: f64,
-        round: &mut Round,
-    ) -> Result<TrafficSummary, CannotJudge> {
+    /// One figure of one build.
+    async fn one(
+        &mut self,
+        index: usize,
+        measure: &Measure,
+    ) -> Result<neighbours::Measured, CannotJudge> {
+        let peak = self.subjects[index].reached.get(&Measure::peak()).copied().unwrap_or(1_000.0);
+        if *measure == Measure::BareP99 {
+            let seconds = self.span.as_secs_f64();
+            let pace = Pace::Open { rate_per_second: peak * COMFORT, seconds };
+            let (traffic, used) = self.bare.fire(pace, CLIENTS_OPEN, self.span).await?;
+            let p99 = traffic.accepted.from_plan.p99_us as f64;
+            let sample = Sample::of_baseline(p99, traffic.accepted.purchases, &used);
+            return Ok((vec![(measure.clone(), sample)], Vec::new()));
+        }
+        let load = match measure {
+            Measure::Instances { instances } => self.behind_proxy(index, *instances).await?,
+            Measure::Items { items } => self.many_items(index, *items).await?,
+            _ => self.one_item(index, measure, peak).await?,
+        };
+        let value = match measure {
+            Measure::Refusals => load.refused_per_second,
+            Measure::ComfortP99 => load.p99_us,
+            Measure::Lone { .. } => load.p50_us,
+            _ => load.accepted_per_second,
+        };
+        let sample = Sample::of(&load, value);
+        Ok((vec![(measure.clone(), sample)], load.broken))
+    }
+
+    /// A load on an item of its own.
+    async fn one_item(
+        &mut self,
+        index: usize,
+        measure: &Measure,
+        peak: f64,
+    ) -> Result<Load, CannotJudge> {
         let seconds = self.span.as_secs_f64();
-        let load = RunOptions {
-            rate: Some(rate),
-            seconds: Some(seconds),
-            ..closed("mysql-batch", bounded(rate * seconds * 1.1), CLIENTS_MANY)
+        let requests = bounded(REQUESTS_PER_SECOND * seconds);
+        let closed = Pace::Closed { requests };
+        let open = |rate_per_second| Pace::Open { rate_per_second, seconds };
+        let (strategy, connections, pace) = match measure {
+            Measure::Orders { strategy, clients } => (strategy.as_str(), *clients, closed),
+            Measure::Lone { strategy } => {
+                let requests = bounded(LONE_PER_SECOND * seconds).min(LONE_REQUESTS);
+                (*strategy, 1, Pace::Closed { requests })
+            }
+            Measure::Overload => (BATCH, CLIENTS_OPEN, open(peak * OVERLOAD)),
+            Measure::ComfortP99 => (BATCH, CLIENTS_OPEN, open(peak * COMFORT)),
+            _ => (BATCH, CLIENTS, closed),
         };
-        self.load(measure, load, round).await
+        let planned = match pace {
+            Pace::Closed { requests } => requests,
+            Pace::Open { rate_per_second, seconds } => bounded(rate_per_second * seconds * 1.1),
+        };
+        let refusals = *measure == Measure::Refusals;
+        let (stock, buyers) =
+            if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
+        let subject = &mut self.subjects[index];
+        let (instances, item) = (subject.instances.clone(), subject.item(stock).await?);
+        let target = Target {
+            instances: &instances,
+            strategy,
+            items: &[item],
+            workload: None,
+            stock,
+            connections,
+            pace,
+            span: self.span,
+            buyers: (FIRST_BUYER, buyers),
+            keyed: !refusals,
+        };
+        subject.generator.fire(&target).await
     }
 
-    /// One load on the service, with its audit.
-    async fn load(
-        &self,
-        measure: Measure,
-        load: RunOptions,
-        round: &mut Round,
-    ) -> Result<TrafficSummary, CannotJudge> {
-        let options = RunOptions { url: self.url.clone(), ..load };
-        let report = run::execute(&options, &self.environment).await?.report;
-        let faults = &report.audit;
-        // Whether stock was left is no question here: an overloaded service may leave some.
-        let wrong = [
-            ("oversold", faults.oversold.count),
-            ("lost", faults.lost.count),
-            ("duplicate", faults.duplicates.count),
-        ];
-        for (what, count) in wrong.into_iter().filter(|(_, count)| *count > 0) {
-            round.broken.push(format!("{measure:?}: {count} {what}"));
+    /// A load that is spread over items.
+    async fn many_items(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
+        let subject = &mut self.subjects[index];
+        let items: Vec<i64> = subject.items.iter().take(count as usize).copied().collect();
+        if items.len() < count as usize {
+            return Err(CannotJudge(format!("{count} items could not be made in time")));
         }
-        Ok(report.traffic)
-    }
-
-    async fn drive_bare(&self, pace: Pace, clients: u32) -> Result<TrafficSummary, CannotJudge> {
-        let plan = Plan::draw(pace, REFUSED_BUYERS, 1, 1, None, rand::random())?;
-        let policy = Policy {
-            concurrency: clients as usize,
-            retries_max: 0,
-            timeout: TIMEOUT,
-            wait: Duration::ZERO,
-            traffic_max: None,
-            readers: 0,
-            change_percent: 0,
+        let requests = bounded(MANY_ITEMS_PER_SECOND * self.span.as_secs_f64());
+        let (instances, buyers) = (subject.instances.clone(), subject.new_buyers(requests));
+        let target = Target {
+            instances: &instances,
+            strategy: BATCH,
+            items: &items,
+            workload: Some(Workload::Uniform),
+            stock: ITEM_STOCK,
+            connections: CLIENTS,
+            pace: Pace::Closed { requests: buyers.1 },
+            span: self.span,
+            buyers,
+            keyed: true,
         };
-        let host = HeaderValue::from_static("bare");
-        let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
-        let path = Uri::from_static(bare_http::PATH);
-        let drive = Drive::new(
-            plan,
-            policy,
-            vec![instance],
-            vec![path],
-            self.bare_tokens.clone(),
-            1_000_000_001,
-        );
-        let traffic = drive::fire(Arc::new(drive)).await;
-        Ok(TrafficSummary::of(&traffic, &["bare".to_owned()]))
+        subject.generator.fire(&target).await
     }
 
-    fn comfortable(&self) -> Pace {
-        let rate_per_second = self.last(Measure::Batch) * COMFORT;
-        Pace::Open { rate_per_second, seconds: self.span.as_secs_f64() }
+    /// A load on one item through the proxy before `count` instances, which run only meanwhile.
+    async fn behind_proxy(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
+        let program = self.proxy.as_deref().unwrap_or(Path::new("haproxy"));
+        let subject = &mut self.subjects[index];
+        let services = subject.start_instances(count).await?;
+        let addresses: Vec<SocketAddr> =
+            services.iter().map(|service| service.instance.address).collect();
+        let proxy = Proxy::start(program, &addresses, &self.folder).await?;
+        let requests = bounded(REQUESTS_PER_SECOND * self.span.as_secs_f64());
+        let stock = i64::from(requests);
+        let item = subject.item(stock).await?;
+        let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
+        let own = std::mem::replace(&mut subject.generator.services, Services::Only(ids));
+        let target = Target {
+            instances: std::slice::from_ref(&proxy.instance),
+            strategy: BATCH,
+            items: &[item],
+            workload: None,
+            stock,
+            connections: CLIENTS,
+            pace: Pace::Closed { requests },
+            span: self.span,
+            buyers: (FIRST_BUYER, requests),
+            keyed: true,
+        };
+        let load = subject.generator.fire(&target).await;
+        subject.generator.services = own;
+        drop(proxy);
+        for service in services {
+            service.stop().await;
+        }
+        load
     }
 
-    fn requests(&self, measure: Measure) -> u32 {
-        bounded(self.last(measure) * self.span.as_secs_f64())
-    }
-
-    fn last(&self, measure: Measure) -> f64 {
-        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        reached.get(&measure).copied().unwrap_or(1_000.0)
+    async fn baseline(&mut self, measure: &Measure) -> Result<Sample, CannotJudge> {
+        let closed = |requests: f64| Pace::Closed { requests: bounded(requests) };
+        let (value, operations, used) = match measure {
+            Measure::PerOrder => self.per_order.best(self.span).await?,
+            Measure::ByHand => self.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
+            Measure::BareLone => {
+                let pace = closed(f64::from(LONE_REQUESTS));
+                let (traffic, used) = self.bare.fire(pace, 1, self.span).await?;
+                let p50_us = traffic.accepted.from_plan.p50_us as f64;
+                (p50_us, traffic.accepted.purchases, used)
+            }
+            _ => {
+                // Twice as often as the others.
+                let span = self.span / 2;
+                let pace = closed(2.0 * REQUESTS_PER_SECOND * span.as_secs_f64());
+                let (traffic, used) = self.bare.fire(pace, CLIENTS, span).await?;
+                (traffic.accepted.per_second, traffic.accepted.purchases, used)
+            }
+        };
+        Ok(Sample::of_baseline(value, operations, &used))
     }
 }
 
-/// A load of `requests` purchases over `clients` connections, each by a buyer of its own, and stock
-/// for all of them.
-pub fn closed(strategy: &str, requests: u32, clients: u32) -> RunOptions {
-    RunOptions {
-        strategy: vec![strategy.to_owned()],
-        stock: Some(i64::from(requests)),
-        buyers: requests,
-        requests,
-        concurrency: clients,
-        ..RunOptions::default()
+impl Round {
+    fn add(&mut self, measure: &Measure, build: Build, sample: Sample) {
+        eprintln!("  {measure}, {}: {:.0} {}", build.word(), sample.value, measure.unit());
+        self.samples.entry(measure.clone()).or_default().insert(build, sample);
+    }
+}
+
+/// The middle of two samples of a baseline.
+fn middle(before: &Sample, after: &Sample) -> Sample {
+    let cpu_us = before.cpu_us.iter().filter_map(|(program, used)| {
+        Some((*program, f64::midpoint(*used, *after.cpu_us.get(program)?)))
+    });
+    Sample {
+        value: f64::midpoint(before.value, after.value),
+        cpu_us: cpu_us.collect(),
+        machine: f64::midpoint(before.machine, after.machine),
+        others: f64::midpoint(before.others, after.others),
+        ..Sample::default()
     }
 }
 

@@ -15,6 +15,7 @@ use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::files;
 use loadtest::launcher::{Launcher, Overrides, Service};
+use loadtest::options::RunOptions;
 use loadtest::process::name_and_seconds;
 use loadtest::program::CommandResult;
 use loadtest::progress::Steps;
@@ -23,7 +24,6 @@ use loadtest::spread::Spread;
 use loadtest::tokens::Mint;
 
 use crate::bare_http::{self, BareHttp};
-use crate::round;
 
 /// The names of the instances, and the share of purchases that each samples.
 const KINDS: [(&str, Option<&str>); 3] =
@@ -133,8 +133,15 @@ async fn load(
     let process = PathBuf::from(format!("/proc/{}", service.process().ok_or_else(gone)?));
     let seconds = |process: &Path| name_and_seconds(process).map(|(_, seconds)| seconds);
     let before = seconds(&process).ok_or_else(gone)?;
-    let load = round::closed(&options.strategy, requests, options.clients);
-    let load = loadtest::options::RunOptions { url: vec![service.instance.url.clone()], ..load };
+    let load = RunOptions {
+        strategy: vec![options.strategy.clone()],
+        stock: Some(i64::from(requests)),
+        buyers: requests,
+        requests,
+        concurrency: options.clients,
+        url: vec![service.instance.url.clone()],
+        ..RunOptions::default()
+    };
     let report = run::execute(&load, environment).await?.report;
     tokio::time::sleep(LAST_SPANS).await;
     let used = seconds(&process).ok_or_else(gone)? - before;

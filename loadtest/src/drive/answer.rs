@@ -1,7 +1,6 @@
 //! Reads the meaning of a reply to a purchase: the outcome that the client may conclude.
 
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::connection::{Exchange, Reply};
 use ledger_audit::Outcome;
@@ -25,21 +24,20 @@ pub struct Meaning {
     pub retryable: bool,
 }
 
-/// The fields of an order and of a problem that matter here.
+/// The fields of an order that matter here.
 #[derive(Default, Deserialize)]
-struct Body {
+struct Order {
     id: Option<String>,
     quantity: Option<i64>,
-    #[serde(default, deserialize_with = "text")]
     status: Option<String>,
+}
+
+/// The fields of a problem that matter here.
+#[derive(Default, Deserialize)]
+struct Problem {
     code: Option<String>,
     outcome: Option<String>,
     retryable: Option<bool>,
-}
-
-/// A text, or nothing: in a problem `status` is a number.
-fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    Ok(Value::deserialize(from)?.as_str().map(str::to_owned))
 }
 
 /// Reads the meaning of an exchange. In doubt the outcome is `Unknown`: the ledger will tell.
@@ -65,37 +63,39 @@ fn without_answer(code: &str, outcome: Outcome) -> Meaning {
 }
 
 fn read_reply(reply: &Reply) -> Meaning {
-    let body: Body = serde_json::from_slice(&reply.body).unwrap_or_default();
     let status = reply.status;
-    match status {
-        // 200 is a replay of an order that exists already; an order without an id is caught by
-        // the audit, since nothing in the ledger can be found for it.
-        200..=202 => Meaning {
-            status,
-            code: if status == 202 { "queued" } else { "sold" }.to_owned(),
-            outcome: Outcome::Accepted,
-            order_id: body.id,
-            order_quantity: body.quantity,
-            order_status: body.status,
-            retryable: false,
-        },
-        _ => {
-            let outcome = outcome_of_problem(status, &body);
-            Meaning {
-                status,
-                code: body.code.unwrap_or_else(|| format!("http_{status}_without_code")),
-                outcome,
-                order_id: None,
-                order_quantity: None,
-                order_status: None,
-                retryable: body.retryable.unwrap_or(false)
-                    || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
-            }
-        }
+    if !(200..=202).contains(&status) {
+        return read_problem(status, serde_json::from_slice(&reply.body).unwrap_or_default());
+    }
+    // 200 is a replay of an order that exists already; an order without an id is caught by the audit,
+    // since nothing in the ledger can be found for it.
+    let order: Order = serde_json::from_slice(&reply.body).unwrap_or_default();
+    Meaning {
+        status,
+        code: if status == 202 { "queued" } else { "sold" }.to_owned(),
+        outcome: Outcome::Accepted,
+        order_id: order.id,
+        order_quantity: order.quantity,
+        order_status: order.status,
+        retryable: false,
     }
 }
 
-fn outcome_of_problem(status: u16, body: &Body) -> Outcome {
+fn read_problem(status: u16, problem: Problem) -> Meaning {
+    let outcome = outcome_of_problem(status, &problem);
+    Meaning {
+        status,
+        code: problem.code.unwrap_or_else(|| format!("http_{status}_without_code")),
+        outcome,
+        order_id: None,
+        order_quantity: None,
+        order_status: None,
+        retryable: problem.retryable.unwrap_or(false)
+            || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
+    }
+}
+
+fn outcome_of_problem(status: u16, body: &Problem) -> Outcome {
     let nothing_changed = body.outcome.as_deref() == Some("none");
     match status {
         // A server's error that does not promise that nothing changed may come from a proxy.
@@ -119,6 +119,7 @@ mod tests {
             status,
             retry_after: None,
             body: Bytes::from_static(body.as_bytes()),
+            keeps_connection: true,
         }))
     }
 

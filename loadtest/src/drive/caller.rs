@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use rand::RngExt;
 use tokio::time::sleep;
 
@@ -14,8 +11,6 @@ use super::connection::{Connection, Exchange};
 use super::{Drive, micros_since};
 use ledger_audit::{Answer, Outcome};
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A longer wish of the service is cut, so that a run stays bounded.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 /// First pause before a retry; it doubles with each one.
@@ -32,6 +27,8 @@ pub struct Caller {
     drive: Arc<Drive>,
     connection: Option<Connection>,
     instance: usize,
+    /// The present request, in memory that is used again.
+    request: Vec<u8>,
     /// Start of the traffic.
     started: Instant,
     /// Everything it was answered.
@@ -42,7 +39,8 @@ impl Caller {
     /// Caller number `number`; callers are spread over the instances in turn.
     pub fn new(drive: Arc<Drive>, number: usize) -> Self {
         let instance = number % drive.instances.len();
-        Self { drive, connection: None, instance, started: Instant::now(), answers: Vec::new() }
+        let (started, request, answers) = (Instant::now(), Vec::new(), Vec::new());
+        Self { drive, connection: None, instance, request, started, answers }
     }
 
     /// Connects before the start. A failure shows again, and counts, at the first purchase.
@@ -71,12 +69,13 @@ impl Caller {
             let last = attempt >= retries_max
                 || !may_repeat
                 || meaning.outcome == Outcome::Accepted
-                || self.drive.policy.is_over(self.started);
+                || self.drive.is_over(self.started);
             let outcome = meaning.outcome;
-            self.write_down(index, attempt, last, key.clone(), meaning, planned, sent);
             if last {
+                self.write_down(index, attempt, last, key, meaning, planned, sent);
                 return self.drive.finished(outcome);
             }
+            self.write_down(index, attempt, last, key.clone(), meaning, planned, sent);
             sleep(pause(&exchange, attempt)).await;
             attempt += 1;
         }
@@ -87,13 +86,16 @@ impl Caller {
             if !self.connect().await {
                 break;
             }
-            let request = self.render(index, key);
-            let timeout = self.drive.policy.timeout;
+            let planned = self.drive.plan.requests[index];
+            let (buyer, path) = (planned.buyer as usize, planned.strategy as usize);
+            let token = &self.drive.tokens[buyer];
+            let place = (self.instance, path);
+            self.drive.purchases.render(place, token, key, &mut self.request);
             let Some(connection) = self.connection.as_mut() else {
                 break;
             };
             let sent = Instant::now();
-            let exchange = connection.exchange(request, timeout).await;
+            let exchange = connection.send(&self.request, self.drive.policy.timeout).await;
             if !matches!(exchange, Exchange::NotSent) {
                 return (exchange, sent);
             }
@@ -123,21 +125,6 @@ impl Caller {
             let pause_ms = rand::rng().random_range(RECONNECT_PAUSE_MS);
             sleep(Duration::from_millis(pause_ms)).await;
         }
-    }
-
-    fn render(&self, index: usize, key: Option<&str>) -> Request<Full<hyper::body::Bytes>> {
-        let planned = self.drive.plan.requests[index];
-        let mut request = Request::new(Full::new(self.drive.body.clone()));
-        *request.method_mut() = hyper::Method::POST;
-        *request.uri_mut() = self.drive.paths[planned.strategy as usize].clone();
-        let headers = request.headers_mut();
-        headers.insert(HOST, self.drive.instances[self.instance].host.clone());
-        headers.insert(AUTHORIZATION, self.drive.tokens[planned.buyer as usize].clone());
-        headers.insert(CONTENT_TYPE, JSON);
-        if let Some(value) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
-            headers.insert(IDEMPOTENCY_KEY, value);
-        }
-        request
     }
 
     #[expect(clippy::too_many_arguments, reason = "one line of the record, field by field")]

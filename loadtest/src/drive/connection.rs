@@ -6,28 +6,34 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::RETRY_AFTER;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+pub use super::message::Reply;
+use super::message::{self, Read};
 
 /// A single connection attempt gives up after this.
 const CONNECT_SECONDS_MAX: u64 = 5;
-/// A longer body is no answer of this service.
-const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Room for an answer to a purchase. What fits is read with one call.
+const INPUT_BYTES: usize = 2 * 1024;
+/// Room that is added for a longer answer.
+const INPUT_BYTES_MORE: usize = 32 * 1024;
 
-/// An open connection. Its protocol work is done inside [`Connection::exchange`], in the same
-/// task: no wake-up crosses a task on the way of a request.
+/// An open connection: a socket, read and written in the caller's own task.
+#[derive(Debug)]
 pub struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    driver: Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>,
+    stream: TcpStream,
+    /// What was read of the present answer.
+    input: Vec<u8>,
+    /// Moved for each exchange: that is cheaper than a timer for each.
+    timer: Pin<Box<Sleep>>,
     open: bool,
 }
 
@@ -44,17 +50,6 @@ pub enum Exchange {
     TimedOut,
 }
 
-/// A whole answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// HTTP status.
-    pub status: u16,
-    /// How long the service asks to wait before the next try.
-    pub retry_after: Option<Duration>,
-    /// The whole body.
-    pub body: Bytes,
-}
-
 impl Connection {
     /// Connects, with TCP_NODELAY: a small request must not wait for an acknowledgement.
     pub async fn open(address: SocketAddr) -> io::Result<Self> {
@@ -62,9 +57,8 @@ impl Connection {
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         stream.set_nodelay(true)?;
-        let (sender, driver) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        Ok(Self { sender, driver: Box::pin(driver), open: true })
+        let input = Vec::with_capacity(INPUT_BYTES);
+        Ok(Self { stream, input, timer: Box::pin(sleep(Duration::ZERO)), open: true })
     }
 
     /// Whether another request may be tried on it.
@@ -74,50 +68,54 @@ impl Connection {
 
     /// Sends one request and waits for its whole answer, at most `limit`.
     pub async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: Duration) -> Exchange {
-        let Self { sender, driver, open } = self;
-        if !*open {
+        let request = message::render(request).await;
+        self.send(&request, limit).await
+    }
+
+    /// Sends a request that is rendered already, and waits for its whole answer.
+    pub async fn send(&mut self, request: &[u8], limit: Duration) -> Exchange {
+        if !self.open || self.has_ended() {
+            self.open = false;
             return Exchange::NotSent;
         }
-        let talk = async {
-            if sender.ready().await.is_err() {
-                return Exchange::NotSent;
-            }
-            match sender.try_send_request(request).await {
-                Ok(response) => read(response).await,
-                Err(error) if error.message().is_some() => Exchange::NotSent,
-                Err(_) => Exchange::Lost,
-            }
+        let Self { stream, input, timer, open } = self;
+        timer.as_mut().reset(Instant::now() + limit);
+        input.clear();
+        let end = tokio::select! {
+            biased;
+            end = talk(stream, input, request) => end,
+            () = timer.as_mut() => Exchange::TimedOut,
         };
-        let both = async {
-            let mut talk = pin!(talk);
-            tokio::select! {
-                biased;
-                end = &mut talk => end,
-                _ = driver.as_mut() => {
-                    *open = false;
-                    talk.await
-                }
-            }
-        };
-        let end = timeout(limit, both).await.unwrap_or(Exchange::TimedOut);
-        if !matches!(end, Exchange::Answered(_)) {
-            *open = false;
-        }
+        *open = matches!(&end, Exchange::Answered(reply) if reply.keeps_connection);
         end
+    }
+
+    /// Whether the peer has closed the connection, or speaks without being asked.
+    fn has_ended(&self) -> bool {
+        let read = self.stream.try_read(&mut [0]);
+        !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
-async fn read(response: Response<Incoming>) -> Exchange {
-    let status = response.status().as_u16();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.trim().parse().ok())
-        .map(Duration::from_secs);
-    match Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await {
-        Ok(body) => Exchange::Answered(Reply { status, retry_after, body: body.to_bytes() }),
-        Err(_) => Exchange::Lost,
+async fn talk(stream: &mut TcpStream, input: &mut Vec<u8>, request: &[u8]) -> Exchange {
+    let mut sent = 0;
+    while sent < request.len() {
+        match stream.write(&request[sent..]).await {
+            Ok(count) if count > 0 => sent += count,
+            _ if sent == 0 => return Exchange::NotSent,
+            _ => return Exchange::Lost,
+        }
+    }
+    loop {
+        if input.len() == input.capacity() {
+            input.reserve(INPUT_BYTES_MORE);
+        }
+        let Ok(count) = stream.read_buf(input).await else { return Exchange::Lost };
+        match message::read(input, count == 0) {
+            Read::Whole(reply) => return Exchange::Answered(reply),
+            Read::Part if count > 0 => {}
+            Read::Part | Read::Wrong => return Exchange::Lost,
+        }
     }
 }
 
@@ -168,7 +166,7 @@ mod tests {
         let mut connection = peer(&[ANSWER]).await;
         assert!(matches!(send(&mut connection).await, Exchange::Answered(_)));
         // Until the peer's end of the connection has arrived here.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        sleep(Duration::from_millis(200)).await;
         assert!(matches!(send(&mut connection).await, Exchange::NotSent));
         assert!(!connection.is_open());
     }

@@ -2,13 +2,19 @@
 //!
 //! [`closed`]: each connection sends its next purchase after its reply. [`open`]: purchases are
 //! due at planned instants, whether or not replies have come. Both use [`caller`], one caller a
-//! connection, which sends, retries and writes down; [`connection`] is the HTTP client and
-//! [`answer`] says what a reply means. [`readers`] look at the orders meanwhile.
+//! connection, which sends, retries and writes down; [`connection`] is the HTTP client, [`message`]
+//! what it sends and reads, and [`answer`] says what a reply means. [`readers`] look at the orders
+//! meanwhile.
+//!
+//! The generator shares its cores with the service, so a request must cost it little: purchases are
+//! rendered before the start, sockets are read and written without a task in between, and a
+//! connection has one timer.
 
 pub mod answer;
 pub mod caller;
 pub mod closed;
 pub mod connection;
+pub mod message;
 pub mod observer;
 pub mod open;
 pub mod readers;
@@ -16,7 +22,7 @@ pub mod readers;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Uri;
@@ -27,7 +33,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::plan::Plan;
+use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
+use message::Purchases;
 use readers::{Accepted, Readers};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
@@ -67,13 +75,6 @@ pub struct Policy {
     pub change_percent: u32,
 }
 
-impl Policy {
-    /// Whether the time for purchases is over.
-    pub fn is_over(&self, started: Instant) -> bool {
-        self.traffic_max.is_some_and(|limit| started.elapsed() >= limit)
-    }
-}
-
 /// Everything that callers share, rendered before the first byte is sent.
 pub struct Drive {
     /// The purchases to send.
@@ -82,20 +83,19 @@ pub struct Drive {
     pub policy: Policy,
     /// The instances over which connections are spread.
     pub instances: Vec<Instance>,
-    /// Path and query of the purchase, by strategy.
-    pub paths: Vec<Uri>,
+    /// The purchases as they are sent.
+    pub purchases: Purchases,
     /// `Authorization` values, by buyer.
     pub tokens: Vec<HeaderValue>,
     /// Id of buyer 0.
     pub first_buyer: i64,
-    /// The body of every purchase.
-    pub body: Bytes,
     /// What has been answered so far, for the progress bar.
     pub tally: Tally,
     /// Slots for connecting.
     pub connecting: Semaphore,
     /// What readers may look at.
     pub accepted: Accepted,
+    stopped: AtomicBool,
 }
 
 /// Running counts for the progress bar; the report counts the record instead.
@@ -125,12 +125,12 @@ pub struct Traffic {
 }
 
 impl Drive {
-    /// The unconnected state of a drive.
+    /// The unconnected state of a drive. `paths` are those of the purchases, by strategy.
     pub fn new(
         plan: Plan,
         policy: Policy,
         instances: Vec<Instance>,
-        paths: Vec<Uri>,
+        paths: &[Uri],
         tokens: Vec<HeaderValue>,
         first_buyer: i64,
     ) -> Self {
@@ -138,18 +138,31 @@ impl Drive {
             1 => Bytes::from_static(b"{}"),
             quantity => Bytes::from(format!("{{\"quantity\":{quantity}}}")),
         };
+        let purchases = Purchases::new(&instances, paths, body);
         Self {
             plan,
             policy,
             instances,
-            paths,
+            purchases,
             tokens,
             first_buyer,
-            body,
             tally: Tally::default(),
             connecting: Semaphore::new(CONNECTING_MAX),
             accepted: Accepted::default(),
+            stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Ends it: no purchase and no retry is begun any more (closed model).
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the time for purchases is over.
+    fn is_over(&self, started: Instant) -> bool {
+        let limit = self.policy.traffic_max;
+        limit.is_some_and(|limit| started.elapsed() >= limit)
+            || self.stopped.load(Ordering::Relaxed)
     }
 
     /// Notes the end of one purchase.
@@ -163,12 +176,21 @@ impl Drive {
 
 /// Sends the whole plan; returns when every purchase has its last answer.
 pub async fn fire(drive: Arc<Drive>) -> Traffic {
+    fire_and_look(drive, || ()).await.0
+}
+
+/// Sends the whole plan, and looks at something twice: when all connections are made, and after the
+/// last answer.
+pub async fn fire_and_look<T>(drive: Arc<Drive>, look: impl Fn() -> T) -> (Traffic, [T; 2]) {
+    let callers = connect(&drive).await;
     let progress = show_progress(Arc::clone(&drive));
     let readers = Readers::start(&drive);
+    let before = look();
     let mut traffic = match drive.plan.arrivals {
-        None => closed::run(&drive).await,
-        Some(_) => open::run(&drive).await,
+        None => closed::run(&drive, callers).await,
+        Some(_) => open::run(&drive, callers).await,
     };
+    let after = look();
     progress.abort();
     let started = traffic.started.unwrap_or_else(Instant::now);
     traffic.history = readers.stop(started).await;
@@ -179,7 +201,25 @@ pub async fn fire(drive: Arc<Drive>) -> Traffic {
         .answers
         .last()
         .map_or(Duration::ZERO, |last| Duration::from_micros(last.answered_at_us));
-    traffic
+    (traffic, [before, after])
+}
+
+/// Callers with their connections, as many as the plan can use.
+async fn connect(drive: &Arc<Drive>) -> Vec<Caller> {
+    let count = drive.policy.concurrency.min(drive.plan.requests.len());
+    let prepare = |number| {
+        let mut caller = Caller::new(Arc::clone(drive), number);
+        tokio::spawn(async move {
+            caller.prepare().await;
+            caller
+        })
+    };
+    let preparing: Vec<_> = (0..count).map(prepare).collect();
+    let mut callers = Vec::with_capacity(count);
+    for task in preparing {
+        callers.push(task.await.expect("preparing does not panic"));
+    }
+    callers
 }
 
 /// Since `start` in whole microseconds.

@@ -23,27 +23,13 @@ const RUN_UP: Duration = Duration::from_millis(50);
 /// alike.
 type Idle = Arc<Mutex<VecDeque<usize>>>;
 
-/// Sends the plan at its instants.
-pub async fn run(drive: &Arc<Drive>) -> Traffic {
-    let callers = drive.policy.concurrency.min(drive.plan.requests.len());
-    let idle: Idle = Arc::new(Mutex::new(VecDeque::with_capacity(callers)));
-    let mut inboxes = Vec::with_capacity(callers);
-    let mut prepared = Vec::with_capacity(callers);
-    for number in 0..callers {
-        let drive = Arc::clone(drive);
-        prepared.push(tokio::spawn(async move {
-            let mut caller = Caller::new(drive, number);
-            caller.prepare().await;
-            caller
-        }));
-    }
-    let mut ready = Vec::with_capacity(callers);
-    for task in prepared {
-        ready.push(task.await.expect("preparing does not panic"));
-    }
+/// Sends the plan at its instants, over callers that are connected.
+pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>) -> Traffic {
+    let idle: Idle = Arc::new(Mutex::new(VecDeque::with_capacity(callers.len())));
+    let mut inboxes = Vec::with_capacity(callers.len());
     let started = Instant::now() + RUN_UP;
-    let mut tasks = Vec::with_capacity(callers);
-    for (number, mut caller) in ready.into_iter().enumerate() {
+    let mut tasks = Vec::with_capacity(callers.len());
+    for (number, mut caller) in callers.into_iter().enumerate() {
         let (inbox, work) = mpsc::unbounded_channel();
         inboxes.push(inbox);
         locked(&idle).push_back(number);

@@ -5,7 +5,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::figures::Figure;
-use super::points::{Curve, Workload};
+use super::points::Curve;
+use crate::workload::Workload;
 use loadtest::canvas::{
     Chart, Drawing, Tone, count, drawn, grid_line, grouped, grouped_small, said, step, text, to_i32,
 };

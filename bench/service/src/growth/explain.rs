@@ -5,8 +5,9 @@
 //! nothing is said.
 
 use super::figures::Figure;
-use super::points::{Curve, Workload};
+use super::points::Curve;
 use super::text::name;
+use crate::workload::{Draw, Workload};
 
 /// A point that reaches this share of the reference is as good as it.
 const FLAT: f64 = 0.85;
@@ -144,7 +145,7 @@ fn skew(figure: &Figure) -> String {
     if figure.point.workload == Workload::Uniform {
         return String::new();
     }
-    let share = super::workload::Draw::new(Workload::Skewed, figure.point.items).share_max();
+    let share = Draw::new(Workload::Skewed, figure.point.items).share_max();
     format!(" The item that is asked for most gets {:.0} % of the purchases.", share * 100.0)
 }
 
@@ -170,7 +171,6 @@ fn changed(now: f64, before: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::figures::tests::load;
-    use super::super::points::Curve;
     use super::*;
 
     /// A curve with these orders per second and microseconds of the service an order.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::load::Load;
 use super::points::Point;
+use crate::load::Load;
 use loadtest::spread::Spread;
 
 /// What the rounds found at one point: middle, lowest and highest.
@@ -87,6 +87,8 @@ pub mod tests {
         Load {
             accepted: 900,
             accepted_per_second,
+            refused: 0,
+            refused_per_second: 0.0,
             p50_us: 1e6 / accepted_per_second,
             p99_us: 3e6 / accepted_per_second,
             not_accepted: BTreeMap::from([("overloaded".to_owned(), 100)]),
@@ -95,6 +97,7 @@ pub mod tests {
             cpu_us: BTreeMap::from([("service", service_us)]),
             machine: 0.95,
             others: 0.01,
+            beside_per_second: 0.0,
             broken: Vec::new(),
         }
     }

@@ -5,19 +5,14 @@
 //! backwards, so that a machine that grows tired is unfair to no end of a curve. Each item of each
 //! load is audited as `run` does it, with the answers that were about it.
 //!
-//! In reading order: [`points`] (what is measured), [`workload`] (who asks for which item), [`items`]
-//! (many items), [`load`] (one load), [`audit`] (of each item), [`figures`] (rounds summed up), [`explain`] (where a curve is
-//! not flat), and the reports [`text`] and [`chart`].
+//! In reading order: [`points`] (what is measured), [`figures`] (rounds summed up), [`explain`] (where a
+//! curve is not flat), and the reports [`text`] and [`chart`].
 
-mod audit;
 pub mod chart;
 mod explain;
 mod figures;
-mod items;
-mod load;
 pub mod points;
 pub mod text;
-mod workload;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,14 +21,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::items;
+use crate::load::{Load, LoadGenerator, Target};
+use crate::measure::BATCH;
+use crate::processes::Services;
+use crate::tokens::Tokens;
 use figures::Figure;
 use ledger_audit::Reader;
-use load::{Load, LoadGenerator, Target};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::launcher::{Launcher, Overrides, Service};
 use loadtest::options::RunOptions;
+use loadtest::plan::Pace;
 use loadtest::process;
 use loadtest::service::{self, Admin};
 use loadtest::tokens::Mint;
@@ -46,7 +46,7 @@ const MARGIN: f64 = 1.5;
 /// Purchases of one load at most, and so how far apart the buyers of two loads are.
 const REQUESTS_MAX: u32 = 1_000_000;
 /// Id of the first buyer, above those of all other loads.
-const FIRST_BUYER: i64 = 2_000_000_001;
+const FIRST_BUYER: i64 = 4_000_000_001;
 /// Units of each item of the curve of items: more than all its loads can sell.
 const ITEM_STOCK: i64 = 100_000_000;
 
@@ -82,6 +82,7 @@ pub struct Growth {
 /// What all loads share.
 struct Course {
     generator: LoadGenerator,
+    span: Duration,
     admin: Arc<Admin>,
     shop: Vec<Instance>,
     launcher: Option<Launcher>,
@@ -149,8 +150,8 @@ impl Course {
         let generator = LoadGenerator {
             environment: environment.clone(),
             reader: Reader::connect(&environment.database_url()?).await?,
-            mint,
-            span: wish.span,
+            tokens: Tokens::new(mint),
+            services: Services::Named,
         };
         let launcher = if wish.curves.contains(&Curve::Instances) {
             let program = Mint::new(None, environment).into_program();
@@ -158,10 +159,10 @@ impl Course {
         } else {
             None
         };
-        let lab_item =
-            RunOptions { strategy: vec![load::STRATEGY.to_owned()], ..RunOptions::default() };
+        let lab_item = RunOptions { strategy: vec![BATCH.to_owned()], ..RunOptions::default() };
         Ok(Self {
             generator,
+            span: wish.span,
             admin,
             shop,
             launcher,
@@ -212,13 +213,19 @@ impl Course {
             let stock = i64::from(requests);
             (vec![self.admin.create_lab_item(&self.lab_item, stock).await?], stock)
         };
+        let first_buyer = FIRST_BUYER + self.fired * i64::from(REQUESTS_MAX);
         let target = Target {
-            point,
             instances: &instances,
+            strategy: BATCH,
             items: &items,
+            workload: Some(point.workload),
             stock,
-            first_buyer: FIRST_BUYER + self.fired * i64::from(REQUESTS_MAX),
-            requests,
+            connections: point.connections,
+            pace: Pace::Closed { requests },
+            span: self.span,
+            // Nobody buys in two loads.
+            buyers: (first_buyer, requests),
+            keyed: true,
         };
         self.fired += 1;
         let load = self.generator.fire(&target).await?;
@@ -244,8 +251,7 @@ impl Course {
     /// Purchases to plan: enough for the whole time, and no more tokens than that takes.
     fn requests(&self, point: &Point) -> u32 {
         let (each, all) = GUESS_PER_SECOND;
-        let guess =
-            (f64::from(point.connections) * each).min(all) * self.generator.span.as_secs_f64();
+        let guess = (f64::from(point.connections) * each).min(all) * self.span.as_secs_f64();
         let planned = self.answered.get(point).map_or(guess, |answered| answered * MARGIN);
         // What is under way when the time is over.
         let planned = planned + f64::from(point.connections);

@@ -5,6 +5,8 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::workload::Workload;
+
 /// Connections, the rest fixed.
 const CONNECTIONS: [u32; 8] = [1, 4, 16, 64, 256, 1_024, 4_096, SIZE_MAX];
 /// Items, the rest fixed.
@@ -23,16 +25,6 @@ pub enum Curve {
     Connections,
     Items,
     Instances,
-}
-
-/// How purchases are spread over items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Workload {
-    /// Each item is asked for alike.
-    Uniform,
-    /// By Zipf's law.
-    Skewed,
 }
 
 /// One point of a curve.

@@ -1,8 +1,10 @@
 //! The curves in the report for people.
 
+use super::Growth;
 use super::figures::Figure;
-use super::points::{Curve, Point, Workload};
-use super::{Growth, load, workload};
+use super::points::{Curve, Point};
+use crate::measure::BATCH;
+use crate::workload::{self, Workload};
 use loadtest::document::{Document, Table, capitalised, grouped};
 
 /// `connections 256`, `items 100, skewed`.
@@ -18,12 +20,8 @@ pub fn add(document: &mut Document, growth: &Growth) {
         "`{}` while something grows. A point is {} loads. Each load begins purchases for {} s as a \
          closed model: every connection sends its next purchase after its reply, so latency cannot \
          be below connections divided by orders/s. Each purchase has a buyer and a key of its own. \
-         Figures are the median of the rounds. Processor time is that of all programs on {} cores, \
-         connecting included.",
-        load::STRATEGY,
-        growth.rounds,
-        growth.seconds,
-        growth.cores
+         Figures are the median of the rounds. Processor time is that of all programs on {} cores.",
+        BATCH, growth.rounds, growth.seconds, growth.cores
     ));
     for (curve, explanations) in &growth.explained {
         document.heading(format!("By {}", curve.unit()));

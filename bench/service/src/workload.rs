@@ -2,11 +2,20 @@
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-
-use super::points::Workload;
+use serde::Serialize;
 
 /// Exponent of Zipf's law: the item of rank `k` is asked for in proportion to `1 / k^EXPONENT`.
 pub const EXPONENT: f64 = 1.0;
+
+/// How purchases are spread over items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// Each item is asked for alike.
+    Uniform,
+    /// By Zipf's law.
+    Skewed,
+}
 
 /// Draws items by their weight.
 pub struct Draw {

@@ -4,17 +4,19 @@ use std::collections::HashMap;
 
 use ledger_audit::{Answer, Evidence, Ledger, Outcome, judge};
 
-use super::load::QUANTITY;
 use loadtest::failure::CannotJudge;
+
+/// Units of one purchase, and what one buyer may have.
+pub const QUANTITY: i64 = 1;
 
 /// The invariant that a service which sheds load may break: some stock is left unsold.
 const SOLD_OUT: &str = "I12";
 
 /// Judges each item by the answers that were about it: those whose number of a strategy is the
-/// item's place in `items`. `stock` are the units that each item was given. Says what is broken.
+/// item's place in `items`. Each item was given `stock` units; `keyed` tells whether each purchase had a
+/// key. Says what is broken.
 pub fn audit(
-    items: &[i64],
-    stock: i64,
+    (items, stock, keyed): (&[i64], i64, bool),
     before: &[Ledger],
     after: &[Ledger],
     answers: Vec<Answer>,
@@ -44,7 +46,7 @@ pub fn audit(
             per_buyer_limit: QUANTITY,
             quantity: QUANTITY,
             arbiter_on: true,
-            keyed: true,
+            keyed,
             before,
             after,
             answers: &answers,
@@ -116,7 +118,7 @@ mod tests {
     fn judged(after: &[Ledger; 3]) -> String {
         let before = [ledger(&[]), ledger(&[]), ledger(&[])];
         let answers = vec![sold(0, 0, "a"), sold(1, 1, "b")];
-        audit(&[7, 8, 9], STOCK, &before, after, answers).expect("judged").join("; ")
+        audit((&[7, 8, 9], STOCK, true), &before, after, answers).expect("judged").join("; ")
     }
 
     #[test]
@@ -137,6 +139,6 @@ mod tests {
     #[test]
     fn a_load_that_reached_nobody_proves_nothing() {
         let silent = Answer { status: 0, outcome: Outcome::Unknown, ..sold(0, 0, "a") };
-        assert!(audit(&[7], STOCK, &[ledger(&[])], &[ledger(&[])], vec![silent]).is_err());
+        assert!(audit((&[7], STOCK, true), &[ledger(&[])], &[ledger(&[])], vec![silent]).is_err());
     }
 }

@@ -1,0 +1,66 @@
+//! Loads on baseline H, by the generator that also loads the service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use crate::bare_http::{self, BareHttp};
+use crate::processes::{Moment, Services, Used};
+use loadtest::drive::{self, Drive, Instance, Policy};
+use loadtest::environment::Environment;
+use loadtest::failure::CannotJudge;
+use loadtest::plan::{Pace, Plan};
+use loadtest::report::TrafficSummary;
+use loadtest::tokens::Mint;
+use uuid::Uuid;
+
+/// Buyers, who take turns: H knows nobody.
+const BUYERS: u32 = 1_000;
+const FIRST_BUYER: i64 = 1_000_000_001;
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// H and the tokens of its buyers.
+pub struct BareLoad {
+    bare: BareHttp,
+    tokens: Vec<HeaderValue>,
+}
+
+impl BareLoad {
+    /// Starts H.
+    pub async fn start(environment: &Environment) -> Result<Self, CannotJudge> {
+        let mint = Mint::new(None, environment);
+        Ok(Self { bare: BareHttp::start().await?, tokens: mint.buyers(FIRST_BUYER, BUYERS).await? })
+    }
+
+    /// Fires one load with the headers of a purchase; `span` bounds a closed one.
+    pub async fn fire(
+        &self,
+        pace: Pace,
+        clients: u32,
+        span: Duration,
+    ) -> Result<(TrafficSummary, Used), CannotJudge> {
+        let prefix = Some(Uuid::now_v7().simple().to_string());
+        let plan = Plan::draw(pace, BUYERS, 1, 1, prefix, rand::random())?;
+        let policy = Policy {
+            concurrency: clients as usize,
+            retries_max: 0,
+            timeout: TIMEOUT,
+            wait: Duration::ZERO,
+            traffic_max: Some(span),
+            readers: 0,
+            change_percent: 0,
+        };
+        let host = HeaderValue::from_static("bare");
+        let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
+        let path = Uri::from_static(bare_http::PATH);
+        let tokens = self.tokens.clone();
+        let drive = Drive::new(plan, policy, vec![instance], &[path], tokens, FIRST_BUYER);
+        let look = || Moment::now(&Services::Named);
+        let (traffic, [before, after]) = drive::fire_and_look(Arc::new(drive), look).await;
+        let summary = TrafficSummary::of(&traffic, &["bare".to_owned()]);
+        Ok((summary, before.until(&after)))
+    }
+}

@@ -1,0 +1,221 @@
+//! The ratios of the design with their goals.
+
+use loadtest::spread::Spread;
+use serde::Serialize;
+
+use crate::figures::View;
+use crate::measure::{BATCH, CLIENTS, DIRECT, LOCK, Measure};
+use crate::processes::{BARE, DATABASE, SERVICE};
+use Wanted::{AtLeast, AtMost};
+
+/// A ratio, and what it is to reach.
+#[derive(Debug, Clone, Serialize)]
+pub struct Goal {
+    /// `P1` to `P14`, with what tells several of one number apart; or a word.
+    pub id: &'static str,
+    /// What is divided by what.
+    pub what: &'static str,
+    /// What is to be reached.
+    pub goal: Wanted,
+    /// The ratio of one build in one round.
+    #[serde(skip)]
+    pub of: fn(&View<'_>) -> Option<f64>,
+}
+
+/// What a ratio is to reach.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// Its median is to be as high.
+    AtLeast(f64),
+    /// Its median is to be as low.
+    AtMost(f64),
+    /// In no round anything.
+    None,
+    /// No goal: it is shown.
+    Shown,
+}
+
+impl Goal {
+    const fn new(
+        id: &'static str,
+        what: &'static str,
+        goal: Wanted,
+        of: fn(&View<'_>) -> Option<f64>,
+    ) -> Self {
+        Self { id, what, goal, of }
+    }
+
+    /// Whether it is reached; `None` without a goal.
+    pub fn is_met(&self, reached: Spread) -> Option<bool> {
+        match self.goal {
+            AtLeast(goal) => Some(reached.median >= goal),
+            AtMost(goal) => Some(reached.median <= goal),
+            Wanted::None => Some(reached.max == 0.0),
+            Wanted::Shown => None,
+        }
+    }
+}
+
+/// In the order of the report.
+pub const GOALS: &[Goal] = &[
+    Goal::new("P1", "refusals/s once sold out / H", AtLeast(0.90), |view| {
+        Some(view.value(&Measure::Refusals)? / view.bare_beside(&Measure::Refusals)?.value)
+    }),
+    Goal::new("P1 time", "processor time, H / a refusal", AtLeast(0.85), |view| {
+        let bare = view.bare_beside(&Measure::Refusals)?.cpu_us.get(BARE)?;
+        Some(bare / view.cpu_us(&Measure::Refusals, &[SERVICE])?)
+    }),
+    Goal::new("P2", "durable orders/s on one hot item / H", AtLeast(0.60), |view| {
+        Some(view.value(&Measure::peak())? / view.bare_beside(&Measure::peak())?.value)
+    }),
+    Goal::new("P2c", "processor time, service + database, an order / H", AtMost(3.0), |view| {
+        let bare = view.bare_beside(&Measure::peak())?.cpu_us.get(BARE)?;
+        Some(view.cpu_us(&Measure::peak(), &[SERVICE, DATABASE])? / bare)
+    }),
+    Goal::new("P3", "durable orders/s on one hot item / T", AtLeast(6.0), |view| {
+        view.over(&Measure::peak(), &Measure::PerOrder)
+    }),
+    Goal::new("P4 4,096", "4,096 clients / 64", AtLeast(1.0), |view| clients(view, 4_096, 64)),
+    Goal::new("P4 10,000", "10,000 clients / 1,024", AtLeast(0.8), |view| {
+        clients(view, 10_000, 1_024)
+    }),
+    Goal::new("P5", "lock-redis / mysql-batch, one item, 256 clients", AtLeast(0.85), |view| {
+        view.over(&Measure::orders(LOCK, CLIENTS), &Measure::peak())
+    }),
+    Goal::new("P7", "goodput at 5x offered / peak", AtLeast(0.95), |view| {
+        view.over(&Measure::Overload, &Measure::peak())
+    }),
+    Goal::new("P8", "p99 at 70 % of peak / (2 fsync p99 + H's p99)", AtMost(2.0), |view| {
+        let floor = 2.0 * view.flush_us_p99 + view.value(&Measure::BareP99)?;
+        Some(view.value(&Measure::ComfortP99)? / floor)
+    }),
+    Goal::new("P10 10", "orders/s over 10 items / over one", AtLeast(1.0), |view| items(view, 10)),
+    Goal::new("P10 100", "over 100 items / over one", AtLeast(0.9), |view| items(view, 100)),
+    Goal::new("P10 1,000", "over 1,000 items / over one", AtLeast(0.85), |view| items(view, 1_000)),
+    Goal::new("P10 10,000", "over 10,000 items / over one", AtLeast(0.65), |view| {
+        items(view, 10_000)
+    }),
+    Goal::new("P11", "four instances behind HAProxy / one", AtLeast(0.9), |view| {
+        let instances = |instances| Measure::Instances { instances };
+        view.over(&instances(4), &instances(1))
+    }),
+    Goal::new("P12", "p50 of a lone order, mysql-atomic / by hand", AtMost(1.1), |view| {
+        view.over(&Measure::Lone { strategy: DIRECT }, &Measure::ByHand)
+    }),
+    Goal::new("P12 batch", "p50 of a lone order, mysql-batch / by hand", AtMost(1.1), |view| {
+        view.over(&Measure::Lone { strategy: BATCH }, &Measure::ByHand)
+    }),
+    Goal::new("P14 64", "mysql-atomic, 64 clients / T", AtLeast(0.7), |view| {
+        view.over(&Measure::orders(DIRECT, 64), &Measure::PerOrder)
+    }),
+    Goal::new("P14 256", "mysql-atomic, 256 clients / T", AtLeast(0.7), |view| {
+        view.over(&Measure::orders(DIRECT, CLIENTS), &Measure::PerOrder)
+    }),
+    Goal::new("fairness", "p99 of 100 buyers beside a crowd / alone", Wanted::Shown, |view| {
+        let hundred = |beside_crowd| Measure::Hundred { beside_crowd };
+        view.over(&hundred(true), &hundred(false))
+    }),
+    Goal::new("poison", "100 good items beside a failing one / alone", AtLeast(0.9), |view| {
+        let good = |beside_poison| Measure::Good { beside_poison };
+        view.over(&good(true), &good(false))
+    }),
+    Goal::new("poisoned", "good orders that were not accepted", Wanted::None, |view| {
+        view.value(&Measure::GoodNotAccepted)
+    }),
+];
+
+fn clients(view: &View<'_>, many: u32, few: u32) -> Option<f64> {
+    view.over(&Measure::orders(BATCH, many), &Measure::orders(BATCH, few))
+}
+
+fn items(view: &View<'_>, items: u32) -> Option<f64> {
+    view.over(&Measure::Items { items }, &Measure::peak())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::figures::Figures;
+    use crate::measure::Build;
+    use crate::processes::GENERATOR;
+    use crate::round::{Round, Sample};
+
+    fn sample(value: f64, cpu_us: &[(&'static str, f64)]) -> Sample {
+        Sample { value, cpu_us: cpu_us.iter().copied().collect(), ..Sample::default() }
+    }
+
+    /// A round in which the machine is `pace` times as fast as in another one.
+    fn round(pace: f64) -> Round {
+        let mut round = Round::default();
+        let mut add = |measure: Measure, build, value: f64, service: f64| {
+            let used = [(SERVICE, service), (DATABASE, 20.0), (GENERATOR, 11.0)];
+            round.samples.entry(measure).or_default().insert(build, sample(value * pace, &used));
+        };
+        for (build, rate, service) in [(Build::New, 30_000.0, 40.0), (Build::Old, 15_000.0, 80.0)] {
+            add(Measure::peak(), build, rate, service);
+            add(Measure::Refusals, build, 1.5 * rate, service / 2.0);
+        }
+        add(Measure::PerOrder, Build::Baseline, 5_000.0, 0.0);
+        let bare = sample(50_000.0 * pace, &[(BARE, 18.0), (GENERATOR, 11.0)]);
+        round.bare_beside =
+            BTreeMap::from([(Measure::peak(), bare.clone()), (Measure::Refusals, bare)]);
+        round
+    }
+
+    fn ratio<'a>(figures: &'a Figures, id: &str) -> &'a crate::figures::Ratio {
+        let mut ratios = figures.ratios.iter();
+        ratios.find(|ratio| ratio.goal.id == id).unwrap_or_else(|| panic!("{id} is missing"))
+    }
+
+    #[test]
+    fn a_ratio_is_made_in_each_round_and_not_of_medians() {
+        let figures = Figures::of(&[round(1.0), round(0.5), round(3.0)], 100.0);
+        let p2 = ratio(&figures, "P2");
+        assert_eq!((p2.reached.min, p2.reached.max), (0.6, 0.6), "the machine's pace cancels out");
+        assert_eq!((p2.met, p2.old.map(|old| old.median)), (Some(true), Some(0.3)));
+        assert_eq!(p2.over_old.map(|over| over.median), Some(2.0));
+        // A baseline is the same for both builds.
+        let p3 = ratio(&figures, "P3");
+        assert_eq!((p3.reached.median, p3.old.map(|old| old.median)), (6.0, Some(3.0)));
+        let p2c = ratio(&figures, "P2c");
+        assert_eq!((p2c.reached.median, p2c.met), (60.0 / 18.0, Some(false)));
+        let p1 = ratio(&figures, "P1 time");
+        assert_eq!((p1.reached.median, p1.met), (0.9, Some(true)));
+    }
+
+    #[test]
+    fn each_line_has_its_processor_time_new_over_old() {
+        let figures = Figures::of(&[round(1.0), round(2.0)], 100.0);
+        let line = figures
+            .lines
+            .iter()
+            .find(|line| line.measure == Measure::peak() && line.build == Build::New);
+        let line = line.expect("the peak of the new build");
+        assert_eq!(line.cpu_us[SERVICE].median, 40.0);
+        let over = line.over_old.as_ref().expect("an old build");
+        assert_eq!((over.value.median, over.cpu_us[SERVICE].median), (2.0, 0.5));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_ratio() {
+        let figures = Figures::of(&[round(1.0)], 100.0);
+        assert!(figures.ratios.iter().all(|ratio| ratio.goal.id != "P11"));
+        assert!(Figures::of(&[], 100.0).ratios.is_empty());
+    }
+
+    #[test]
+    fn every_ratio_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = GOALS.iter().map(|goal| goal.id).collect();
+        assert_eq!(names.len(), GOALS.len());
+    }
+
+    #[test]
+    fn one_good_order_that_is_not_accepted_is_too_many() {
+        let poisoned = GOALS.iter().find(|goal| goal.id == "poisoned").expect("a goal");
+        assert_eq!(poisoned.is_met(Spread::of([0.0, 0.0, 1.0])), Some(false));
+        assert_eq!(poisoned.is_met(Spread::of([0.0, 0.0])), Some(true));
+    }
+}

@@ -1,0 +1,247 @@
+//! One load on one or many items: tokens, plan, traffic, what it cost, and its audit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::Serialize;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::audit::{QUANTITY, audit};
+use crate::processes::{Moment, Services, Used};
+use crate::tokens::Tokens;
+use crate::work::Counters;
+use crate::workload::{Draw, Workload};
+use ledger_audit::{Answer, Ledger, Outcome, QUIET_AFTER_UNKNOWN, Reader};
+use loadtest::counters;
+use loadtest::drive::{self, Drive, Instance, Policy, Traffic};
+use loadtest::environment::Environment;
+use loadtest::failure::CannotJudge;
+use loadtest::plan::{Pace, Plan};
+use loadtest::report::TrafficSummary;
+use loadtest::service;
+
+/// How long one answer may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the orders of one item may take to be in the ledger after the last answer.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// How long a load beside another one may take to get its first answers.
+const FLOW_MAX: Duration = Duration::from_secs(15);
+const FLOW_POLL: Duration = Duration::from_millis(5);
+
+/// What one load found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Load {
+    pub accepted: u64,
+    pub accepted_per_second: f64,
+    pub refused: u64,
+    pub refused_per_second: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    /// Answers that were no order, by code.
+    pub not_accepted: BTreeMap<String, u64>,
+    /// Orders of a mean batch; `None` when the service did not tell.
+    pub batch: Option<f64>,
+    /// What the databases did per accepted order.
+    pub work: Counters,
+    /// Processor time per accepted order (where there is none, per answer) by program, in
+    /// microseconds, from the first purchase to the last answer.
+    pub cpu_us: BTreeMap<&'static str, f64>,
+    /// How busy the whole machine was, 0 to 1.
+    pub machine: f64,
+    /// The part of it that other programs took, 0 to 1.
+    pub others: f64,
+    /// Orders per second of the load beside it.
+    pub beside_per_second: f64,
+    /// What the audit found, with the item.
+    pub broken: Vec<String>,
+}
+
+/// What one load is aimed at.
+#[derive(Debug, Clone)]
+pub struct Target<'a> {
+    pub instances: &'a [Instance],
+    pub strategy: &'a str,
+    pub items: &'a [i64],
+    /// How purchases are spread over the items; `None`: in turn.
+    pub workload: Option<Workload>,
+    /// Units of each of them.
+    pub stock: i64,
+    pub connections: u32,
+    pub pace: Pace,
+    /// Closed model: how long purchases are begun.
+    pub span: Duration,
+    /// Id of the first buyer, and how many there are.
+    pub buyers: (i64, u32),
+    /// Whether each purchase has a key of its own.
+    pub keyed: bool,
+}
+
+/// What every load on one build uses.
+pub struct LoadGenerator {
+    pub environment: Environment,
+    pub tokens: Tokens,
+    pub reader: Reader,
+    pub services: Services,
+}
+
+/// A load that goes on while another one is measured.
+pub struct Background {
+    drive: Arc<Drive>,
+    traffic: JoinHandle<Traffic>,
+    items: Vec<i64>,
+    stock: i64,
+    keyed: bool,
+    before: Vec<Ledger>,
+}
+
+impl LoadGenerator {
+    /// Fires one load and audits it.
+    pub async fn fire(&mut self, target: &Target<'_>) -> Result<Load, CannotJudge> {
+        self.fire_beside(target, None).await
+    }
+
+    /// Fires one load while another one goes on; processor time is then per order of both.
+    pub async fn fire_beside(
+        &mut self,
+        target: &Target<'_>,
+        beside: Option<&Background>,
+    ) -> Result<Load, CannotJudge> {
+        let drive = self.aim(target).await?;
+        let before = self.reader.ledgers(target.items).await?;
+        let batches = counters::batches(target.instances).await;
+        let work = Counters::read(&self.environment).await?;
+        let services = self.services.clone();
+        let beside = beside.map(|beside| Arc::clone(&beside.drive));
+        let look = move || {
+            let accepted = beside.as_ref().map_or(0, |drive| accepted(drive));
+            (Moment::now(&services), accepted)
+        };
+        let (traffic, [began, ended]) = drive::fire_and_look(drive, look).await;
+        let (used, others_orders) = (began.0.until(&ended.0), ended.1 - began.1);
+        let work_after = Counters::read(&self.environment).await?;
+        let batches_after = counters::batches(target.instances).await;
+        let after = self.settled(target.items, &traffic.answers).await?;
+        let summary = TrafficSummary::of(&traffic, &[]);
+        let mut not_accepted = BTreeMap::new();
+        for answer in traffic.answers.iter().filter(|one| one.outcome != Outcome::Accepted) {
+            *not_accepted.entry(answer.code.clone()).or_default() += 1;
+        }
+        let sale = (target.items, target.stock, target.keyed);
+        let broken = audit(sale, &before, &after, traffic.answers)?;
+        let orders = summary.accepted.purchases + others_orders;
+        let refused = summary.refused.purchases;
+        let Used { elapsed, machine, others, .. } = used;
+        Ok(Load {
+            accepted: summary.accepted.purchases,
+            accepted_per_second: summary.accepted.per_second,
+            refused,
+            refused_per_second: summary.refused_per_second_once_sold_out.unwrap_or(0.0),
+            p50_us: summary.accepted.from_plan.p50_us as f64,
+            p99_us: summary.accepted.from_plan.p99_us as f64,
+            not_accepted,
+            batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
+            work: work_after.since(&work, orders),
+            // A sold-out item has one order at most.
+            cpu_us: used.us_for_each(if orders > 1 { orders } else { orders + refused }),
+            machine,
+            others,
+            beside_per_second: others_orders as f64 / elapsed,
+            broken,
+        })
+    }
+
+    /// Starts a load and returns when its answers come.
+    pub async fn start(&mut self, target: &Target<'_>) -> Result<Background, CannotJudge> {
+        let drive = self.aim(target).await?;
+        let before = self.reader.ledgers(target.items).await?;
+        let traffic = tokio::spawn(drive::fire(Arc::clone(&drive)));
+        let background = Background {
+            drive,
+            traffic,
+            items: target.items.to_vec(),
+            stock: target.stock,
+            keyed: target.keyed,
+            before,
+        };
+        let until = Instant::now() + FLOW_MAX;
+        // Each connection has had its turn, on average.
+        while background.drive.tally.done.load(Ordering::Relaxed) < u64::from(target.connections) {
+            if Instant::now() >= until {
+                return Err(CannotJudge("the load beside another one got no answers".to_owned()));
+            }
+            sleep(FLOW_POLL).await;
+        }
+        Ok(background)
+    }
+
+    /// Ends that load and audits it; says what is broken.
+    pub async fn stop(&mut self, background: Background) -> Result<Vec<String>, CannotJudge> {
+        let Background { drive, traffic, items, stock, keyed, before } = background;
+        drive.stop();
+        let traffic = traffic.await.map_err(|error| CannotJudge(error.to_string()))?;
+        let after = self.settled(&items, &traffic.answers).await?;
+        audit((&items, stock, keyed), &before, &after, traffic.answers)
+    }
+
+    /// The ledgers once no purchase is under way.
+    async fn settled(
+        &mut self,
+        items: &[i64],
+        answers: &[Answer],
+    ) -> Result<Vec<Ledger>, CannotJudge> {
+        if let [item] = items {
+            return Ok(vec![self.reader.settled_ledger(*item, answers, SETTLE_MAX).await?]);
+        }
+        if answers.iter().any(|answer| answer.outcome == Outcome::Unknown) {
+            sleep(QUIET_AFTER_UNKNOWN).await;
+        }
+        self.reader.ledgers(items).await
+    }
+
+    /// Everything that is sent, rendered.
+    async fn aim(&mut self, target: &Target<'_>) -> Result<Arc<Drive>, CannotJudge> {
+        let seed = rand::random();
+        let (first_buyer, buyers) = target.buyers;
+        let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
+        let prefix = target.keyed.then(|| Uuid::now_v7().simple().to_string());
+        // There is one strategy, so its number, which selects the path, is the item's.
+        let mut plan = Plan::draw(target.pace, buyers, items, QUANTITY, prefix, seed)?;
+        if let Some(workload) = target.workload {
+            let draw = Draw::new(workload, items);
+            let mut random = StdRng::seed_from_u64(seed);
+            for request in &mut plan.requests {
+                request.strategy = draw.item(&mut random);
+            }
+        }
+        let path = |item: &i64| service::purchase_path(target.strategy, *item);
+        let paths = target.items.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+        let policy = Policy {
+            concurrency: target.connections as usize,
+            retries_max: 0,
+            timeout: TIMEOUT,
+            wait: Duration::ZERO,
+            traffic_max: Some(target.span),
+            readers: 0,
+            change_percent: 0,
+        };
+        let tokens = self.tokens.of(first_buyer, buyers).await?;
+        let instances = target.instances.to_vec();
+        Ok(Arc::new(Drive::new(plan, policy, instances, &paths, tokens, first_buyer)))
+    }
+}
+
+fn accepted(drive: &Drive) -> u64 {
+    drive.tally.accepted.load(Ordering::Relaxed)
+}
+
+/// Orders of a mean batch between two readings.
+fn mean(after: (f64, f64), before: (f64, f64)) -> Option<f64> {
+    let (batches, orders) = (after.0 - before.0, after.1 - before.1);
+    (batches > 0.0).then(|| orders / batches)
+}

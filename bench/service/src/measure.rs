@@ -1,0 +1,169 @@
+//! What is measured, in the words of the report.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use loadtest::document::grouped;
+
+/// The clients of P1, P2, P5, P10 and of baseline H.
+pub const CLIENTS: u32 = 256;
+/// The numbers of clients of P4, each with the one that it is compared with.
+pub const CLIENTS_MANY: [(u32, u32); 2] = [(4_096, 64), (10_000, 1_024)];
+/// The numbers of clients at which strategies are measured, P14 among them.
+pub const CLIENTS_OF_STRATEGIES: [u32; 2] = [64, CLIENTS];
+/// The numbers of items of P10.
+pub const ITEMS: [u32; 4] = [10, 100, 1_000, 10_000];
+/// The instances of P11.
+pub const INSTANCES: [u32; 2] = [1, 4];
+/// The strategy of all figures that name no other.
+pub const BATCH: &str = "mysql-batch";
+/// The strategy of P12 and P14: a transaction for each order.
+pub const DIRECT: &str = "mysql-atomic";
+/// The strategy of P5.
+pub const LOCK: &str = "lock-redis";
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// Baseline H, requests per second.
+    BareHttp,
+    /// H with one client: p50.
+    BareLone,
+    /// H at the rate of `ComfortP99`: p99.
+    BareP99,
+    /// Baseline T, orders per second.
+    PerOrder,
+    /// Baseline of P12: p50 of the transaction by hand, in one packet.
+    ByHand,
+    /// Refusals per second once sold out.
+    Refusals,
+    /// Orders per second on one item.
+    Orders { strategy: String, clients: u32 },
+    /// Accepted per second when five times the peak is offered.
+    Overload,
+    /// p99 of orders at 70 % of the peak.
+    ComfortP99,
+    /// p50 of one client alone.
+    Lone { strategy: &'static str },
+    /// Orders per second, spread evenly over items.
+    Items { items: u32 },
+    /// Orders per second on one item, behind the proxy.
+    Instances { instances: u32 },
+    /// p99 of a hundred buyers of a hundred items.
+    Hundred { beside_crowd: bool },
+    /// Orders per second of the crowd beside them.
+    Crowd,
+    /// Orders per second over a hundred items.
+    Good { beside_poison: bool },
+    /// Of these, the ones that were not accepted beside the poison.
+    GoodNotAccepted,
+}
+
+/// What a figure belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Build {
+    /// No build of the service.
+    Baseline,
+    /// The build that is measured.
+    New,
+    /// The build of `--beside`.
+    Old,
+}
+
+impl Build {
+    /// The word of the report.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::New => "new",
+            Self::Old => "old",
+        }
+    }
+}
+
+impl Measure {
+    /// Orders per second on one item.
+    pub fn orders(strategy: &str, clients: u32) -> Self {
+        Self::Orders { strategy: strategy.to_owned(), clients }
+    }
+
+    /// P2's figure, the peak of P7 and P8.
+    pub fn peak() -> Self {
+        Self::orders(BATCH, CLIENTS)
+    }
+
+    /// The unit of its value.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Self::BareHttp => "requests/s",
+            Self::Refusals => "refusals/s",
+            Self::BareLone
+            | Self::BareP99
+            | Self::ByHand
+            | Self::ComfortP99
+            | Self::Lone { .. }
+            | Self::Hundred { .. } => "us",
+            Self::GoodNotAccepted => "orders",
+            _ => "orders/s",
+        }
+    }
+
+    /// Whether H is measured just before and just after it, since it is compared with H.
+    pub fn is_beside_bare(&self) -> bool {
+        *self == Self::Refusals || *self == Self::peak()
+    }
+
+    /// Whether it is of no build.
+    pub fn is_baseline(&self) -> bool {
+        matches!(self, Self::BareHttp | Self::BareLone | Self::PerOrder | Self::ByHand)
+    }
+}
+
+/// The name in the report.
+impl fmt::Display for Measure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |count: &u32| grouped(u64::from(*count));
+        match self {
+            Self::BareHttp => write!(formatter, "H: bare axum handler, {CLIENTS} clients"),
+            Self::BareLone => formatter.write_str("H, one client, p50"),
+            Self::BareP99 => formatter.write_str("H at the rate of the line below, p99 from plan"),
+            Self::PerOrder => formatter.write_str("T: one transaction an order, best of 1 to 64"),
+            Self::ByHand => formatter.write_str("the transaction by hand in one packet, p50"),
+            Self::Refusals => write!(formatter, "refusals once sold out, {CLIENTS} clients"),
+            Self::Orders { strategy, clients } => {
+                write!(formatter, "{strategy}, {} clients, one item", number(clients))
+            }
+            Self::Overload => write!(formatter, "{BATCH}, 5 x its peak offered"),
+            Self::ComfortP99 => write!(formatter, "{BATCH} at 70 % of its peak, p99 from plan"),
+            Self::Lone { strategy } => write!(formatter, "{strategy}, one client, p50"),
+            Self::Items { items } => {
+                write!(formatter, "{BATCH}, {CLIENTS} clients, {} items", number(items))
+            }
+            Self::Instances { instances } => {
+                write!(formatter, "{BATCH}, {CLIENTS} clients, HAProxy before {instances}")
+            }
+            Self::Hundred { beside_crowd: false } => {
+                formatter.write_str("100 items, a buyer each, p99")
+            }
+            Self::Hundred { beside_crowd: true } => {
+                formatter.write_str("the same beside 4,096 buyers of another item, p99")
+            }
+            Self::Crowd => formatter.write_str("those 4,096 meanwhile"),
+            Self::Good { beside_poison: false } => {
+                write!(formatter, "{BATCH}, {CLIENTS} clients, 100 good items")
+            }
+            Self::Good { beside_poison: true } => {
+                formatter.write_str("the same beside an item whose orders fail")
+            }
+            Self::GoodNotAccepted => formatter.write_str("of these, orders that were not accepted"),
+        }
+    }
+}
+
+impl Serialize for Measure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,130 @@
+//! HAProxy before instances of the service, as `deploy/haproxy.cfg` says, for P11.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::HOST;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use loadtest::drive::Instance;
+use loadtest::drive::connection::{Connection, Exchange};
+use loadtest::failure::CannotJudge;
+use loadtest::launcher::free_port;
+use loadtest::service;
+
+const CONFIGURATION: &str = include_str!("../../../deploy/haproxy.cfg");
+/// The proxy must have found its instances within this; it looks at them every two seconds.
+const START_MAX: Duration = Duration::from_secs(20);
+const START_POLL: Duration = Duration::from_millis(100);
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// After the first answer: the other instances are looked at, too.
+const ALL_FOUND: Duration = Duration::from_millis(2_500);
+
+/// A running proxy. It ends with this value.
+pub struct Proxy {
+    pub instance: Instance,
+    /// Ends the process when it is dropped.
+    _child: Child,
+}
+
+/// The program, where it is installed.
+pub fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
+}
+
+impl Proxy {
+    /// Starts it before these instances. Its configuration is written into `folder`.
+    pub async fn start(
+        program: &Path,
+        instances: &[SocketAddr],
+        folder: &Path,
+    ) -> Result<Self, CannotJudge> {
+        let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let file = folder.join(format!("haproxy-{}.cfg", instances.len()));
+        let unwritable = |error| CannotJudge(format!("cannot write {}: {error}", file.display()));
+        std::fs::write(&file, configuration(listen, instances)).map_err(unwritable)?;
+        let child = Command::new(program)
+            .arg("-db")
+            .arg("-f")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| CannotJudge(format!("haproxy did not start: {error}")))?;
+        let instance = service::resolve(&format!("http://{listen}")).await?;
+        let until = Instant::now() + START_MAX;
+        while !answers(&instance).await {
+            if Instant::now() >= until {
+                let reason = format!("haproxy found no instance; see {}", file.display());
+                return Err(CannotJudge(reason));
+            }
+            sleep(START_POLL).await;
+        }
+        sleep(ALL_FOUND).await;
+        Ok(Self { instance, _child: child })
+    }
+}
+
+async fn answers(proxy: &Instance) -> bool {
+    let Ok(mut connection) = Connection::open(proxy.address).await else { return false };
+    let request = Request::get("/api/items").header(HOST, proxy.host.clone());
+    let Ok(request) = request.body(Full::new(Bytes::new())) else { return false };
+    let exchange = connection.exchange(request, ANSWER_MAX).await;
+    matches!(exchange, Exchange::Answered(reply) if reply.status == 200)
+}
+
+/// The project's configuration with these addresses.
+fn configuration(listen: SocketAddr, instances: &[SocketAddr]) -> String {
+    let lines = CONFIGURATION.lines().map(|line| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        match line.trim_start() {
+            "bind :8080" => format!("{indent}bind {listen}"),
+            // This machine may not have files for twenty thousand.
+            "maxconn 20000" => format!("{indent}maxconn 2000"),
+            // What it would log costs time and is read by nobody.
+            log if log.starts_with("log ") => String::new(),
+            server if server.starts_with("server-template") => {
+                let server = |(number, instance)| {
+                    format!("{indent}server instance{number} {instance} init-addr last,libc\n")
+                };
+                (1..).zip(instances).map(server).collect()
+            }
+            _ => line.to_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn purchases_are_still_sent_by_their_item() {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let text = configuration(address(1), &[address(2), address(3)]);
+        assert!(
+            text.contains("bind 127.0.0.1:1\n") && text.contains("balance hash path"),
+            "{text}"
+        );
+        assert_eq!(
+            text.matches("server instance2 127.0.0.1:3 ").count(),
+            2,
+            "both backends: {text}"
+        );
+        for replaced in ["server-template", ":8080", "maxconn 20000", "log stdout"] {
+            let mut code = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+            assert!(!code.any(|line| line.contains(replaced)), "{replaced}: {text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The steps of a round, and how long they take.
+
+use std::time::Duration;
+
+use crate::measure::{
+    BATCH, CLIENTS, CLIENTS_MANY, CLIENTS_OF_STRATEGIES, DIRECT, INSTANCES, ITEMS, LOCK, Measure,
+};
+
+/// The strategies that `--strategies` measures when it names none.
+pub const STRATEGIES: &str =
+    "mysql-atomic,mysql-for-update,mysql-version,redis-watch,redis-lua,lock-redis,mysql-batch";
+/// What a load takes beside its span: an item, connections, the audit.
+const BESIDE_A_LOAD: Duration = Duration::from_millis(900);
+/// The start of an instance, and of the proxy until it has found it.
+const INSTANCE_START: Duration = Duration::from_millis(700);
+const PROXY_START: Duration = Duration::from_secs(4);
+/// Before the first round: a build's schema, its items, its tokens.
+const PREPARATION: Duration = Duration::from_secs(20);
+
+/// What is measured together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// One figure.
+    One(Measure),
+    /// A hundred items alone and beside a crowd.
+    Crowd,
+    /// A hundred items alone and beside one whose orders fail.
+    Poison,
+}
+
+/// What a bench was asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// The strategies to measure beside those of the table.
+    pub strategies: Vec<String>,
+    pub neighbours: bool,
+    pub instances: bool,
+    /// How many builds there are.
+    pub builds: u32,
+    /// Connections that this system allows.
+    pub connections_max: u32,
+}
+
+/// The steps of round `number`. Those that follow from the peak come last; the others begin at
+/// another one in each round, so that no figure always has the warm or the tired machine.
+pub fn of_round(wish: &Wish, number: u32) -> Vec<Step> {
+    let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
+    for (many, few) in CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= wish.connections_max) {
+        measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
+    }
+    measures.push(Measure::orders(LOCK, CLIENTS));
+    measures.extend(CLIENTS_OF_STRATEGIES.map(|clients| Measure::orders(DIRECT, clients)));
+    measures.extend([Measure::ByHand, Measure::BareLone]);
+    measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
+    measures.extend(ITEMS.map(|items| Measure::Items { items }));
+    for strategy in &wish.strategies {
+        for clients in CLIENTS_OF_STRATEGIES {
+            let measure = Measure::orders(strategy, clients);
+            if !measures.contains(&measure) {
+                measures.push(measure);
+            }
+        }
+    }
+    if wish.instances {
+        measures.extend(INSTANCES.map(|instances| Measure::Instances { instances }));
+    }
+    let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
+    if wish.neighbours {
+        steps.extend([Step::Crowd, Step::Poison]);
+    }
+    // By a third of them: loads of one kind stand beside each other.
+    let turn = steps.len().div_ceil(3) * number as usize % steps.len();
+    steps.rotate_left(turn);
+    steps.extend([Measure::Overload, Measure::BareP99, Measure::ComfortP99].map(Step::One));
+    steps
+}
+
+/// About how long `rounds` rounds take.
+pub fn estimate(wish: &Wish, rounds: u32, span: Duration) -> Duration {
+    let load = span + BESIDE_A_LOAD;
+    let step = |step: Step| match step {
+        Step::One(Measure::Instances { instances }) => {
+            (load + PROXY_START + INSTANCE_START * instances) * wish.builds
+        }
+        // H before and after it is measured for half the time each.
+        Step::One(measure) if measure.is_beside_bare() => load * wish.builds + load,
+        Step::One(measure) if measure.is_baseline() => load,
+        Step::One(_) => load * wish.builds,
+        Step::Crowd | Step::Poison => load * 2 * wish.builds,
+    };
+    let round: Duration = of_round(wish, 0).into_iter().map(step).sum();
+    PREPARATION * wish.builds + round * rounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn everything() -> Wish {
+        let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
+        let (neighbours, instances) = (true, true);
+        Wish { strategies, neighbours, instances, builds: 2, connections_max: 10_000 }
+    }
+
+    #[test]
+    fn each_round_has_every_step_once_and_the_peak_before_what_follows_from_it() {
+        let first = of_round(&everything(), 0);
+        for number in 0..7 {
+            let steps = of_round(&everything(), number);
+            assert_eq!(steps.len(), first.len());
+            for step in &first {
+                assert_eq!(steps.iter().filter(|one| *one == step).count(), 1, "{step:?}");
+            }
+            let place = |step| steps.iter().position(|one| *one == step);
+            assert!(place(Step::One(Measure::peak())) < place(Step::One(Measure::Overload)));
+        }
+        assert_ne!(of_round(&everything(), 1)[0], first[0]);
+    }
+
+    #[test]
+    fn five_rounds_of_everything_stay_within_25_minutes() {
+        let estimate = estimate(&everything(), 5, Duration::from_secs(2));
+        assert!(estimate < Duration::from_secs(25 * 60), "{estimate:?}");
+    }
+}

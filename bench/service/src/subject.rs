@@ -1,0 +1,280 @@
+//! A build of the service under test: where it answers, its ledger, its items.
+//!
+//! Without `--beside` it is the shop that runs. With it, both builds are started here alike, each with
+//! a database and a Redis prefix of its own on the shop's servers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::items;
+use crate::load::LoadGenerator;
+use crate::measure::{Build, Measure};
+use crate::processes::Services;
+use crate::tokens::Tokens;
+use ledger_audit::{Reader, writer_of};
+use loadtest::drive::Instance;
+use loadtest::environment::Environment;
+use loadtest::failure::CannotJudge;
+use loadtest::launcher::{Launcher, Overrides, Service};
+use loadtest::options::RunOptions;
+use loadtest::service::{self, Admin};
+use loadtest::tokens::Mint;
+
+/// How long an older or newer schema may take to be made.
+const MIGRATE_MAX: Duration = Duration::from_secs(120);
+/// Units of an item that all loads of a bench sell: more than they can.
+pub const ITEM_STOCK: i64 = 100_000_000;
+/// Id of the first buyer of such an item; each load has the next buyers.
+const FIRST_BUYER: i64 = 3_000_000_001;
+/// Buyers of one load at most.
+const BUYERS_MAX: u32 = 1_000_000;
+
+/// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
+/// the shop that runs, whose schema is today's.
+const READ_BY_THE_AUDIT: [&str; 5] = [
+    "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
+    "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",
+    "CREATE TABLE IF NOT EXISTS limit_groups LIKE SHOP.limit_groups",
+    "CREATE TABLE IF NOT EXISTS limit_group_items LIKE SHOP.limit_group_items",
+];
+
+/// A build of the service.
+pub struct Subject {
+    pub build: Build,
+    pub instances: Vec<Instance>,
+    pub generator: LoadGenerator,
+    /// Items that many loads sell, by id.
+    pub items: Vec<i64>,
+    /// What each load reached last time: the peak gives the rates of the open models.
+    pub reached: BTreeMap<Measure, f64>,
+    admin: Arc<Admin>,
+    launcher: Option<Launcher>,
+    overrides: Overrides,
+    database_url: String,
+    /// What was started and made here, and has to go.
+    service: Option<Service>,
+    database: Option<String>,
+    fired: i64,
+}
+
+impl Subject {
+    /// The shop that runs. `logs` is for further instances of it.
+    pub async fn running(
+        url: &[String],
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<Self, CannotJudge> {
+        let mut instances = service::instances(url, environment).await?;
+        instances.truncate(1);
+        let mint = Mint::new(None, environment);
+        let admin = Admin::new(instances.clone(), mint.admin().await?);
+        let program = Mint::new(None, environment).into_program();
+        let database_url = environment.database_url()?;
+        Ok(Self {
+            build: Build::New,
+            instances,
+            generator: LoadGenerator {
+                environment: environment.clone(),
+                tokens: Tokens::new(mint),
+                reader: Reader::connect(&database_url).await?,
+                services: Services::Named,
+            },
+            items: Vec::new(),
+            reached: BTreeMap::new(),
+            admin: Arc::new(admin),
+            launcher: Launcher::new(program, environment, logs).ok(),
+            overrides: Overrides::default(),
+            database_url,
+            service: None,
+            database: None,
+            fired: 0,
+        })
+    }
+
+    /// Starts `program` on a database of its own.
+    pub async fn start(
+        build: Build,
+        program: PathBuf,
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<Self, CannotJudge> {
+        let launcher = Launcher::new(program.clone(), environment, logs)?;
+        let shop_url = environment.database_url()?;
+        // The shop's own account may make databases whose names begin like its own.
+        let name = format!("seckill_bench_{}_{}", build.word(), std::process::id());
+        let database_url = with_database(&shop_url, &name)?;
+        let drop_older = format!("DROP DATABASE IF EXISTS {name}");
+        execute(&shop_url, &drop_older).await?;
+        execute(&shop_url, &format!("CREATE DATABASE {name} CHARACTER SET utf8mb4")).await?;
+        // Only settings that every build knows.
+        let settings = vec![
+            ("DATABASE_URL".to_owned(), database_url.clone()),
+            ("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")),
+        ];
+        let overrides = Overrides { settings, clock_ahead_seconds: 0 };
+        migrate(&program, environment, &overrides).await?;
+        for statement in READ_BY_THE_AUDIT {
+            execute(&database_url, &statement.replace("SHOP", &database_of(&shop_url))).await?;
+        }
+        let service = launcher.start(&name, &overrides).await?;
+        let instances = vec![service.instance.clone()];
+        let mint = Mint::new(Some(program), environment);
+        let admin = Admin::new(instances.clone(), mint.admin().await?);
+        Ok(Self {
+            build,
+            instances,
+            generator: LoadGenerator {
+                environment: environment.clone(),
+                tokens: Tokens::new(mint),
+                reader: Reader::connect(&database_url).await?,
+                services: Services::Only(service.process().into_iter().collect()),
+            },
+            items: Vec::new(),
+            reached: BTreeMap::new(),
+            admin: Arc::new(admin),
+            launcher: Some(launcher),
+            overrides,
+            database_url,
+            service: Some(service),
+            database: Some(name),
+            fired: 0,
+        })
+    }
+
+    /// Makes up to `count` items that many loads sell; says when there are fewer.
+    pub async fn stock_up(&mut self, count: u32) -> Result<(), CannotJudge> {
+        eprintln!("making {count} items ({} build) ...", self.build.word());
+        let options = lab_item();
+        self.items = items::create(&self.admin, &options, ITEM_STOCK, count).await?;
+        if self.items.len() < count as usize {
+            eprintln!("only {} items were made in time", self.items.len());
+        }
+        Ok(())
+    }
+
+    /// A new item.
+    pub async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
+        self.admin.create_lab_item(&lab_item(), stock).await
+    }
+
+    /// Buyers who have bought nothing of the items that many loads sell.
+    pub fn new_buyers(&mut self, wanted: u32) -> (i64, u32) {
+        let first = FIRST_BUYER + self.fired * i64::from(BUYERS_MAX);
+        self.fired += 1;
+        (first, wanted.min(BUYERS_MAX))
+    }
+
+    /// Starts further instances, for a proxy before them.
+    pub async fn start_instances(&self, count: u32) -> Result<Vec<Service>, CannotJudge> {
+        let launcher = self.launcher.as_ref();
+        let launcher = launcher.ok_or_else(|| {
+            CannotJudge(
+                "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known".to_owned(),
+            )
+        })?;
+        let mut started = Vec::new();
+        for number in 1..=count {
+            let name = format!("{}-instance-{number}", self.build.word());
+            started.push(launcher.start(&name, &self.overrides).await?);
+        }
+        Ok(started)
+    }
+
+    /// Executes a statement in its ledger.
+    pub async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
+        execute(&self.database_url, statement).await
+    }
+
+    /// The address of its ledger.
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+
+    /// Stops what was started here and removes its database.
+    pub async fn finish(mut self) {
+        if let Some(service) = self.service.take() {
+            service.stop().await;
+        }
+        let Some(name) = self.database.take() else { return };
+        if let Err(failure) = self.execute(&format!("DROP DATABASE {name}")).await {
+            eprintln!("the database {name} is still there: {failure}");
+        }
+    }
+}
+
+fn lab_item() -> RunOptions {
+    RunOptions { strategy: vec!["bench".to_owned()], ..RunOptions::default() }
+}
+
+async fn execute(database_url: &str, statement: &str) -> Result<(), CannotJudge> {
+    let failed = |error| CannotJudge(format!("the database does not take a statement: {error}"));
+    let mut connection = writer_of(database_url).await?;
+    sqlx::raw_sql(statement).execute(&mut connection).await.map_err(failed)?;
+    sqlx::Connection::close(connection).await.map_err(failed)
+}
+
+async fn migrate(
+    program: &Path,
+    environment: &Environment,
+    overrides: &Overrides,
+) -> Result<(), CannotJudge> {
+    let command = format!("`{} migrate`", program.display());
+    let output = Command::new(program)
+        .arg("migrate")
+        .envs(environment.for_service())
+        .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
+        .env_remove("SECKILL_URL")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(MIGRATE_MAX, output)
+        .await
+        .map_err(|_| CannotJudge(format!("{command} did not end")))?
+        .map_err(|error| CannotJudge(format!("{command} did not start: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(CannotJudge(format!("{command} failed: {}", said.trim())))
+}
+
+/// The database that an address names.
+fn database_of(url: &str) -> String {
+    let place = url.split_once('?').map_or(url, |(place, _)| place);
+    place.rsplit_once('/').map_or("", |(_, database)| database).to_owned()
+}
+
+/// Replaces the database of an address.
+fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
+    let unreadable = || CannotJudge("DATABASE_URL is not a mysql:// address".to_owned());
+    let (scheme, rest) = url.split_once("://").ok_or_else(unreadable)?;
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let server = place.rsplit_once('/').map_or(place, |(server, _)| server);
+    let options = if options.is_empty() { String::new() } else { format!("?{options}") };
+    Ok(format!("{scheme}://{server}/{database}{options}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{database_of, with_database};
+
+    #[test]
+    fn the_database_of_an_address_is_replaced() {
+        let of = |url: &str| with_database(url, "b").ok();
+        assert_eq!(of("mysql://u:p@h:3306/shop").as_deref(), Some("mysql://u:p@h:3306/b"));
+        assert_eq!(of("mysql://h").as_deref(), Some("mysql://h/b"));
+        assert_eq!(
+            of("mysql://u@h1,h2/shop?socket=/run/x/y.sock&ssl-mode=REQUIRED").as_deref(),
+            Some("mysql://u@h1,h2/b?socket=/run/x/y.sock&ssl-mode=REQUIRED")
+        );
+        assert_eq!(of("shop"), None);
+        assert_eq!(database_of("mysql://u:p@h/shop?socket=/run/x/y.sock"), "shop");
+    }
+}
