@@ -3,9 +3,11 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
+mod audit;
 pub mod events;
 mod labels;
 mod ledger;
+mod moves;
 mod shards;
 mod times;
 mod waiting;
@@ -19,8 +21,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use labels::{
-    AnswerLabel, DecisionLabels, DependencyLabel, InvariantLabel, JobLabels, LimitLabels,
-    LockLabel, LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
+    AnswerLabel, DecisionLabels, DependencyLabel, JobLabels, LimitLabels, LockLabel, LockLabels,
+    PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
 };
 use ledger::LedgerMetrics;
 use times::Times;
@@ -72,13 +74,10 @@ pub struct Metrics {
     breakers: Family<DependencyLabel, Gauge>,
     /// The ledger's servers.
     pub ledger: LedgerMetrics,
-    audit_broken: Family<InvariantLabel, Gauge>,
-    /// Units that were sold beyond the stock, summed over the items, by the last audit.
-    pub audit_oversold: Gauge,
-    /// The time at which the last audit of all recent sales ended, in seconds since 1970.
-    pub audit_ended_at: Gauge,
-    /// Sales that are open and have units left, at the last audit.
-    pub sales_with_stock: Gauge,
+    /// Items that move between ledgers.
+    pub moves: moves::MoveMetrics,
+    /// The last audit of the recent sales.
+    pub audit: audit::AuditMetrics,
     /// Time from the end of a hold to its expiry.
     pub expiry_lag: Histogram,
     /// Transactions that the arbiter retried as a whole.
@@ -148,10 +147,8 @@ impl Metrics {
             waiting_room: Family::default(),
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
-            audit_broken: Family::default(),
-            audit_oversold: Gauge::default(),
-            audit_ended_at: Gauge::default(),
-            sales_with_stock: Gauge::default(),
+            moves: moves::MoveMetrics::default(),
+            audit: audit::AuditMetrics::default(),
             // Buckets from 0.1 s to 51 s.
             expiry_lag: Histogram::new(exponential_buckets(0.1, 2.0, 10)),
             arbiter_retries: Counter::default(),
@@ -198,6 +195,7 @@ impl Metrics {
         let breakers = "1 while the circuit breaker of a server is open";
         r.register("breaker_open", breakers, self.breakers.clone());
         self.ledger.register(r);
+        self.moves.register(r);
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs to which the answer of MySQL was lost", lost);
         r.register("batch_orders", "Orders per batch of group commit", self.batch_size.clone());
@@ -260,7 +258,9 @@ impl Metrics {
         ] {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
-        self.register_audit(r);
+        self.audit.register(r);
+        let lag = "Time from the end of a hold to its expiry";
+        r.register_with_unit("expiry_lag", lag, Unit::Seconds, self.expiry_lag.clone());
         let open = "Payments that have to go back";
         r.register("refunds_open", open, self.refunds_open.clone());
         self.events.register(r);
@@ -268,29 +268,6 @@ impl Metrics {
         let spans = "Spans of traces: sent, failed (the collector did not take them), dropped (too many waited)";
         r.register("trace_spans", spans, self.trace_spans.clone());
         root
-    }
-
-    fn register_audit(&self, r: &mut Registry) {
-        let broken = "Recent sales that break an invariant, by the last audit";
-        r.register("audit_broken_items", broken, self.audit_broken.clone());
-        let oversold = "Units sold beyond the stock, by the last audit";
-        r.register("audit_oversold_units", oversold, self.audit_oversold.clone());
-        let ended = "Time of the end of the last audit of all recent sales, since 1970";
-        r.register_with_unit(
-            "audit_ended",
-            ended,
-            Unit::Other("timestamp_seconds".to_owned()),
-            self.audit_ended_at.clone(),
-        );
-        let stock = "Open sales with units left, at the last audit";
-        r.register("sales_with_stock", stock, self.sales_with_stock.clone());
-        let lag = "Time from the end of a hold to its expiry";
-        r.register_with_unit("expiry_lag", lag, Unit::Seconds, self.expiry_lag.clone());
-    }
-
-    /// Sets how many recent sales break an invariant.
-    pub fn audit_found(&self, invariant: &'static str, broken: i64) {
-        self.audit_broken.get_or_create(&InvariantLabel { invariant }).set(broken);
     }
 
     /// Counts a purchase and its time.

@@ -75,8 +75,8 @@ fn row(kind: &Capabilities) -> String {
         (false, false) => "none",
     };
     let waits = match kind.waiting {
-        Waiting::Notified => "told",
-        Waiting::Polls => "looks",
+        Waiting::Notified => "is notified",
+        Waiting::Polls => "polls",
     };
     format!(
         "| {} | {} | {} | {fence} | {} | {order} | {waits} | {} | {} | {} |",

@@ -38,9 +38,10 @@ fn metrics() -> BTreeSet<String> {
     metrics.rate_limited("user");
     metrics.waiting_room_answered("waiting");
     metrics.waiting.changed("offered");
+    metrics.moves.set_under_way("copying", 1);
     metrics.breaker_is_open("redis", true);
     metrics.job_ran("expire", "ok");
-    metrics.audit_found("I1", 0);
+    metrics.audit.found("I1", 0);
     metrics.trace_spans("sent", 1);
     metrics.events.failed(true);
     metrics.events.set_lag(1, 0, 0);
@@ -232,4 +233,37 @@ async fn an_expiry_says_how_late_it_was() {
     .await;
     // The hold of 15 minutes had ended long before.
     assert!((90_000.0..100_100.0).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test]
+async fn connections_in_use_are_counted() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is locked");
+    // Each purchase waits for the row until its time is over; then it is sent again.
+    let press = async {
+        loop {
+            let _ = instance.buyer(1).buy("mysql-atomic", item).await;
+        }
+    };
+    let seen = eventually(BOUND, || async {
+        let text = instance.stranger().get("/metrics").await.text;
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or_default()
+        };
+        let busy = value("seckill_ledger_connections_busy ");
+        let most = value("seckill_ledger_connections_max ");
+        when(busy >= 1.0 && busy <= most, (busy, most))
+    });
+    tokio::select! {
+        () = press => {}
+        _ = seen => {}
+    }
+    holder.rollback().await.expect("ended");
 }

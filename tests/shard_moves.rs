@@ -4,6 +4,7 @@ mod buyers;
 mod homes;
 mod killed;
 mod service;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

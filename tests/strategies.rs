@@ -12,6 +12,8 @@ use crate::support::{Answer, Instance, Shop, assert_clean};
 /// Units of an item and buyers who want one, all at once.
 const STOCK: i64 = 40;
 const BUYERS: i64 = 200;
+/// How long a purchase may take.
+const DEADLINE_MS: u64 = 60_000;
 /// Rushes in which a broken gate has to be caught once: two instances may miss each other by luck.
 const CATCH_ROUNDS_MAX: usize = 5;
 
@@ -115,8 +117,16 @@ async fn two_instances(shop: &Shop) -> [Instance; 2] {
     [shop.start().await, shop.start_with(one_by_one).await]
 }
 
+/// A shop whose purchases have time: each has to be sold or refused for good, and a busy machine must not
+/// make one "contended". Deadlines and leases have tests of their own.
 async fn shop() -> Shop {
-    Shop::with_lock_servers(|_| {}).await
+    Shop::with_lock_servers(|config| {
+        (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
+        config.lifecycle.drain_ms = DEADLINE_MS;
+        config.mysql.acquire_timeout_ms = DEADLINE_MS / 2;
+        config.lock.lease_ms = DEADLINE_MS / 5;
+    })
+    .await
 }
 
 async fn sells_exactly_the_stock(strategy: &str) {

@@ -40,7 +40,7 @@ pub(super) fn web(
         exporter: Exporter::new(shared.ledgers.map(LedgerParts::ledger)),
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
         locks: purchases.locks(),
-        lab: lab(shared, purchases.clone()),
+        lab: lab(config, shared, purchases.clone()),
         purchases,
         orders,
         payments,
@@ -97,11 +97,13 @@ fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
     })
 }
 
-fn lab(shared: &Shared, purchases: Purchases) -> Lab {
+fn lab(config: &Config, shared: &Shared, purchases: Purchases) -> Lab {
     Lab::new(lab::Parts {
         catalog: shared.catalog.clone(),
         purchases,
         metrics: shared.metrics.clone(),
+        // An answer may be remembered when it is as old as it may be (`purchase/sold_out.rs`).
+        sold_out_age: Duration::from_millis(2 * config.purchase.sold_out_ms),
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),
         stopping: shared.lifecycle.stopping(),

@@ -11,13 +11,13 @@ use crate::consumer::{self, Consumers};
 use crate::domain::ShardId;
 use crate::job::{
     self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, TendEvents,
-    TendWaitingLists,
+    TendWaitingLists, WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};
 use crate::payment::Payments;
 use crate::purchase::Purchases;
-use crate::store::mysql::replication;
+use crate::store::mysql::look;
 use crate::store::redis::queue::Reader;
 use crate::strategy::redis_stream;
 use crate::waiting_list::WaitingLists;
@@ -51,9 +51,9 @@ pub(super) fn workers(
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
     for (((_, ledger), writers), wake_ups) in shared.ledgers.iter().zip(writers).zip(wake_ups) {
         let (pool, metrics) = (ledger.pool.clone(), ledger.metrics.clone());
-        let replication = replication::watch(pool, metrics, drained.clone());
+        let look = look::watch(pool, metrics, drained.clone());
         let consume = consumers(ledger, shared, writers).run(wake_ups, drained.clone());
-        workers.push(("replication", Box::pin(replication)));
+        workers.push(("ledger", Box::pin(look)));
         workers.push(("queue", Box::pin(consume)));
     }
     workers.push(("watch", Box::pin(watch)));
@@ -110,6 +110,10 @@ fn jobs(
             breaker: breakers.mysql.clone(),
             period: Duration::from_millis(config.session.revocation_period_ms),
         }));
+        if shared.ledgers.if_only().is_none() {
+            let pools = shared.ledgers.map(|ledger| ledger.pool.clone());
+            jobs.push(Arc::new(WatchMoves::new(pools, metrics.clone())));
+        }
         if shared.events.is_enabled() {
             let (pool, metrics) = (pool.clone(), metrics.clone());
             jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));

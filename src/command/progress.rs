@@ -10,6 +10,8 @@ const QUIET: Duration = Duration::from_secs(2);
 const LINE_PAUSE: Duration = Duration::from_secs(5);
 /// The pause between two drawings of the bar.
 const BAR_PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two drawings of a time.
+const SECOND: Duration = Duration::from_secs(1);
 /// The width of the bar, in characters.
 const BAR_WIDTH: usize = 30;
 
@@ -35,12 +37,7 @@ impl Progress {
         let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= pause);
         if self.began.elapsed() >= QUIET && is_due {
             self.shown = Some(Instant::now());
-            let line = self.line(done, self.began.elapsed());
-            // A terminal that has gone must not end the work.
-            let _ = match self.is_terminal {
-                true => write!(std::io::stderr(), "\r{line}\x1b[K"),
-                false => writeln!(std::io::stderr(), "{line}"),
-            };
+            draw(self.is_terminal, &self.line(done, self.began.elapsed()));
         }
     }
 
@@ -59,25 +56,41 @@ impl Drop for Progress {
     /// Removes the bar.
     fn drop(&mut self) {
         if self.is_terminal && self.shown.is_some() {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            draw(true, "");
         }
     }
 }
 
 /// Waits for work whose steps nobody can count, and shows how long it has taken.
 pub async fn while_waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
-    let began = Instant::now();
+    let (began, is_terminal) = (Instant::now(), std::io::stderr().is_terminal());
+    let later = if is_terminal { SECOND } else { LINE_PAUSE };
     let mut work = std::pin::pin!(work);
-    loop {
-        let pause = if began.elapsed() < QUIET { QUIET } else { LINE_PAUSE };
+    let mut pause = QUIET;
+    let done = loop {
         match tokio::time::timeout(pause, &mut work).await {
-            Ok(done) => return done,
+            Ok(done) => break done,
             Err(_) => {
-                let seconds = began.elapsed().as_secs();
-                let _ = writeln!(std::io::stderr(), "seckill: {what}: {seconds} s so far");
+                let line = format!("seckill: {what}, {} s", began.elapsed().as_secs());
+                draw(is_terminal, &line);
+                pause = later;
             }
         }
+    };
+    if is_terminal && pause == later {
+        draw(is_terminal, "");
     }
+    done
+}
+
+/// Writes over the line on a terminal, and a line of its own elsewhere. A terminal that has gone must not
+/// end the work.
+fn draw(is_terminal: bool, line: &str) {
+    let mut out = std::io::stderr();
+    let _ = match is_terminal {
+        true => write!(out, "\r{line}\x1b[K").and_then(|()| out.flush()),
+        false => writeln!(out, "{line}"),
+    };
 }
 
 #[cfg(test)]

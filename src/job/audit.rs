@@ -80,7 +80,7 @@ impl Job for Audit {
         let here: BTreeSet<ItemId> = here.iter().map(|routed| routed.item).collect();
         sales.retain(|sale| here.contains(&sale.id));
         let with_stock = sales.iter().filter(|sale| sale.is_open_with_stock).count();
-        self.metrics.sales_with_stock.set(i64::try_from(with_stock).unwrap_or(i64::MAX));
+        self.metrics.audit.sales_with_stock.set(i64::try_from(with_stock).unwrap_or(i64::MAX));
         let ids: Vec<ItemId> = sales.iter().map(|sale| sale.id).collect();
         let after = self.forget_others(&ids);
         let behind = ids.iter().filter(|id| after.is_none_or(|after| **id > after));
@@ -95,7 +95,7 @@ impl Job for Audit {
         }
         self.found().last = None;
         self.report();
-        self.metrics.audit_ended_at.set(OffsetDateTime::now_utc().unix_timestamp());
+        self.metrics.audit.ended_at.set(OffsetDateTime::now_utc().unix_timestamp());
         Ok(format!("{audited} sales audited"))
     }
 }
@@ -134,9 +134,9 @@ impl Audit {
         let found = self.found();
         for invariant in ["I1", "I2", "I3", "I4", "I5", "I6"] {
             let broken = found.items.values().filter(|item| item.broken.contains(&invariant));
-            self.metrics.audit_found(invariant, i64::try_from(broken.count()).unwrap_or(i64::MAX));
+            self.metrics.audit.found(invariant, i64::try_from(broken.count()).unwrap_or(i64::MAX));
         }
-        self.metrics.audit_oversold.set(found.items.values().map(|item| item.oversold).sum());
+        self.metrics.audit.oversold.set(found.items.values().map(|item| item.oversold).sum());
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, Found> {

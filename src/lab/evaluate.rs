@@ -2,7 +2,9 @@
 //! ledger.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
+use super::in_time;
 use super::load_generator::{Answer, AnswerKind, key};
 use super::report::{Cell, Verdict};
 use crate::domain::audit::Report;
@@ -21,8 +23,14 @@ pub struct Evidence<'a> {
     pub orders: &'a [Recorded],
     /// The audit of the item, from the ledger alone.
     pub report: &'a Report,
+    /// Units that were put on sale.
+    pub stock: i64,
     /// Units of each purchase.
     pub quantity: i64,
+    /// Buyers, who take turns.
+    pub buyers: u32,
+    /// How old the word "sold out" may be.
+    pub sold_out_age: Duration,
     /// The number of instances that breaks the gate.
     pub breaks_with: Breaks,
 }
@@ -52,6 +60,7 @@ pub fn evaluate(cell: &mut Cell, evidence: &Evidence<'_>) {
     violations.extend(broken.map(|finding| {
         format!("{} is broken ({}): {}.", finding.invariant, finding.claim, finding.detail)
     }));
+    violations.extend(in_time::broken(evidence));
     let verdict = verdict(cell, !violations.is_empty());
     cell.violations = violations;
     cell.verdict = Some(verdict);
@@ -193,186 +202,4 @@ fn as_declared(arbiter: ArbiterMode, breaks_with: Breaks, verdict: Verdict) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::audit::{self, Facts};
-    use crate::domain::{ItemId, OrderId};
-    use crate::lab::plan::{Chosen, Plan};
-    use crate::lab::report::{Arbiters, Wanted};
-
-    struct Case {
-        answers: Vec<Answer>,
-        orders: Vec<Recorded>,
-        arbiter: ArbiterMode,
-        breaks_with: Breaks,
-    }
-
-    impl Case {
-        /// Two units, both sold, and one buyer who came too late.
-        fn fine() -> Self {
-            let ids = [OrderId::generate(), OrderId::generate()];
-            let orders = ids.iter().zip(0..).map(|(&id, request)| Recorded {
-                id,
-                request_key: key(request).as_str().to_owned(),
-                status: OrderStatus::Pending,
-            });
-            let accepted =
-                ids.map(|order| AnswerKind::Accepted { order, queued: false }).into_iter().zip(0..);
-            let late = (AnswerKind::Refused("sold_out"), 2);
-            let answers = accepted.chain([late]);
-            Self {
-                answers: answers
-                    .map(|(kind, request)| Answer { request, kind, micros: 1 })
-                    .collect(),
-                orders: orders.collect(),
-                arbiter: ArbiterMode::Off,
-                breaks_with: Breaks::Never,
-            }
-        }
-
-        fn evaluated(&self) -> Cell {
-            let live = self.orders.iter().filter(|order| order.status.holds_stock()).count();
-            let held = i64::try_from(live).expect("a few");
-            let facts = Facts {
-                item_id: ItemId::new(1).expect("positive"),
-                arbiter: self.arbiter,
-                total: 2,
-                available: 2 - held,
-                units_sold: 0,
-                units_held: held,
-                orders: held,
-                buyers_over_limit: 0,
-                buyers_miscounted: 0,
-                movements_sum: -held,
-                orders_without_their_movements: 0,
-                movements_without_order: 0,
-                give_backs_wrong: 0,
-                fences_fallen: 0,
-                fences_above_accepted: 0,
-                fences_not_compared: 0,
-                offered: 0,
-                offers_open: 0,
-                offers_without_their_orders: 0,
-                places_overtaken: 0,
-                waiting_in_vain: 0,
-                is_grouped: false,
-                group_buyers_over_limit: 0,
-                group_buyers_miscounted: 0,
-                redis_available: None,
-                redis_queued: 0,
-                redis_buckets: None,
-            };
-            let wanted = Wanted {
-                strategies: vec!["mysql-atomic".to_owned()],
-                stock: 2,
-                buyers: 3,
-                requests: 3,
-                concurrency: 3,
-                arbiter: Arbiters::Off,
-                rounds: 1,
-                quantity: 1,
-                seconds_max: 1,
-            };
-            let chosen = vec![Chosen::parse("mysql-atomic").expect("known")];
-            let (mut cell, _) = Plan { wanted, chosen }.cells().remove(0);
-            for answer in &self.answers {
-                match answer.kind {
-                    AnswerKind::Accepted { .. } => cell.accepted += 1,
-                    AnswerKind::Refused(_) => cell.refused += 1,
-                    AnswerKind::Unavailable => cell.unavailable += 1,
-                    AnswerKind::Unknown => cell.unknown += 1,
-                }
-            }
-            let evidence = Evidence {
-                answers: &self.answers,
-                orders: &self.orders,
-                report: &audit::verify(facts),
-                quantity: 1,
-                breaks_with: self.breaks_with,
-            };
-            evaluate(&mut cell, &evidence);
-            cell
-        }
-
-        fn verdict(&self) -> Verdict {
-            self.evaluated().verdict.expect("evaluated")
-        }
-    }
-
-    fn one_more(orders: &[Recorded], request: u32) -> Recorded {
-        let request_key = key(request).as_str().to_owned();
-        Recorded { id: OrderId::generate(), request_key, ..orders[0].clone() }
-    }
-
-    #[test]
-    fn a_sale_that_went_well_is_clean() {
-        let cell = Case::fine().evaluated();
-        assert_eq!((cell.verdict, cell.as_declared), (Some(Verdict::Clean), Some(true)));
-        assert!(cell.violations.is_empty(), "{:?}", cell.violations);
-    }
-
-    #[test]
-    fn each_planted_fault_is_named() {
-        let mut oversold = Case::fine();
-        oversold.orders.push(one_more(&oversold.orders, 2));
-        let cell = oversold.evaluated();
-        assert_eq!((cell.oversold, cell.verdict), (1, Some(Verdict::Oversold)));
-        assert_eq!((cell.phantom, cell.as_declared), (1, Some(false)), "it was refused");
-
-        let mut lost = Case::fine();
-        lost.orders.pop();
-        assert_eq!((lost.evaluated().lost, lost.verdict()), (1, Verdict::Lost));
-
-        let mut undersold = Case::fine();
-        undersold.orders.pop();
-        undersold.answers.remove(1);
-        assert_eq!((undersold.evaluated().undersold, undersold.verdict()), (1, Verdict::Undersold));
-
-        let mut swapped = Case::fine();
-        swapped.orders[1] = one_more(&swapped.orders, 9);
-        swapped.answers.remove(1);
-        assert_eq!((swapped.evaluated().phantom, swapped.verdict()), (1, Verdict::Inconsistent));
-
-        let mut twice = Case::fine();
-        twice.answers[1].kind = twice.answers[0].kind;
-        assert_eq!(twice.evaluated().duplicates, 1);
-    }
-
-    #[test]
-    fn nothing_that_ran_is_never_clean() {
-        let mut nothing = Case::fine();
-        nothing.orders.clear();
-        nothing.answers.clear();
-        assert_eq!(
-            (nothing.verdict(), nothing.evaluated().as_declared),
-            (Verdict::NothingRan, None)
-        );
-        nothing.answers = vec![Answer { request: 0, kind: AnswerKind::Unavailable, micros: 1 }];
-        assert_eq!(nothing.verdict(), Verdict::NothingRan);
-    }
-
-    #[test]
-    fn a_queued_order_may_be_rejected_and_a_sold_one_may_not() {
-        let mut rejected = Case::fine();
-        rejected.orders[1].status = OrderStatus::Rejected;
-        rejected.answers.truncate(2);
-        assert_eq!(rejected.verdict(), Verdict::Lost);
-        if let AnswerKind::Accepted { queued, .. } = &mut rejected.answers[1].kind {
-            *queued = true;
-        }
-        assert_eq!(rejected.verdict(), Verdict::Clean);
-        rejected.orders[1].status = OrderStatus::Queued;
-        assert_eq!(rejected.verdict(), Verdict::Lost);
-    }
-
-    #[test]
-    fn a_broken_gate_need_not_break_and_the_arbiter_excuses_nothing() {
-        let mut lucky = Case::fine();
-        lucky.breaks_with = Breaks::Alone;
-        assert_eq!(lucky.evaluated().as_declared, None);
-        lucky.orders.push(one_more(&lucky.orders, 2));
-        assert_eq!(lucky.evaluated().as_declared, Some(true));
-        lucky.arbiter = ArbiterMode::On;
-        assert_eq!(lucky.evaluated().as_declared, Some(false));
-    }
-}
+mod tests;

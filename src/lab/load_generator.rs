@@ -45,6 +45,8 @@ pub struct Answer {
     pub kind: AnswerKind,
     /// Time until the answer, in microseconds.
     pub micros: u64,
+    /// Microseconds from the start of the load until the answer.
+    pub answered_at_us: u64,
 }
 
 /// The kinds of answers that the evaluation tells apart.
@@ -97,6 +99,12 @@ impl AnswerCounts {
     }
 }
 
+/// The buyer of a request: they take turns.
+#[must_use]
+pub fn buyer(request: u32, buyers: u32) -> i64 {
+    i64::from(request % buyers) + 1
+}
+
 /// The idempotency key of a request: unique among the purchases of a cell, which has its own item.
 #[must_use]
 pub fn key(request: u32) -> RequestKey {
@@ -107,36 +115,36 @@ impl LoadGenerator {
     /// Sends all purchases and waits for the last answer. Dropping the future stops sending;
     /// purchases under way finish by themselves.
     pub async fn send_all(self, counts: Arc<AnswerCounts>) -> Vec<Answer> {
-        let until = Instant::now() + self.time_max;
+        let began = Instant::now();
         let next = Arc::new(AtomicU32::new(0));
         let mut workers = JoinSet::new();
         for _ in 0..self.concurrency.min(self.requests) {
             let (load, next, counts) = (self.clone(), Arc::clone(&next), Arc::clone(&counts));
-            workers.spawn(async move { load.work(&next, &counts, until).await });
+            workers.spawn(async move { load.work(&next, &counts, began).await });
         }
         workers.join_all().await.into_iter().flatten().collect()
     }
 
-    async fn work(&self, next: &AtomicU32, counts: &AnswerCounts, until: Instant) -> Vec<Answer> {
+    async fn work(&self, next: &AtomicU32, counts: &AnswerCounts, began: Instant) -> Vec<Answer> {
         let mut answers = Vec::new();
-        while Instant::now() < until {
+        while began.elapsed() < self.time_max {
             let request = next.fetch_add(1, Ordering::Relaxed);
             if request >= self.requests {
                 break;
             }
             let started = Instant::now();
             let kind = kind_of(&self.purchases.buy(self.request(request)).await);
-            let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let ended = Instant::now();
             counts.add(kind);
-            answers.push(Answer { request, kind, micros });
+            let (micros, answered_at_us) = (between(started, ended), between(began, ended));
+            answers.push(Answer { request, kind, micros, answered_at_us });
         }
         answers
     }
 
     fn request(&self, request: u32) -> PurchaseRequest {
-        let buyer = i64::from(request % self.buyers) + 1;
         PurchaseRequest {
-            buyer: UserId::new(buyer).expect("counted from one"),
+            buyer: UserId::new(buyer(request, self.buyers)).expect("counted from one"),
             item: self.item,
             quantity: self.quantity,
             strategy: self.chosen.card.name.to_owned(),
@@ -146,6 +154,11 @@ impl LoadGenerator {
             trace: Trace::default(),
         }
     }
+}
+
+/// The microseconds between two moments.
+fn between(earlier: Instant, later: Instant) -> u64 {
+    u64::try_from((later - earlier).as_micros()).unwrap_or(u64::MAX)
 }
 
 fn kind_of(outcome: &Outcome) -> AnswerKind {

@@ -8,6 +8,7 @@
 //! instances is clean here; `loadtest` can load several.
 
 mod evaluate;
+mod in_time;
 mod load_generator;
 mod plan;
 mod report;
@@ -16,6 +17,7 @@ mod run;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::broadcast;
@@ -46,6 +48,8 @@ pub struct Parts {
     pub purchases: Purchases,
     /// Counts the arbiter's refusals.
     pub metrics: Metrics,
+    /// How old the word "sold out" may be.
+    pub sold_out_age: Duration,
     /// The wall clock.
     pub clock: Clock,
     /// The tasks of the runs; a stop waits for them.

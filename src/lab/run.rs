@@ -123,7 +123,10 @@ impl Work<'_> {
             answers: &answers,
             orders: &orders,
             report: &audit::verify(facts),
+            stock: self.running.wanted.stock,
             quantity: self.running.wanted.quantity.into(),
+            buyers: self.running.wanted.buyers,
+            sold_out_age: self.parts.sold_out_age,
             breaks_with: self.chosen.breaks_with(),
         };
         evaluate::evaluate(cell, &evidence);

@@ -29,6 +29,7 @@ async fn only_its_items_are_away(sharded: &Sharded, items: &[i64]) {
         metrics.contains("seckill_breaker_open{shard=\"1\",dependency=\"mysql\"}"),
         "{metrics}"
     );
+    is_away(sharded, 1).await;
     for strategy in ["mysql-atomic", "mysql-batch", "lock-redis", "redis-lua"] {
         let sold = buyer.buy(strategy, items[0]).await;
         assert_eq!(sold.status, 201, "{strategy}: {}", sold.text);
@@ -49,7 +50,18 @@ async fn only_its_items_are_away(sharded: &Sharded, items: &[i64]) {
     assert_ne!(ready.json["dependencies"]["mysql-1"], "ok", "{}", ready.text);
 }
 
+/// Waits until the metrics call the second ledger away, or not; the first one is never away.
+async fn is_away(sharded: &Sharded, value: u8) {
+    eventually("the metric of the second ledger", || async {
+        let text = sharded.instance.stranger().get("/metrics").await.text;
+        assert!(text.contains("seckill_ledger_away 0\n"), "{text}");
+        when(text.contains(&format!("seckill_ledger_away{{shard=\"1\"}} {value}\n")), text)
+    })
+    .await;
+}
+
 async fn both_sell_again(sharded: &Sharded, items: &[i64]) {
+    is_away(sharded, 0).await;
     for &item in items {
         eventually("a sale", || async {
             let sold = sharded.instance.buyer(9).buy("mysql-atomic", item).await;

@@ -131,5 +131,6 @@ pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};
 pub use record::{Answer, Outcome, write_history};
 pub use report::{EXAMPLES_MAX, Faults, Finding, Judgement, State, UnknownOutcomes};
 pub use rules::homes::judge as judge_homes;
+pub use rules::in_time::judge as judge_in_time;
 pub use rules::purchase::{Purchase, purchases};
 pub use rules::waiting::faults_of_line;

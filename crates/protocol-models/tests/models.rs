@@ -3,7 +3,7 @@
 use protocol_models::batch::{self, Batch};
 use protocol_models::check::{broken, every_state};
 use protocol_models::item_move::{self, ItemMove};
-use protocol_models::lock::{self, Lock};
+use protocol_models::lock::{self, three_processes, two_processes};
 
 /// The most states of a model: more would not fit between the other tests.
 const STATES_MAX: usize = 2_000_000;
@@ -19,7 +19,12 @@ macro_rules! mistakes {
 
 #[test]
 fn lock_in_every_state() {
-    assert!(every_state("lock", &Lock(None)).states < STATES_MAX);
+    assert!(every_state("lock, two processes", &two_processes(None)).states < STATES_MAX);
+}
+
+#[test]
+fn lock_of_three_processes_in_every_state() {
+    assert!(every_state("lock, three processes", &three_processes(None)).states < STATES_MAX);
 }
 
 #[test]
@@ -34,19 +39,21 @@ fn item_move_in_every_state() {
 
 mistakes! {
     lock_finds_a_grant_on_a_publish_count:
-        Lock(lock::Mistake::GrantOnPublishCount) breaks lock::ONE_HOLDER;
+        two_processes(lock::Mistake::GrantOnPublishCount) breaks lock::ONE_HOLDER;
     lock_finds_that_there_is_no_fence:
-        Lock(lock::Mistake::NoFence) breaks lock::NO_STALE_WRITE;
+        two_processes(lock::Mistake::NoFence) breaks lock::NO_STALE_WRITE;
     lock_finds_a_fence_from_the_counter_alone:
-        Lock(lock::Mistake::FenceFromCounterAlone) breaks lock::NO_STALE_WRITE;
+        two_processes(lock::Mistake::FenceFromCounterAlone) breaks lock::NO_STALE_WRITE;
     lock_finds_a_hand_over_with_the_same_fence:
-        Lock(lock::Mistake::SameFenceHandedOver) breaks lock::NO_STALE_WRITE;
+        two_processes(lock::Mistake::SameFenceHandedOver) breaks lock::NO_STALE_WRITE;
     lock_finds_a_waiter_that_never_asks_again:
-        Lock(lock::Mistake::NoRecheck) breaks lock::NOBODY_STARVES;
+        two_processes(lock::Mistake::NoRecheck) breaks lock::NOBODY_STARVES;
     lock_finds_a_lease_that_counts_from_the_arrival:
-        Lock(lock::Mistake::LeaseFromArrival) breaks lock::ONE_HOLDER;
+        two_processes(lock::Mistake::LeaseFromArrival) breaks lock::ONE_HOLDER;
     lock_finds_an_old_grant_that_is_accepted:
-        Lock(lock::Mistake::OldGrantAccepted) breaks lock::ONE_HOLDER;
+        two_processes(lock::Mistake::OldGrantAccepted) breaks lock::ONE_HOLDER;
+    lock_finds_a_release_that_looks_at_the_head_alone:
+        three_processes(lock::Mistake::OnlyTheHead) breaks lock::NO_WAKE_UP_LOST;
     batch_finds_the_stock_before_the_limits:
         Batch(batch::Mistake::StockBeforeLimits) breaks batch::NO_DEADLOCK;
     batch_finds_the_stock_in_another_order:

@@ -19,6 +19,7 @@ pub mod hosts;
 pub mod items;
 pub mod limit_groups;
 pub mod link;
+pub mod look;
 pub mod migrations;
 pub mod moves;
 pub mod operators;
@@ -200,14 +201,21 @@ pub struct Condition {
 /// The database's, when it does not answer.
 pub async fn condition(pool: &MySqlPool) -> sqlx::Result<Condition> {
     let schema = schema_state(pool).await?;
+    Ok(Condition { schema, writable: is_writable(pool).await? })
+}
+
+/// Asks whether the ledger takes writes.
+///
+/// # Errors
+/// The database's, when it does not answer.
+pub async fn is_writable(pool: &MySqlPool) -> sqlx::Result<bool> {
     // A read-only server refuses this statement although it matches no row. Its variables are not
     // enough: some accounts may write all the same.
     let tried = sqlx::query("DELETE FROM revoked_sessions WHERE FALSE").execute(pool);
-    let writable = match answered(tried).await {
-        Err(error) if Fault::of(&error) == Fault::Connection => return Err(error),
-        tried => !tried.is_err_and(|error| Fault::of(&error) == Fault::ReadOnly),
-    };
-    Ok(Condition { schema, writable })
+    match answered(tried).await {
+        Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
+        tried => Ok(!tried.is_err_and(|error| Fault::of(&error) == Fault::ReadOnly)),
+    }
 }
 
 /// The durability of a commit by the server's settings.

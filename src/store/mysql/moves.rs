@@ -1,5 +1,7 @@
 //! Moves of items between ledgers, and the homes that they change: statements of the home ledger.
 
+use std::time::Duration;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, FromRow, MySqlConnection, MySqlExecutor, MySqlPool, Row};
 use time::OffsetDateTime;
@@ -10,6 +12,8 @@ use crate::domain::{ItemId, ShardId};
 
 /// The most moves that one list answers.
 pub const LIST_MAX: u32 = 200;
+/// For how long a move that has ended counts as recent.
+pub const RECENT: Duration = Duration::from_secs(600);
 
 /// How far a move has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,10 @@ pub enum MoveState {
 }
 
 impl MoveState {
+    /// All, in the order of a move.
+    pub const ALL: [Self; 5] =
+        [Self::Copying, Self::Closed, Self::Flipped, Self::Done, Self::GivenUp];
+
     /// The word in the table.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -40,8 +48,7 @@ impl MoveState {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        let all = [Self::Copying, Self::Closed, Self::Flipped, Self::Done, Self::GivenUp];
-        all.into_iter().find(|state| state.as_str() == word)
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
@@ -119,6 +126,42 @@ pub async fn list(from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<ItemMove>> {
          ORDER BY ended_at IS NULL DESC, started_at DESC, item_id LIMIT {LIST_MAX}"
     );
     answered(sqlx::query_as(&statement).fetch_all(from)).await
+}
+
+/// The moves that are under way, and those that ended within [`RECENT`].
+#[derive(Clone, Debug)]
+pub struct RecentMoves {
+    /// The moves, at most [`LIST_MAX`].
+    pub moves: Vec<ItemMove>,
+    /// The time of the list.
+    pub now: OffsetDateTime,
+}
+
+impl RecentMoves {
+    /// The longest pause of an item in a move that ended.
+    #[must_use]
+    pub fn pause_max(&self) -> Duration {
+        let pauses = self.moves.iter().filter_map(|of| {
+            let (closed, flipped) = of.closed_at.zip(of.flipped_at)?;
+            Duration::try_from(flipped - closed).ok()
+        });
+        pauses.max().unwrap_or_default()
+    }
+}
+
+/// Lists the moves that are under way, first, and those that ended within [`RECENT`].
+///
+/// # Errors
+/// The database's.
+pub async fn recent(pool: &MySqlPool) -> sqlx::Result<RecentMoves> {
+    let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_one(pool);
+    let now: OffsetDateTime = answered(now).await?;
+    let statement = format!(
+        "SELECT {COLUMNS} FROM item_moves WHERE ended_at IS NULL OR ended_at > ? \
+         ORDER BY ended_at IS NULL DESC, started_at DESC LIMIT {LIST_MAX}"
+    );
+    let listed = sqlx::query_as(&statement).bind(now - RECENT).fetch_all(pool);
+    Ok(RecentMoves { moves: answered(listed).await?, now })
 }
 
 /// Writes the record of a new move of an item to `target`. The caller holds the item's lock.

@@ -4,15 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use sqlx::MySqlConnection;
-use sqlx::MySqlPool;
-use tokio_util::sync::CancellationToken;
+use sqlx::{MySqlConnection, MySqlPool, Row};
 
 use super::link::answered;
-use crate::metrics::Metrics;
-
-/// The pause between two looks at the state of replication, for the metrics.
-const LOOK_PERIOD: Duration = Duration::from_secs(2);
 
 /// The variables and states that tell how a server replicates. Each engine knows some of them.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
@@ -218,24 +212,26 @@ pub async fn read_from(pool: &MySqlPool) -> sqlx::Result<Replication> {
     answered(async { read(&mut *pool.acquire().await?).await }).await
 }
 
-/// Keeps the metrics of the replication up to date until `stop` fires. A server without replication
-/// is asked once.
-pub async fn watch(pool: MySqlPool, metrics: Metrics, stop: CancellationToken) {
-    loop {
-        match read_from(&pool).await {
-            Ok(Replication::None) => return stop.cancelled().await,
-            Ok(replication) => {
-                metrics.ledger.replication_fault.set(replication.fault().is_some().into());
-                if let Replication::SemiSynchronous { unacknowledged, .. } = replication {
-                    let commits = i64::try_from(unacknowledged).unwrap_or(i64::MAX);
-                    metrics.ledger.commits_unacknowledged.set(commits);
-                }
-            }
-            Err(error) => tracing::debug!(%error, "state of the replication not read"),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_PERIOD) => {}
-            () = stop.cancelled() => return,
-        }
-    }
+/// How far a replica is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lag {
+    /// The age of what it applies now.
+    Behind(Duration),
+    /// It applies nothing.
+    Stopped,
+}
+
+/// Asks a host that does not write how far it is behind; `None` when it is no replica of one server, or
+/// the account may not ask (`REPLICA MONITOR` in MariaDB, `REPLICATION CLIENT` in MySQL).
+pub async fn lag(connection: &mut MySqlConnection) -> Option<Lag> {
+    let asked = sqlx::query("SHOW REPLICA STATUS").fetch_optional(connection).await;
+    let row = asked.ok().flatten()?;
+    // Members of a group have such a row too, without a host.
+    let text = |name: &str| row.try_get_unchecked::<Option<String>, _>(name).ok();
+    let host = text("Source_Host").or_else(|| text("Master_Host")).flatten();
+    host.filter(|host| !host.is_empty())?;
+    let number = |name: &str| row.try_get_unchecked::<Option<i64>, _>(name).ok();
+    let behind = number("Seconds_Behind_Source").or_else(|| number("Seconds_Behind_Master"))?;
+    let seconds = behind.and_then(|seconds| u64::try_from(seconds).ok());
+    Some(seconds.map_or(Lag::Stopped, |seconds| Lag::Behind(Duration::from_secs(seconds))))
 }

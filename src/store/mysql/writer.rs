@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hosts;
 use super::link::within;
-use super::replication::{self, Role};
+use super::replication::{self, Lag, Role};
 use crate::metrics::Metrics;
 
 /// The pause between two looks at the hosts.
@@ -33,6 +33,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(500);
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// How long a host may take to say whether it writes, the time to connect included.
 const ROLE_MAX: Duration = Duration::from_secs(2);
+/// How long a replica may take to say how far it is behind: it waits while it is being stopped.
+const LAG_MAX: Duration = Duration::from_millis(200);
 /// How long a new connection waits for the writer to be found before it is given up.
 const FOUND_MAX: Duration = Duration::from_millis(500);
 
@@ -124,8 +126,9 @@ impl Writer {
         lines.resize_with(self.found.hosts.len(), || None);
         loop {
             let asked = self.found.hosts.iter().zip(&mut lines).map(|(host, line)| ask(host, line));
-            let roles = join_all(asked).await;
+            let (roles, lags): (Vec<_>, Vec<_>) = join_all(asked).await.into_iter().unzip();
             self.judge(&roles, &metrics);
+            note_lags(&lags, &metrics);
             tokio::time::sleep(LOOK_PAUSE_MIN).await;
             tokio::select! {
                 () = tokio::time::sleep(LOOK_PERIOD - LOOK_PAUSE_MIN) => {}
@@ -144,6 +147,8 @@ impl Writer {
     fn judge(&self, roles: &[Option<Role>], metrics: &Metrics) {
         let writers = roles.iter().flatten().filter(|role| role.writes).count();
         metrics.ledger.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
+        let one_may = roles.iter().flatten().any(|role| role.writes && !role.is_galera);
+        metrics.ledger.writers_in_conflict.set((writers > 1 && one_may).into());
         let known = self.found.writer.borrow().clone();
         let Some(host) = choose(roles, known.as_ref().map(|known| known.host)) else {
             if known.is_none() && writers > 1 {
@@ -265,8 +270,22 @@ fn choose(roles: &[Option<Role>], current: Option<usize>) -> Option<usize> {
     }
 }
 
-/// Asks a host on a connection that is kept for it; `None` when it does not answer.
-async fn ask(host: &MySqlConnectOptions, line: &mut Option<MySqlConnection>) -> Option<Role> {
+/// Sets the metrics of the replicas among the hosts.
+fn note_lags(lags: &[Option<Lag>], metrics: &Metrics) {
+    let stopped = lags.iter().filter(|lag| **lag == Some(Lag::Stopped)).count();
+    metrics.ledger.replicas_stopped.set(i64::try_from(stopped).unwrap_or(i64::MAX));
+    let behind = lags.iter().flatten().filter_map(|lag| match lag {
+        Lag::Behind(time) => i64::try_from(time.as_secs()).ok(),
+        Lag::Stopped => None,
+    });
+    metrics.ledger.replica_lag.set(behind.max().unwrap_or(0));
+}
+
+/// Asks a host on a connection that is kept for it; its role is `None` when it does not answer.
+async fn ask(
+    host: &MySqlConnectOptions,
+    line: &mut Option<MySqlConnection>,
+) -> (Option<Role>, Option<Lag>) {
     let kept = line.take();
     let asked = async {
         let mut connection = match kept {
@@ -278,13 +297,19 @@ async fn ask(host: &MySqlConnectOptions, line: &mut Option<MySqlConnection>) -> 
         Ok((connection, role))
     };
     match within(ROLE_MAX, asked).await {
-        Ok((connection, role)) => {
+        Ok((connection, role)) if role.writes => {
             *line = Some(connection);
-            Some(role)
+            (Some(role), None)
+        }
+        Ok((mut connection, role)) => {
+            let asked = tokio::time::timeout(LAG_MAX, replication::lag(&mut connection)).await;
+            // A connection that still waits for its answer is not asked again.
+            *line = asked.is_ok().then_some(connection);
+            (Some(role), asked.ok().flatten())
         }
         Err(error) => {
             tracing::debug!(%error, host = hosts::name(host), "host of the ledger does not say its role");
-            None
+            (None, None)
         }
     }
 }

@@ -71,16 +71,16 @@ fn every_kind_with_fences_is_tested_by_name() {
 
 /// The histories of one run.
 #[derive(Clone, Default)]
-struct Histories {
-    locks: Recorder<LockOp>,
-    numbers: Recorder<Added>,
+pub struct Histories {
+    pub locks: Recorder<LockOp>,
+    pub numbers: Recorder<Added>,
     /// The holds with the times at which their grants were called and their ends were answered.
     holds: Arc<StdMutex<Vec<(u32, Instant, Instant)>>>,
 }
 
 impl Histories {
     /// Adds that the holds of this time may have ended by a fault, from its begin on.
-    fn ended_by_fault(&self, begin: Instant, end: Instant) {
+    pub fn ended_by_fault(&self, begin: Instant, end: Instant) {
         for (hold, from, to) in self.holds.lock().expect("no panic").iter() {
             if *from <= end && begin <= *to {
                 self.locks.add(LockOp::Ended { hold: *hold }, begin.max(*from), *to);
@@ -88,7 +88,7 @@ impl Histories {
         }
     }
 
-    fn check(&self, label: &str) {
+    pub fn check(&self, label: &str) {
         assert!(self.numbers.count(|_| true) > 0, "{label}: nothing was added");
         assert!(self.locks.is_linearizable::<LockSpec>(), "{label}: {:#?}", self.locks);
         assert!(self.numbers.is_linearizable::<CountSpec>(), "{label}: {:#?}", self.numbers);
@@ -96,16 +96,17 @@ impl Histories {
 }
 
 /// One process: acquires, reads, perhaps stands still, writes, releases.
-struct Process {
-    lock: LeasedMutex,
-    number: Number,
-    histories: Histories,
+pub struct Process {
+    pub lock: LeasedMutex,
+    pub number: Number,
+    pub histories: Histories,
+    pub lease: Duration,
 }
 
 impl Process {
     /// Acquires; `None` when the backend does not answer.
-    async fn granted(&self, lease: Duration) -> Option<(Guard, u32, Instant)> {
-        let called = Instant::now();
+    pub async fn granted(&self) -> Option<(Guard, u32, Instant)> {
+        let (called, lease) = (Instant::now(), self.lease);
         let wait = Wait::Until(called + PATIENCE);
         match self.lock.acquire(&name(), AcquireOptions { lease, wait }).await {
             Ok(guard) => {
@@ -119,7 +120,7 @@ impl Process {
         }
     }
 
-    async fn release(&self, guard: Guard, hold: u32, granted: Instant) {
+    pub async fn release(&self, guard: Guard, hold: u32, granted: Instant) {
         let (called, deadline) = (Instant::now(), guard.deadline());
         let operation = match guard.release().await {
             ReleaseOutcome::Released => LockOp::Released { hold },
@@ -134,8 +135,8 @@ impl Process {
     }
 
     /// Adds one to the number under the lock, and stands still before the write if it should.
-    async fn add(&mut self, stops: bool) {
-        let Some((guard, hold, granted)) = self.granted(SHORT_LEASE).await else {
+    pub async fn add(&mut self, stops: bool) {
+        let Some((guard, hold, granted)) = self.granted().await else {
             return sleep(Duration::from_millis(20)).await;
         };
         let (called, fence) = (Instant::now(), guard.fence().map_or(0, |fence| fence.get()));
@@ -160,7 +161,7 @@ async fn stopped_holders_leave_history_and_number_linearizable(kind: &'static Ca
         processes.spawn(dying(async move {
             let lock = testbed.process(kind).await;
             let number_of = Number::open(&testbed).await;
-            let mut process = Process { lock, number: number_of, histories };
+            let mut process = Process { lock, number: number_of, histories, lease: SHORT_LEASE };
             for round in 0..ADDITIONS * rounds(1).min(20) {
                 process.add((round + number) % 3 == 0).await;
             }
@@ -184,7 +185,7 @@ async fn redis_under_faults(kind: &str) {
         processes.spawn(dying(async move {
             let lock = testbed.process_behind(kind, &url).await;
             let number = Number::open(&testbed).await;
-            let mut process = Process { lock, number, histories };
+            let mut process = Process { lock, number, histories, lease: SHORT_LEASE };
             while !over.load(std::sync::atomic::Ordering::SeqCst) {
                 process.add(false).await;
                 sleep(Duration::from_millis(10)).await;
@@ -245,10 +246,10 @@ async fn late_addition(holder: LeasedMutex, next: LeasedMutex) -> Histories {
     let histories = Histories::default();
     let process = async |lock| {
         let (number, histories) = (Number::open(&testbed).await, histories.clone());
-        Process { lock, number, histories }
+        Process { lock, number, histories, lease: SHORT_LEASE }
     };
     let (mut holder, mut next) = (process(holder).await, process(next).await);
-    let (guard, hold, granted) = holder.granted(SHORT_LEASE).await.expect("granted");
+    let (guard, hold, granted) = holder.granted().await.expect("granted");
     let (called, fence) = (Instant::now(), guard.fence().map_or(0, |fence| fence.get()));
     let read = holder.number.read(fence).await.expect("the first one");
     // Blocks this runtime, so that nothing is renewed.

@@ -26,6 +26,7 @@ mod histories;
 mod history;
 mod kinds;
 mod linear;
+mod linear_failover;
 mod links;
 mod losing;
 mod many_waiters;

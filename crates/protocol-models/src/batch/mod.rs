@@ -214,17 +214,35 @@ impl Model for Batch {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        use Action::{Advance, Commit, Decide, Enter, LoseAnswer, Overtake, Settle};
+        // Those that are plainly impossible are left out, since trying one costs a copy of the state.
+        let [may_lose, may_end] = state.faults.map(|faults| faults < FAULTS);
         for instance in 0..INSTANCES {
-            actions.extend((1..=3).map(|size| Action::Cut(instance, size)));
+            if !state.transactions.iter().any(|one| one.instance == instance && one.in_rows) {
+                actions.extend((1..=3).map(|size| Action::Cut(instance, size)));
+            }
             actions.extend([0, 1].map(|item| Action::CutOwn(instance, item)));
         }
-        for order in 0..ORDERS.len() {
-            actions.extend([Action::WriteSingly(order), Action::TimeOver(order)]);
+        for (order, place) in state.places.iter().enumerate() {
+            match place {
+                Place::Single => actions.push(Action::WriteSingly(order)),
+                Place::Own if may_end => actions.push(Action::TimeOver(order)),
+                _ => {}
+            }
         }
-        for one in 0..state.transactions.len() {
-            use Action::{Advance, Commit, Decide, Enter, LoseAnswer, Overtake, Settle};
-            actions.extend([Enter(one), Advance(one), Overtake(one), Commit(one), Settle(one)]);
-            actions.extend([LoseAnswer(one), Decide(one, true), Decide(one, false)]);
+        for (one, transaction) in state.transactions.iter().enumerate() {
+            match transaction.step {
+                Step::Enters => actions.push(Enter(one)),
+                Step::Locks(_) => actions.extend([Advance(one), Overtake(one)]),
+                Step::Commits => {
+                    actions.push(Commit(one));
+                    actions.extend(may_lose.then_some(LoseAnswer(one)));
+                }
+                Step::Unanswered => {
+                    actions.extend([Decide(one, true), Decide(one, false), Settle(one)]);
+                }
+                Step::Decided => actions.push(Settle(one)),
+            }
         }
     }
 

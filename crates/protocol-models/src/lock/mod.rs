@@ -1,29 +1,27 @@
 //! Model of the lock `token` on Redis: lease, fence, queue, hand-over between and inside processes, and a
 //! failover that may forget the last writes. It describes `crates/leaselock/src`.
 //!
-//! One name; two processes, of which the first has two clients. Time goes in ticks, and a lease has
-//! [`LEASE`]. A script is one action (Redis runs one at a time); its messages and the writes that a
-//! holder begins arrive later, in any order. At most [`FAULTS`] faults: see [`Action`].
+//! One name. The model has two bounds: [`two_processes`], of which the first has two clients, with two
+//! faults; and [`three_processes`] with a client each and one fault, where two wait at once. Time goes in
+//! ticks, and a lease has [`LEASE`]. A script is one action (Redis runs one at a time); its messages and
+//! the writes that a holder begins arrive later, in any order. For the faults see [`Action`].
 //!
 //! Assumes: clocks run at the same speed, the server's clock is not set back, the ledger checks a
 //! fence in the transaction of the write (`src/arbiter/fence.rs`).
 
 mod steps;
+mod symmetry;
 
 use stateright::{Model, Property};
 
 use crate::check::is_end;
 
-/// Processes.
-const PROCESSES: u8 = 2;
+/// Processes at most.
+const PROCESSES: u8 = 3;
 /// Ticks of a lease.
 const LEASE: u8 = 2;
 /// Ticks after which time stands still.
 const TIME_MAX: u8 = 3;
-/// Attempts of a process at a lock that another one holds.
-const REFUSALS_MAX: u8 = 2;
-/// Faults on one path.
-pub const FAULTS: u8 = 2;
 
 /// A planted mistake, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +40,47 @@ pub enum Mistake {
     OldGrantAccepted,
     /// The next client of the process gets the fence of the one before.
     SameFenceHandedOver,
+    /// A release looks at the head of the queue alone. When that one does not listen, nobody is granted.
+    OnlyTheHead,
+}
+
+/// What the model tries, and no more.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    /// Clients of each process.
+    clients: [u8; PROCESSES as usize],
+    /// Attempts of a process at a lock that another one holds.
+    refusals_max: u8,
+    /// Whether the first process renews its lease, once.
+    renews: bool,
+    /// Faults on one path.
+    faults: u8,
+    /// Whether all processes are alike, so that one order of them stands for all.
+    is_symmetric: bool,
 }
 
 /// The model.
 #[derive(Clone, Debug)]
-pub struct Lock(pub Option<Mistake>);
+pub struct Lock {
+    mistake: Option<Mistake>,
+    bound: Bound,
+}
+
+/// Two processes, of which the first has two clients and renews; two faults.
+#[must_use]
+pub fn two_processes(mistake: Option<Mistake>) -> Lock {
+    let clients = [2, 1, 0];
+    let bound = Bound { clients, refusals_max: 2, renews: true, faults: 2, is_symmetric: false };
+    Lock { mistake, bound }
+}
+
+/// Three processes with a client each; one fault.
+#[must_use]
+pub fn three_processes(mistake: Option<Mistake>) -> Lock {
+    let clients = [1, 1, 1];
+    let bound = Bound { clients, refusals_max: 2, renews: false, faults: 1, is_symmetric: true };
+    Lock { mistake, bound }
+}
 
 /// Guards in the order in which they may write: the grant's number, and the hand-overs since.
 pub type Turn = (u8, u8);
@@ -61,7 +95,7 @@ pub struct Server {
     counter: u8,
 }
 
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 struct Hold {
     token: u8,
     grant: u8,
@@ -70,7 +104,7 @@ struct Hold {
     until: u8,
 }
 
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiter {
     token: u8,
     attempt: u8,
@@ -78,7 +112,7 @@ struct Waiter {
     node: u8,
 }
 
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Idle,
     Waits {
@@ -169,6 +203,8 @@ impl Model for Lock {
     fn init_states(&self) -> Vec<State> {
         let process =
             |clients| Process { phase: Phase::Idle, clients, token: 0, attempt: 0, hears: Some(0) };
+        // One that the bound does not have.
+        let none = Process { phase: Phase::Over, clients: 0, token: 0, attempt: 0, hears: None };
         vec![State {
             now: 0,
             grants: 0,
@@ -177,7 +213,10 @@ impl Model for Lock {
             replica: Server::default(),
             faults: 0,
             forgot: false,
-            processes: std::array::from_fn(|number| process(if number == 0 { 2 } else { 1 })),
+            processes: self.bound.clients.map(|clients| match clients {
+                0 => none.clone(),
+                _ => process(clients),
+            }),
             grants_told: Vec::new(),
             writes: Vec::new(),
             accepted: None,
@@ -186,26 +225,44 @@ impl Model for Lock {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for process in 0..PROCESSES {
-            use Action::{Ask, AskUnanswered, BeginWrite, CutOff, Die, Release, Renew};
-            actions.extend([Ask(process), BeginWrite(process), Renew(process), Release(process)]);
-            actions.extend([AskUnanswered(process), CutOff(process), Die(process)]);
+        use Action::{Ask, AskUnanswered, BeginWrite, CutOff, Die, Release, Renew};
+        // Those that are plainly impossible are left out, since trying one costs a copy of the state.
+        let may_fail = state.faults < self.bound.faults;
+        for (process, one) in (0..PROCESSES).zip(&state.processes) {
+            match one.phase {
+                Phase::Idle | Phase::Waits { .. } => {
+                    actions.push(Ask(process));
+                    actions.extend(may_fail.then_some(AskUnanswered(process)));
+                }
+                Phase::Holds { .. } => {
+                    actions.extend([Release(process), BeginWrite(process), Renew(process)]);
+                }
+                Phase::Over => {}
+            }
+            if may_fail && one.phase != Phase::Over {
+                actions.extend([CutOff(process), Die(process)]);
+            }
         }
-        for message in 0..state.grants_told.len() {
-            actions.extend([Action::Receive(message), Action::LoseMessage(message)]);
-        }
+        actions.extend((0..state.grants_told.len()).map(Action::Receive));
         actions.extend((0..state.writes.len()).map(Action::WriteArrives));
-        actions.push(Action::Tick);
-        actions.extend([true, false].map(|forgets| Action::Failover { forgets }));
+        actions.extend((state.now < TIME_MAX).then_some(Action::Tick));
+        if may_fail {
+            actions.extend((0..state.grants_told.len()).map(Action::LoseMessage));
+            actions.extend([true, false].map(|forgets| Action::Failover { forgets }));
+        }
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
-        state.step(self.0, action).then_some(state)
+        if !state.step(self, action) {
+            return None;
+        }
+        // Here and not in the checker, whose search for the shortest path knows no symmetry.
+        Some(if self.bound.is_symmetric { state.representative() } else { state })
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut properties = vec![
             Property::always(ONE_HOLDER, |_, state: &State| {
                 state.forgot || state.live_holders() <= 1
             }),
@@ -221,11 +278,24 @@ impl Model for Lock {
                 let is_late = |(_, fence)| state.accepted.is_some_and(|(_, last)| fence < last);
                 state.writes.iter().copied().any(is_late)
             }),
-            Property::sometimes("a client hands over to the next one", |_, state: &State| {
-                let handed = |one: &Process| matches!(one.phase, Phase::Holds { turn: (_, 1), .. });
-                state.processes.iter().any(handed)
-            }),
-        ]
+        ];
+        if self.bound.clients.contains(&2) {
+            properties.push(Property::sometimes(
+                "a client hands over to the next one",
+                |_, state: &State| {
+                    let handed =
+                        |one: &Process| matches!(one.phase, Phase::Holds { turn: (_, 1), .. });
+                    state.processes.iter().any(handed)
+                },
+            ));
+        }
+        if !self.bound.clients.contains(&0) {
+            properties.push(Property::sometimes(
+                "two processes wait in the queue",
+                |_, state: &State| state.primary.queue.len() == 2,
+            ));
+        }
+        properties
     }
 }
 

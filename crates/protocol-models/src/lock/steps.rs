@@ -1,34 +1,33 @@
 //! The steps of the lock's model, and what its properties ask of a state.
 
-use super::{
-    Action, FAULTS, Hold, LEASE, Mistake, Phase, Process, REFUSALS_MAX, State, TIME_MAX, Waiter,
-};
+use super::{Action, Hold, LEASE, Lock, Mistake, Phase, Process, State, TIME_MAX, Waiter};
 
 impl State {
     /// Takes the step, if it is possible now.
-    pub(super) fn step(&mut self, mistake: Option<Mistake>, action: Action) -> bool {
+    pub(super) fn step(&mut self, model: &Lock, action: Action) -> bool {
         let before = self.primary.clone();
-        let is_possible = self.act(mistake, action);
+        let is_possible = self.act(model, action);
         if self.node == 0 && self.primary != before {
             self.replica = before;
         }
         is_possible
     }
 
-    fn act(&mut self, mistake: Option<Mistake>, action: Action) -> bool {
+    fn act(&mut self, model: &Lock, action: Action) -> bool {
+        let mistake = model.mistake;
         use Action::{AskUnanswered, CutOff, Die, Failover, LoseMessage};
         if matches!(
             action,
             Failover { .. } | AskUnanswered(_) | LoseMessage(_) | CutOff(_) | Die(_)
         ) {
-            if self.faults == FAULTS {
+            if self.faults == model.bound.faults {
                 return false;
             }
             self.faults += 1;
         }
         match action {
-            Action::Ask(process) => self.ask(mistake, process, true),
-            AskUnanswered(process) => self.ask(mistake, process, false),
+            Action::Ask(process) => self.ask(model, process, true),
+            AskUnanswered(process) => self.ask(model, process, false),
             Action::Receive(message) => self.receive(mistake, message),
             Action::BeginWrite(process) => self.begin_write(process),
             Action::WriteArrives(write) => {
@@ -41,7 +40,7 @@ impl State {
                 }
                 true
             }
-            Action::Renew(process) => self.renew(process),
+            Action::Renew(process) => model.bound.renews && self.renew(process),
             Action::Release(process) => self.release(mistake, process),
             Action::Tick => {
                 self.now += 1;
@@ -71,7 +70,8 @@ impl State {
         }
     }
 
-    fn ask(&mut self, mistake: Option<Mistake>, number: u8, is_answered: bool) -> bool {
+    fn ask(&mut self, model: &Lock, number: u8, is_answered: bool) -> bool {
+        let mistake = model.mistake;
         let (now, node) = (self.now, self.node);
         let held = self.live_hold();
         let process = self.process(number);
@@ -82,7 +82,7 @@ impl State {
         }
         let (token, is_others) =
             (process.token, held.is_some_and(|hold| hold.token != process.token));
-        if is_others && process.attempt >= REFUSALS_MAX {
+        if is_others && process.attempt >= model.bound.refusals_max {
             return false;
         }
         process.attempt += 1;
@@ -228,9 +228,10 @@ impl State {
                 if hears {
                     // The bus of a cluster carries it to the listeners of every node.
                     self.grants_told.push((waiter, hold));
+                    self.grants_told.sort_unstable();
                 }
             }
-            if is_counted {
+            if is_counted || mistake == Some(Mistake::OnlyTheHead) {
                 return;
             }
         }
