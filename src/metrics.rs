@@ -43,6 +43,8 @@ type HistogramMaker = fn() -> Histogram;
 pub struct Metrics {
     registry: Arc<Registry>,
     shards: shards::ShardMetrics,
+    /// Moves of items between ledgers.
+    pub moves: shards::MoveMetrics,
     purchases: Family<PurchaseLabels, Counter>,
     purchase_seconds: Family<StrategyLabel, Histogram, HistogramMaker>,
     arbiter_refusals: Family<StrategyLabel, Counter>,
@@ -126,6 +128,7 @@ impl Metrics {
         let mut metrics = Self {
             registry: Arc::default(),
             shards: shards::ShardMetrics::default(),
+            moves: shards::MoveMetrics::default(),
             purchases: Family::default(),
             purchase_seconds: Family::new_with_constructor(maker),
             arbiter_refusals: Family::default(),
@@ -184,12 +187,8 @@ impl Metrics {
         r.register_with_unit("purchase", time, Unit::Seconds, self.purchase_seconds.clone());
         let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
-        let by_reason = self.arbiter_refusals_by_reason.clone();
-        r.register(
-            "arbiter_refusals_by_reason",
-            "Orders that a strategy accepted and the arbiter refused, by reason",
-            by_reason,
-        );
+        let why = "Orders that a strategy accepted and the arbiter refused, by reason";
+        r.register("arbiter_refusals_by_reason", why, self.arbiter_refusals_by_reason.clone());
         let retries = self.arbiter_retries.clone();
         r.register("arbiter_retries", "Transactions that the arbiter retried", retries);
         let left_out = "Retries left out because the retry budget was used up";
@@ -261,9 +260,9 @@ impl Metrics {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
         self.register_audit(r);
-        let open = "Payments that have to go back";
-        r.register("refunds_open", open, self.refunds_open.clone());
+        r.register("refunds_open", "Payments that have to go back", self.refunds_open.clone());
         self.events.register(r);
+        self.moves.register(r);
         self.waiting.register(r);
         let spans = "Spans of traces: sent, failed (the collector did not take them), dropped (too many waited)";
         r.register("trace_spans", spans, self.trace_spans.clone());

@@ -10,10 +10,11 @@
 //! One try of the transaction ends in one of three ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
 //! or the connection died after COMMIT was sent, and the ledger is asked what became of it
-//! (`recover_lost_commit`).
+//! (`doubt.rs`).
 
 mod budget;
 pub mod checks;
+mod doubt;
 mod fence;
 mod group_commit;
 mod item_concurrency;
@@ -36,17 +37,19 @@ use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
 use crate::domain::{
-    ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Refusal, Routed, Unavailable,
+    ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable,
 };
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::stock::{self as store_stock, StockRow};
-use crate::store::mysql::{Fault, Writer, orders};
+use crate::store::mysql::{Fault, Writer};
 
 use budget::RetryBudget;
+use doubt::after_error;
 use item_concurrency::ItemConcurrency;
 use kept_connections::{Kept, KeptConnections};
 
+pub use doubt::replay;
 pub use fence::Fence;
 pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit, SHARED_CONNECTIONS};
 pub use stock::StockWrite;
@@ -284,26 +287,6 @@ impl Arbiter {
         }
     }
 
-    /// Finds out what became of a COMMIT whose answer was lost: `Some(Some(order))` it happened,
-    /// `Some(None)` it did not and never will, `None` the ledger cannot be asked.
-    ///
-    /// The read locks, so it waits for a transaction that still holds the row: a COMMIT that is
-    /// only slow is not mistaken for one that failed.
-    async fn recover_lost_commit(&self, purchase: &Purchase) -> Option<Option<Order>> {
-        self.metrics.arbiter_commits_lost.inc();
-        let _span = purchase.trace.span("recovery of a lost COMMIT");
-        for attempt in 1..=SETTLE_ATTEMPTS_MAX {
-            match transaction::find_locking(&self.pool, purchase).await {
-                Ok(found) => return Some(found),
-                Err(error) => {
-                    tracing::warn!(%error, order = %purchase.order_id, "result of a lost COMMIT not known yet");
-                }
-            }
-            pause(attempt + 2).await;
-        }
-        None
-    }
-
     /// Counts a refusal: a gate that lets too much through is visible even when nothing went wrong.
     pub fn count(&self, strategy: &'static str, answer: &Answer) {
         let why = match answer {
@@ -315,59 +298,6 @@ impl Arbiter {
         self.metrics.arbiter_refused(strategy, why);
     }
 }
-
-/// Sorts an error that came before COMMIT was sent; the transaction is rolled back already. The
-/// connection in hand is used again: if each retry waited for a second one, many retries at once
-/// would hold all connections and wait for more.
-async fn after_error(
-    connection: &mut MySqlConnection,
-    purchase: &Purchase,
-    error: &sqlx::Error,
-) -> Attempt {
-    let outcome = match Fault::of(error) {
-        // Two unique keys can be taken: the order's id (our own earlier try went through) and
-        // the request's key (an earlier request did). Both are found by the key.
-        Fault::Duplicate => {
-            let (buyer, item) = (purchase.buyer, purchase.item.id);
-            match orders::find_by_key(connection, buyer, item, &purchase.key).await {
-                Ok(Some(order)) => replay(purchase, order),
-                Ok(None) => return Attempt::Again(Fault::Transient),
-                Err(_) => return Attempt::Again(Fault::Connection),
-            }
-        }
-        Fault::CheckViolated if Fault::violates(error, GROUP_LIMIT) => {
-            let limit = purchase.counted_group().map_or(0, |group| group.per_buyer_limit);
-            Outcome::Refused(Refusal::GroupLimitReached { limit })
-        }
-        Fault::CheckViolated => {
-            let limit = purchase.item.per_buyer_limit;
-            Outcome::Refused(Refusal::LimitReached { limit })
-        }
-        fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
-        Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
-        Fault::Moved => Outcome::Unavailable(Unavailable::Moving),
-        Fault::Other => {
-            tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
-            Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
-        }
-    };
-    Attempt::Done(Ok(outcome))
-}
-
-/// The outcome for a retry with the key of `order`.
-#[must_use]
-pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
-    if order.id == purchase.order_id {
-        Outcome::Sold(order)
-    } else if order.quantity == purchase.quantity {
-        Outcome::Replayed(order)
-    } else {
-        Outcome::Refused(Refusal::KeyReused { order_id: order.id })
-    }
-}
-
-/// The constraint that keeps the limits of groups.
-const GROUP_LIMIT: &str = "group_limits_within";
 
 /// The state in which the arbiter writes an order.
 const WRITTEN_AS: OrderStatus = OrderStatus::Pending;

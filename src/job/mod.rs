@@ -3,6 +3,7 @@
 mod audit;
 mod events;
 mod expire;
+mod moves;
 mod reconcile;
 mod refunds;
 mod revocations;
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 pub use audit::{Audit, Progress};
 pub use events::TendEvents;
 pub use expire::Expire;
+pub use moves::ResumeMoves;
 pub use reconcile::{Bounds, Reconcile};
 pub use refunds::RequestRefunds;
 pub use revocations::RefreshRevocations;

@@ -4,7 +4,29 @@
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
 use super::Metrics;
+
+/// Moves of items between ledgers.
+#[derive(Clone, Debug, Default)]
+pub struct MoveMetrics {
+    /// Moves that are under way, by the job's last look.
+    pub under_way: Gauge,
+    /// Moves that the service has ended, since nobody drove them.
+    pub resumed: Counter,
+}
+
+impl MoveMetrics {
+    pub(super) fn register(&self, r: &mut Registry) {
+        let under_way = "Moves of items between ledgers that are under way";
+        r.register("moves_under_way", under_way, self.under_way.clone());
+        let resumed = "Moves that were broken off, and that the service has ended";
+        r.register("moves_resumed", resumed, self.resumed.clone());
+    }
+}
 
 /// The metrics of the further ledgers.
 #[derive(Clone, Debug, Default)]

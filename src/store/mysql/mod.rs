@@ -25,6 +25,7 @@ pub mod operators;
 pub mod orders;
 pub mod outbox;
 pub mod payments;
+pub mod placed;
 pub mod replication;
 pub mod running;
 pub mod schema;
@@ -53,6 +54,7 @@ pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
 pub use error::{Fault, moved};
 pub use link::{answered, within};
+pub use placed::Placed;
 pub use writer::Writer;
 
 /// How long an unused connection stays open.
