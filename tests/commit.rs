@@ -13,9 +13,13 @@ use serde_json::json;
 use crate::support::strategies::test_each_strategy;
 use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger};
 
-/// Waits for a COMMIT as it stands on the wire: a COM_QUERY of its own, or the last statement of a packet.
+/// The call of the procedure that writes an order, its COMMIT included.
+const CALL: &[u8] = b"\x03CALL write_order_";
+
+/// Waits for a COMMIT as it stands on the wire: a COM_QUERY of its own, the last statement of a packet, or
+/// inside a call.
 fn at_commit() -> Trap {
-    Trap::at(b"\x03COMMIT").or_at(b";COMMIT")
+    Trap::at(b"\x03COMMIT").or_at(b";COMMIT").or_at(CALL)
 }
 
 /// Passes the next COMMIT on, and breaks the connection instead of passing its answer back.

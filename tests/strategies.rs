@@ -93,6 +93,9 @@ mod each {
     mod with_the_arbiter_on_it_sells_exactly_the_stock {
         crate::support::strategies::test_each_strategy!(super::super::sells_exactly_the_stock);
     }
+    mod in_two_packets_it_sells_exactly_the_stock {
+        crate::support::strategies::test_each_strategy!(super::super::sells_in_two_packets);
+    }
     mod with_the_arbiter_off_it_oversells_only_as_its_card_says {
         crate::support::strategies::test_each_strategy!(super::super::oversells_as_its_card_says);
     }
@@ -104,9 +107,10 @@ mod each {
     }
 }
 
-/// Two instances: one sends the statements of an order in two packets, the other one by one.
+/// Two instances: one sends an order as one call, the other its statements one by one.
 async fn two_instances(shop: &Shop) -> [Instance; 2] {
     let mut one_by_one = shop.config.clone();
+    one_by_one.mysql.order_routine = false;
     one_by_one.mysql.multi_statements = false;
     [shop.start().await, shop.start_with(one_by_one).await]
 }
@@ -117,7 +121,15 @@ async fn shop() -> Shop {
 
 async fn sells_exactly_the_stock(strategy: &str) {
     let shop = shop().await;
-    let instances = two_instances(&shop).await;
+    sells_all(strategy, &shop, &two_instances(&shop).await).await;
+}
+
+async fn sells_in_two_packets(strategy: &str) {
+    let shop = Shop::with_lock_servers(|config| config.mysql.order_routine = false).await;
+    sells_all(strategy, &shop, &[shop.start().await]).await;
+}
+
+async fn sells_all(strategy: &str, shop: &Shop, instances: &[Instance]) {
     for (strategy, _) in variants_of(strategy) {
         let item = instances[0].make_item(json!({ "stock": STOCK })).await;
         let (answers, codes) = rush(&instances, &[&strategy], item).await;

@@ -7,18 +7,23 @@
 //! For lab items the arbiter can be off. Then the order is written with the stock statement of the
 //! strategy's textbook form (`unguarded.rs`), and the gate has to carry correctness alone.
 //!
-//! One try of the transaction ends in one of three ways ([`Attempt`]): it is *done*; it was rolled
+//! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
-//! or the connection died after COMMIT was sent, and the ledger is asked what became of it
-//! (`doubt.rs`).
+//! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
+//! (`doubt.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! Such a call may still run when the ledger has been asked. So the order is tried again under the same
+//! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
+mod after_error;
 mod budget;
 pub mod checks;
 mod doubt;
 mod fence;
+mod form;
 mod group_commit;
 mod item_concurrency;
 mod kept_connections;
+mod one_call;
 mod packet;
 mod reject;
 pub mod restock;
@@ -31,25 +36,24 @@ mod waiting_line;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::MySqlPool;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
-use crate::domain::{
-    ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable,
-};
+use crate::domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::stock::{self as store_stock, StockRow};
 use crate::store::mysql::{Fault, Writer};
 
+use after_error::after_error;
+pub use after_error::replay;
 use budget::RetryBudget;
-use doubt::after_error;
+use form::Forms;
 use item_concurrency::ItemConcurrency;
 use kept_connections::{Kept, KeptConnections};
 
-pub use doubt::replay;
 pub use fence::Fence;
 pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit, SHARED_CONNECTIONS};
 pub use stock::StockWrite;
@@ -113,8 +117,7 @@ pub struct Arbiter {
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
     kept: KeptConnections,
-    /// Whether the statements of an order travel in two packets.
-    is_packed: bool,
+    forms: Forms,
     outbox: Outbox,
 }
 
@@ -125,6 +128,8 @@ enum Attempt {
     Again(Fault),
     /// COMMIT was sent and not answered.
     CommitLost,
+    /// The call of the procedure was sent and not answered. It may begin even later.
+    CallLost,
 }
 
 impl Arbiter {
@@ -134,8 +139,8 @@ impl Arbiter {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
         let budget = Arc::new(RetryBudget::new());
         let kept = KeptConnections::new(pool.clone());
-        let (is_packed, outbox) = (true, Outbox::default());
-        Self { pool, writer: None, metrics, budget, concurrency, kept, is_packed, outbox }
+        let (forms, outbox) = (Forms::default(), Outbox::default());
+        Self { pool, writer: None, metrics, budget, concurrency, kept, forms, outbox }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
@@ -144,11 +149,12 @@ impl Arbiter {
         Self { writer: Some(writer), ..self }
     }
 
-    /// Whether the statements of an order travel in two packets; without this they do. `false` is for a
-    /// proxy that takes one statement a packet.
+    /// Whether an order may be one call of the ledger's procedure, and whether its statements may
+    /// travel in two packets; without this both. A packet is for one statement with some proxies.
     #[must_use]
-    pub fn with_multi_statements(self, is_packed: bool) -> Self {
-        Self { is_packed, ..self }
+    pub fn with_forms(mut self, is_called: bool, is_packed: bool) -> Self {
+        (self.forms.is_called, self.forms.is_packed) = (is_called, is_packed);
+        self
     }
 
     /// Asks for a look at the hosts of the ledger after an error that another host may not give.
@@ -197,6 +203,8 @@ impl Arbiter {
     /// Tries the transaction until it is decided; the caller counts a refusal.
     async fn write_uncounted(&self, write: &OrderWrite<'_>) -> Answer {
         let mut fault = Fault::Transient;
+        // Whether an earlier call of this order was not answered.
+        let mut may_run = false;
         self.budget.write();
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
@@ -212,11 +220,15 @@ impl Arbiter {
             }
             let (permit, mut kept) = match self.connect(write).await {
                 Ok(connected) => connected,
+                Err(_) if may_run => break,
                 Err(why) => return Ok(Outcome::Unavailable(why)),
             };
             // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
             let mut has_ended = false;
-            let mut tried = match self.try_once(&mut kept.connection, write).await {
+            let takes_packets = self.writer.as_ref().is_none_or(Writer::takes_packets);
+            let connection = &mut kept.connection;
+            let tried = self.forms.try_once(connection, write, self.outbox, takes_packets);
+            let mut tried = match tried.await {
                 Ok(tried) => {
                     has_ended = matches!(tried, Attempt::Done(_));
                     tried
@@ -237,9 +249,14 @@ impl Arbiter {
                 drop(kept);
             }
             drop(permit);
+            let is_call = matches!(tried, Attempt::CallLost);
             match tried {
+                Attempt::Done(answer) if may_run => {
+                    return self.doubt(write.purchase, answer).await;
+                }
                 Attempt::Done(answer) => return answer,
-                Attempt::CommitLost => {
+                Attempt::CommitLost | Attempt::CallLost => {
+                    may_run |= is_call;
                     match Box::pin(self.recover_lost_commit(write.purchase)).await {
                         Some(Some(order)) => return Ok(replay(write.purchase, order)),
                         Some(None) => fault = Fault::Connection,
@@ -249,24 +266,13 @@ impl Arbiter {
                 Attempt::Again(why) => fault = why,
             }
         }
+        if may_run {
+            return Ok(UNANSWERED);
+        }
         Ok(Outcome::Unavailable(match fault {
             Fault::Transient => Unavailable::Contended,
             _ => Unavailable::Dependency(Dependency::Mysql),
         }))
-    }
-
-    /// One try. `Err` means that nothing was committed and the transaction was rolled back.
-    async fn try_once(
-        &self,
-        connection: &mut MySqlConnection,
-        write: &OrderWrite<'_>,
-    ) -> sqlx::Result<Attempt> {
-        let takes_packets = self.writer.as_ref().is_none_or(Writer::takes_packets);
-        if self.is_packed && takes_packets && write.stock.fits_a_packet() {
-            two_packets::run(connection, write, self.outbox).await
-        } else {
-            transaction::run(connection, write, self.outbox).await
-        }
     }
 
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.

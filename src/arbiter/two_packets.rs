@@ -202,7 +202,7 @@ fn take_and_commit(write: &OrderWrite<'_>) -> Packet {
 }
 
 /// Whether the stock's statement comes before the other rows.
-fn takes_stock_first(write: &OrderWrite<'_>) -> bool {
+pub(super) fn takes_stock_first(write: &OrderWrite<'_>) -> bool {
     write.fence.is_none() && write.stock.is_compared()
 }
 

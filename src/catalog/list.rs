@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{AGE_MAX, Catalog, Ledger, LedgerParts, Seen, StockedItem};
 use crate::domain::ShardId;
-use crate::store::mysql::items::LIST_MAX;
 use crate::store::Unreachable;
+use crate::store::mysql::items::LIST_MAX;
 use crate::store::mysql::{self, Placed, items};
 use crate::store::shards::PART_OF_LIST_MAX;
 

@@ -14,8 +14,8 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::domain::{ItemId, LedgerError};
 use crate::domain::item::word_enum;
+use crate::domain::{ItemId, LedgerError};
 use crate::store::mysql::{self, export, failed_read, homes, stock};
 use crate::store::shards::{Ledger, Shards};
 use writer::Writer;

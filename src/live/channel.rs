@@ -18,6 +18,9 @@ use crate::store::redis::RedisClient;
 
 /// Events that go out in one message.
 const BATCH_MAX: usize = 256;
+/// How long the events after a message are gathered for the next one: a message costs both ends more
+/// than its events. A browser shows them that much later.
+const GATHER: Duration = Duration::from_millis(10);
 /// About the length of an event's line, in bytes.
 const LINE_LENGTH: usize = 56;
 /// Begins the line of a place; an instance that does not know places ignores it.
@@ -61,6 +64,9 @@ pub async fn send(
         let published = redis.shared().publish::<_, _, ()>(&channel, message).await;
         if let Err(error) = published {
             tracing::debug!(%error, "order events not sent to other instances");
+        }
+        if received < BATCH_MAX {
+            tokio::time::sleep(GATHER).await;
         }
     }
 }

@@ -13,7 +13,9 @@ use super::find::Part;
 use super::{FindError, LedgerOrders, StepError};
 use crate::domain::order::Step;
 use crate::domain::payment::ReceivedPayment;
-use crate::domain::{Home, ItemId, LedgerError, Order, OrderId, OrderStatus, Routed, ShardId, UserId};
+use crate::domain::{
+    Home, ItemId, LedgerError, Order, OrderId, OrderStatus, Routed, ShardId, UserId,
+};
 use crate::order::Confirmed;
 use crate::store::mysql::Placed;
 use crate::store::shards::PART_OF_LIST_MAX;

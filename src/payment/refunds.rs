@@ -16,9 +16,7 @@ use crate::order::OrderPlace;
 use crate::store::Unreachable;
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{
-    self, Fault, Placed, answered, failed_change, failed_read, payments,
-};
+use crate::store::mysql::{self, Fault, Placed, answered, failed_change, failed_read, payments};
 use crate::store::shards::Ledger;
 
 /// Refunds that one run tells the provider.
@@ -110,11 +108,7 @@ impl Payments {
     }
 
     /// Finds the route to the item of a payment that was read in `shard`.
-    async fn route_to(
-        &self,
-        shard: ShardId,
-        due: &Placed<Payment>,
-    ) -> Result<Route, Unreachable> {
+    async fn route_to(&self, shard: ShardId, due: &Placed<Payment>) -> Result<Route, Unreachable> {
         let homes = self.parts.ledgers.homes();
         let (false, Some(item)) = (homes.is_only(), due.item) else { return Ok(Route::NotNeeded) };
         if !homes.holds(shard, due).await? {
@@ -199,7 +193,8 @@ impl Payments {
                 continue;
             }
             let found = self.find_again(&row).await?;
-            if let Some(found) = found.filter(|found| status.is_none_or(|one| one == found.status)) {
+            if let Some(found) = found.filter(|found| status.is_none_or(|one| one == found.status))
+            {
                 all.insert(found.id.as_str().to_owned(), found);
             }
         }

@@ -40,16 +40,16 @@ use futures::future::try_join_all;
 use sqlx::MySqlPool;
 
 use crate::domain::{ItemId, ShardId};
+pub use crate::store::mysql::moves::ItemMove;
 use crate::store::mysql::moves::{self, MoveState};
 use crate::store::shards::PART_OF_LIST_MAX;
 use close::Ends;
-pub use crate::store::mysql::moves::ItemMove;
 pub use close::close_source;
 use copy::Layout;
 pub use error::MoveError;
+use lock::MoveLock;
 pub use overview::{LedgerView, Overview, View};
 pub use resume::{Resumed, Watch};
-use lock::MoveLock;
 use tables::ITEM_TABLES;
 
 /// The longest pause of an item, in milliseconds, unless the operator gives another one.

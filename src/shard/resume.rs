@@ -137,7 +137,8 @@ mod tests {
         let mut watch = Watch::default();
         assert!(!watch.is_due(&of, true), "seen for the first time");
         assert!(watch.is_due(&of, false), "the item is paused");
-        let long_ago = Instant::now().checked_sub(LEFT_TO_OPERATOR).expect("the machine runs longer");
+        let long_ago =
+            Instant::now().checked_sub(LEFT_TO_OPERATOR).expect("the machine runs longer");
         watch.undriven.insert((item, 2), long_ago);
         assert!(watch.is_due(&of, true), "for long");
     }

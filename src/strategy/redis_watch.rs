@@ -9,7 +9,8 @@
 //! # What can go wrong
 //! * On a shared connection another task's EXEC would end our WATCH: hence one connection each,
 //!   and a weak machine runs out of them.
-//! * Optimism collapses under load: of N buyers that watch one counter, one succeeds.
+//! * Optimism collapses under load: of N buyers that watch one counter, one succeeds. So only a few
+//!   buyers of a process try at once, and the others wait before they watch.
 //! * When Redis loses its data the counter comes back from the ledger; only the arbiter then
 //!   stands between the units in flight and a second sale.
 //!
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::RedisResult;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::kit::redis_gate;
@@ -31,6 +33,8 @@ use crate::store::redis::CounterError;
 
 /// Tries of one purchase.
 const TRIES_MAX: u32 = 1_000;
+/// Purchases of this process that try at once.
+const TRYING_MAX: usize = 4;
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
@@ -48,11 +52,15 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S0, S4",
         takes_options: false,
     },
-    build: |context| Ok(Arc::new(RedisWatch { context: context.clone() })),
+    build: |context| {
+        let trying = Semaphore::new(TRYING_MAX);
+        Ok(Arc::new(RedisWatch { context: context.clone(), trying }))
+    },
 };
 
 struct RedisWatch {
     context: StrategyContext,
+    trying: Semaphore,
 }
 
 /// The result of one try at the counter.
@@ -67,7 +75,11 @@ impl Strategy for RedisWatch {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         let (item, units) = (purchase.item.id, purchase.quantity.signed());
         for _ in 0..TRIES_MAX {
-            let ended = match self.take(item, units).await {
+            let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
+            let Ok(Ok(permit)) = permit else { break };
+            let tried = self.take(item, units).await;
+            drop(permit);
+            let ended = match tried {
                 Ok(Try::Taken { epoch }) => {
                     return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
                 }

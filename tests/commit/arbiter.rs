@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use faulty_link::Fault;
-use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
+use faulty_link::{Fault, Trap};
+use seckill::arbiter::{
+    Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite,
+};
 use seckill::domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
 use seckill::metrics::Metrics;
 use seckill::store::mysql as store;
@@ -13,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{at_commit, link_before, loses_answer, loses_commit};
+use super::{CALL, at_commit, link_before, loses_answer, loses_commit};
 use crate::support::{FaultyLink, Instance, Shop, eventually, purchase, statements_running};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
@@ -59,6 +61,7 @@ async fn a_ledger_that_misses_one_look_is_asked_again() {
 async fn retries_end_when_all_transactions_fail() {
     const PURCHASES: u64 = 40;
     let (link, shop, instance, item, arbiter, metrics) = linked_arbiter(50).await;
+    let arbiter = arbiter.with_forms(false, true);
     link.trap(loses_commit().always());
     let mut purchase = one_unit(&shop, item).await;
     for number in 0..PURCHASES {
@@ -71,6 +74,56 @@ async fn retries_end_when_all_transactions_fail() {
     assert!((1..=100 + PURCHASES / 10).contains(&retries), "{retries} retries");
     assert!(metrics.arbiter_retries_unaffordable.get() > 0, "no retry was refused");
     assert_eq!(instance.audit(item).await["orders"], 0);
+}
+
+/// A call that was lost may begin later, so no other answer than "sold" is certain.
+#[tokio::test]
+async fn after_a_lost_call_the_conflict_of_the_next_try_is_no_answer() {
+    let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
+    let purchase = one_unit(&shop, item).await;
+    link.trap(Trap::at(CALL));
+    let stock = StockWrite::GuardedByVersion(u64::from(u32::MAX));
+    let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline: None };
+    let answer = arbiter.compare_and_write(&write).await;
+    assert_eq!(link.caught(), 1, "the order was no call");
+    assert!(matches!(answer, Ok(Outcome::Unknown(_))), "{answer:?}");
+    let answer = arbiter.compare_and_write(&write).await;
+    assert_eq!(answer, Err(Conflict::Stale), "an answered call is certain");
+    assert_eq!(instance.audit(item).await["orders"], 0);
+}
+
+/// A call that begins after the order was tried again finds its key taken.
+#[tokio::test]
+async fn a_call_that_begins_late_sells_nothing() {
+    let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
+    let purchase = one_unit(&shop, item).await;
+    link.trap(Trap::at(CALL).cut_client_and_hold());
+    let outcome = arbiter.write(&guarded(&purchase, None)).await;
+    assert_eq!(link.caught(), 1, "the order was no call");
+    assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
+    link.mend();
+    eventually("the late call to have ended", || async {
+        (statements_running(&shop.pool, "CALL write_order_%").await == 0).then_some(())
+    })
+    .await;
+    let audit = instance.audit(item).await;
+    assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+}
+
+/// An engine without procedures, or an account that may not execute them.
+#[tokio::test]
+async fn without_the_procedure_an_order_is_sold_by_its_statements() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
+    let name = &*store::order_routine::NAME;
+    sqlx::query(&format!("DROP PROCEDURE {name}")).execute(&shop.pool).await.expect("it was there");
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let purchase = one_unit(&shop, item).await;
+    let outcome = arbiter.write(&guarded(&purchase, None)).await;
+    assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
+    store::order_routine::install(&shop.pool).await.expect("it is made");
+    store::order_routine::install(&shop.pool).await.expect("it is there");
+    assert_eq!(instance.audit(item).await["held"], 1);
 }
 
 #[tokio::test]

@@ -88,10 +88,10 @@ fn options(shop: &Shop) -> MySqlConnectOptions {
     shop.config.database_url.reveal().parse().expect("the URL is fine")
 }
 
-async fn a_replaced_server_does_not_answer_for_the_ledger(is_packed: bool) {
+async fn a_replaced_server_does_not_answer_for_the_ledger(is_called: bool, is_packed: bool) {
     let ledgers = TwoLedgers::new().await;
     let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
-    let arbiter = arbiter.with_multi_statements(is_packed);
+    let arbiter = arbiter.with_forms(is_called, is_packed);
     let purchases = ledgers.purchases(1).await;
     let stock = StockWrite::Guarded;
     let write = OrderWrite { purchase: &purchases[0], fence: None, stock, deadline: None };
@@ -101,13 +101,18 @@ async fn a_replaced_server_does_not_answer_for_the_ledger(is_packed: bool) {
 }
 
 #[tokio::test]
+async fn a_replaced_server_does_not_answer_for_an_order_in_one_call() {
+    a_replaced_server_does_not_answer_for_the_ledger(true, true).await;
+}
+
+#[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_in_two_packets() {
-    a_replaced_server_does_not_answer_for_the_ledger(true).await;
+    a_replaced_server_does_not_answer_for_the_ledger(false, true).await;
 }
 
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_statement_by_statement() {
-    a_replaced_server_does_not_answer_for_the_ledger(false).await;
+    a_replaced_server_does_not_answer_for_the_ledger(false, false).await;
 }
 
 #[tokio::test]

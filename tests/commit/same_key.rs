@@ -91,6 +91,7 @@ async fn a_lost_batch_shows_no_other_order(strategy: &str) {
         // The item's own queue: a batch of many items does not wait as long for a row.
         config.mysql.shared_queues = 0;
         // The first purchase's COMMIT is sent after it has the row, and counted by the trap.
+        config.mysql.order_routine = false;
         config.mysql.multi_statements = false;
         config.mysql.lock_wait_timeout_seconds = 60;
         config.purchase.deadline_ms = PATIENT_MS;

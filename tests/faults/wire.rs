@@ -11,9 +11,12 @@ const BEGIN: &[u8] = b"\x03BEGIN";
 /// One of this many answers, or COMMITs, is lost.
 const LOSS_EVERY: u64 = 5;
 
-/// Waits for a COMMIT: a query of its own, or the last statement of a packet.
+/// The call of the procedure that writes an order, its COMMIT included.
+const CALL: &[u8] = b"\x03CALL write_order_";
+
+/// Waits for a COMMIT: a query of its own, the last statement of a packet, or inside a call.
 fn at_commit() -> Trap {
-    Trap::at(b"\x03COMMIT").or_at(b";COMMIT")
+    Trap::at(b"\x03COMMIT").or_at(b";COMMIT").or_at(CALL)
 }
 
 /// What a link does with what it is given.

@@ -83,7 +83,8 @@ async fn one_item_of_a_broken_off_group_does_not_move_alone() {
     let pair = Pair::new().await;
     let instance = pair.home.start().await;
     let (group, items) = group(&instance).await;
-    let arguments = ["shard", "move-group", &group.to_string(), "1", "--pause-ms-max", PAUSE_MS_MAX];
+    let arguments =
+        ["shard", "move-group", &group.to_string(), "1", "--pause-ms-max", PAUSE_MS_MAX];
     let (code, text) = killed::run(&pair, &arguments, Some("move-sealed")).await;
     assert_eq!(code, -1, "{text}");
     for item in items {

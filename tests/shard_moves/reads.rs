@@ -55,7 +55,8 @@ impl Sale {
 
     /// An item of the home ledger.
     async fn item(&self, changes: Value) -> i64 {
-        let mut body = json!({ "stock": 20, "per_buyer_limit": 9, "hold_seconds": 3_600, "shard": 0 });
+        let mut body =
+            json!({ "stock": 20, "per_buyer_limit": 9, "hold_seconds": 3_600, "shard": 0 });
         if let (Value::Object(body), Value::Object(changes)) = (&mut body, changes) {
             body.extend(changes);
         }

@@ -26,7 +26,8 @@ async fn the_service_ends_a_move_whose_mover_was_killed() {
         ("move-removed", "20000", 1),
         ("move-given-up", "0", 0),
     ] {
-        let id = instances[0].make_item(json!({ "stock": 9, "per_buyer_limit": 9, "shard": 0 })).await;
+        let id =
+            instances[0].make_item(json!({ "stock": 9, "per_buyer_limit": 9, "shard": 0 })).await;
         let item = ItemId::new(id).expect("positive");
         let buyer = instances[0].buyer(7);
         assert_eq!(buyer.buy("mysql-atomic", id).await.status, 201);

@@ -47,12 +47,16 @@ async fn no_statement_takes_stock_by_a_stale_route() {
         StockWrite::GuardedByVersion(stock.0),
         StockWrite::GuardedByTimestamp(stock.1),
     ];
-    for is_packed in [true, false] {
+    for form @ (is_called, is_packed) in [(true, true), (false, true), (false, false)] {
         let arbiter =
-            Arbiter::new(shop.pool.clone(), Metrics::new()).with_multi_statements(is_packed);
+            Arbiter::new(shop.pool.clone(), Metrics::new()).with_forms(is_called, is_packed);
         for stock in guarded {
             let write = OrderWrite { purchase: &stale, fence: None, stock, deadline: None };
-            assert_eq!(arbiter.write(&write).await, MOVING, "{stock:?}, packed: {is_packed}");
+            assert_eq!(
+                arbiter.write(&write).await,
+                MOVING,
+                "{stock:?}, called and packed: {form:?}"
+            );
         }
     }
     let orders: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ?")

@@ -97,7 +97,10 @@ pub async fn copy(transaction: &mut MySqlConnection, group: &LimitGroup) -> sqlx
 ///
 /// # Errors
 /// The database's.
-pub async fn items(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx::Result<Vec<ItemId>> {
+pub async fn items(
+    executor: impl MySqlExecutor<'_>,
+    id: LimitGroupId,
+) -> sqlx::Result<Vec<ItemId>> {
     let items = sqlx::query_scalar("SELECT item_id FROM limit_group_items WHERE group_id = ?");
     answered(items.bind(id.get()).fetch_all(executor)).await
 }

@@ -22,6 +22,7 @@ pub mod link;
 pub mod migrations;
 pub mod moves;
 pub mod operators;
+pub mod order_routine;
 pub mod orders;
 pub mod outbox;
 pub mod payments;
@@ -170,7 +171,13 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
     migrated.map_err(|error| failed(&error))?;
     users::fill_skeletons(pool)
         .await
-        .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
+        .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))?;
+    if config.mysql.order_routine
+        && let Err(error) = order_routine::install(pool).await
+    {
+        tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
+    }
+    Ok(())
 }
 
 /// The number of migrations that the database has; 0 if it does not say.

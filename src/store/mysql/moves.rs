@@ -243,11 +243,7 @@ async fn settle(pool: &MySqlPool, of: &ItemMove, set: &str, home: ShardId) -> sq
 }
 
 /// Writes the home of an item, with the epoch of its move.
-async fn place(
-    connection: &mut MySqlConnection,
-    of: &ItemMove,
-    home: ShardId,
-) -> sqlx::Result<()> {
+async fn place(connection: &mut MySqlConnection, of: &ItemMove, home: ShardId) -> sqlx::Result<()> {
     let placed = sqlx::query(
         "INSERT INTO item_homes (item_id, shard, epoch) VALUES (?, ?, ?) \
          ON DUPLICATE KEY UPDATE shard = VALUES(shard), epoch = VALUES(epoch)",

@@ -1,0 +1,124 @@
+//! The one transaction in one round trip: a stored procedure judges and commits on the server.
+//!
+//! Its statements and their order are those of `two_packets.rs`. The hot row is locked no longer
+//! than the flush of the log takes, and the server parses the statements once for each connection
+//! instead of once for each order.
+//!
+//! A call that was not answered may still run, or may not have begun: the ledger can say that the
+//! order is there, but not that it never will be. See [`Attempt::CallLost`].
+
+use sqlx::mysql::MySqlDatabaseError;
+use sqlx::MySqlConnection;
+
+use super::packet::{OrNull, Packet, Text, Time};
+use super::stock::{self, StockWrite};
+use super::two_packets::takes_stock_first;
+use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded};
+use crate::domain::Outcome;
+use crate::store::mysql::link::TRANSACTION_MAX;
+use crate::store::mysql::order_routine::{self, NAME};
+use crate::store::mysql::outbox::Outbox;
+use crate::store::mysql::{Fault, answered, within};
+
+/// The number of an error that a procedure raises itself.
+const SIGNALLED: u16 = 1644;
+
+/// The result of a call.
+pub(super) enum Called {
+    /// The call was answered, or lost.
+    Tried(Attempt),
+    /// The fence has no row yet, or was overtaken: the statements tell which, one by one.
+    NotRaised,
+    /// The server has no such procedure for this account.
+    Missing,
+}
+
+/// One try. `Err` means that nothing was committed and the transaction was rolled back.
+pub(super) async fn run(
+    connection: &mut MySqlConnection,
+    write: &OrderWrite<'_>,
+    outbox: Outbox,
+) -> sqlx::Result<Called> {
+    let purchase = write.purchase;
+    assert!(is_guarded(purchase) && write.stock.fits_a_packet(), "only the arbiter's own statements");
+    let call = call(write, outbox)?;
+    let span = purchase.trace.span("transaction");
+    let error = match within(TRANSACTION_MAX, call.send(connection)).await {
+        Ok(_) => {
+            drop(span);
+            failpoint!("committed");
+            let token = write.fence.map(|fence| fence.token);
+            let sold = Outcome::Sold(purchase.order(WRITTEN_AS, token));
+            return Ok(Called::Tried(Attempt::Done(Ok(sold))));
+        }
+        Err(error) => error,
+    };
+    drop(span);
+    match (number(&error), Fault::of(&error)) {
+        (Some(SIGNALLED), _) if write.fence.is_some() => Ok(Called::NotRaised),
+        (Some(SIGNALLED), _) => {
+            let refused = stock::why_refused(connection, purchase, write.stock);
+            Ok(Called::Tried(Attempt::Done(answered(refused).await?)))
+        }
+        (Some(number), _) if order_routine::is_missing(number) => Ok(Called::Missing),
+        (_, Fault::Duplicate | Fault::CheckViolated | Fault::Transient | Fault::ReadOnly) => {
+            Err(error)
+        }
+        _ => {
+            tracing::warn!(%error, order = %purchase.order_id, "the call of an order was not answered");
+            Ok(Called::Tried(Attempt::CallLost))
+        }
+    }
+}
+
+/// The CALL, with the arguments in the order of `order_routine.sql`.
+fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<Packet> {
+    let OrderWrite { purchase, fence, stock, .. } = *write;
+    assert!(purchase.quantity.signed() > 0, "a purchase takes at least one unit");
+    let group = purchase.counted_group();
+    let event = outbox.event_of(&[purchase], WRITTEN_AS)?;
+    let (version, changed_at) = match stock {
+        StockWrite::GuardedByVersion(version) => (Some(version), None),
+        StockWrite::GuardedByTimestamp(changed_at) => (None, Some(Time(changed_at))),
+        _ => (None, None),
+    };
+    let take = match stock {
+        StockWrite::GuardedAfterLock => "locked",
+        _ if takes_stock_first(write) => "first",
+        _ => "last",
+    };
+    let mut packet = Packet::default();
+    packet.push(format_args!(
+        "CALL {name}('{order}', {item}, {buyer}, {units}, {amount}, {strategy}, {key}, {created_at}, \
+         {expires_at}, {limit}, {group}, {group_limit}, {backend}, {token}, {epoch}, {version}, \
+         {changed_at}, '{take}', {event}, {kind}, {payload})",
+        name = *NAME,
+        order = purchase.order_id,
+        item = purchase.item.id.get(),
+        buyer = purchase.buyer.get(),
+        units = purchase.quantity.units(),
+        amount = purchase.amount.cents(),
+        strategy = Text(purchase.strategy),
+        key = Text(purchase.key.as_str()),
+        created_at = Time(purchase.created_at),
+        expires_at = Time(purchase.expires_at),
+        limit = purchase.item.per_buyer_limit,
+        group_limit = OrNull(group.map(|group| group.per_buyer_limit)),
+        group = OrNull(group.map(|group| group.id.get())),
+        backend = OrNull(fence.map(|fence| Text(fence.backend))),
+        token = OrNull(fence.map(|fence| fence.token)),
+        epoch = purchase.item.home.epoch,
+        version = OrNull(version),
+        changed_at = OrNull(changed_at),
+        kind = OrNull(event.as_ref().map(|event| Text(event.kind))),
+        payload = OrNull(event.as_ref().map(|event| Text(&event.payload))),
+        event = OrNull(event.as_ref().map(|event| format!("'{}'", event.id))),
+    ));
+    Ok(packet)
+}
+
+/// The number of the server's error; `None` if the server gave none.
+fn number(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(error.number())
+}
