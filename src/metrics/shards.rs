@@ -15,7 +15,7 @@ use super::Metrics;
 pub struct MoveMetrics {
     /// Moves that are under way, by the job's last look.
     pub under_way: Gauge,
-    /// Moves that the service has ended, since nobody drove them.
+    /// Moves that the service has ended, since their mover was gone.
     pub resumed: Counter,
 }
 

@@ -44,7 +44,7 @@ pub struct Asked {
 /// The way to the item of a payment.
 enum Route {
     To(Routed),
-    /// It is of no item, or there is one ledger.
+    /// The payment is of no item, or there is one ledger.
     NotNeeded,
     /// The payment may not be changed here: the item is being moved, or has moved.
     Elsewhere,

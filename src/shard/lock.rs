@@ -25,14 +25,15 @@ impl MoveLock {
 
     /// Takes the lock of an item if it is free.
     pub async fn take_free(home: &MySqlPool, item: ItemId) -> sqlx::Result<Option<Self>> {
-        // A connection is made only for a lock that may be taken.
+        Self::take_within(home, item, 0).await
+    }
+
+    /// Whether no mover works on an item, as far as can be said without its lock.
+    pub async fn is_free(home: &MySqlPool, item: ItemId) -> sqlx::Result<bool> {
         let name = "SELECT IS_FREE_LOCK(CONCAT('seckill-move-', MD5(CONCAT(DATABASE(), '/', ?))))";
         let is_free = sqlx::query_scalar(name).bind(item.get()).fetch_one(home);
         let is_free: Option<i64> = answered(is_free).await?;
-        if is_free != Some(1) {
-            return Ok(None);
-        }
-        Self::take_within(home, item, 0).await
+        Ok(is_free == Some(1))
     }
 
     async fn take_within(

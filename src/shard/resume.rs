@@ -63,7 +63,7 @@ impl Mover {
         }
     }
 
-    /// Goes on with moves that nobody drives, one after the other. A move that still copies is left alone for
+    /// Goes on with moves without a mover, one after the other. A move that still copies is left alone for
     /// a while; of any other the item is paused, or nothing can be decided any more.
     ///
     /// # Errors
@@ -75,16 +75,18 @@ impl Mover {
         watch.undriven.retain(|key, _| is_known(key));
         let mut begun = 0;
         for of in &under_way {
-            let Some(_lock) = MoveLock::take_free(self.home()?, of.item).await? else {
+            if !MoveLock::is_free(self.home()?, of.item).await? {
                 watch.undriven.remove(&(of.item, of.epoch));
                 continue;
-            };
-            // Under the lock: the mover before may have come further, or to the end.
-            let Some(of) = moves::under_way(self.home()?, of.item).await? else { continue };
-            let sells = self.sells_at_source(&of).await?;
-            if !watch.is_due(&of, sells) || begun == RESUMED_MAX {
+            }
+            // Judged without the lock: instances that take it would look to each other like movers.
+            let sells = self.sells_at_source(of).await?;
+            if !watch.is_due(of, sells) || begun == RESUMED_MAX {
                 continue;
             }
+            let Some(_lock) = MoveLock::take_free(self.home()?, of.item).await? else { continue };
+            // The mover before may have come further, or to the end.
+            let Some(of) = moves::under_way(self.home()?, of.item).await? else { continue };
             begun += 1;
             let item = of.item;
             tracing::warn!(%item, state = of.state.as_str(), "move has no mover; the service goes on with it");
@@ -106,7 +108,7 @@ impl Mover {
 }
 
 impl Watch {
-    /// Notes that nobody drives a move, and answers whether the service is to go on with it.
+    /// Notes that a move has no mover, and answers whether the service is to go on with it.
     fn is_due(&mut self, of: &ItemMove, sells: bool) -> bool {
         let since = self.undriven.entry((of.item, of.epoch)).or_insert_with(Instant::now);
         !sells || since.elapsed() >= LEFT_TO_OPERATOR

@@ -96,7 +96,7 @@ async fn an_operator_sees_the_ledgers_and_the_moves() {
     let target = ShardId::new(1).expect("small");
     let mover = Mover::new(ledgers.clone(), Limits::new(Duration::from_secs(20), Duration::ZERO));
     mover.move_item(item, target).await.expect("it moves");
-    // And a move that somebody has begun.
+    // And a move that has begun.
     moves::begin(&ledgers[&ShardId::HOME], item, ShardId::HOME).await.expect("a record");
 
     let page = Page::open(instance.addr, DESKTOP).await;
