@@ -181,12 +181,8 @@ impl Metrics {
         r.register_with_unit("purchase", time, Unit::Seconds, self.purchase_seconds.clone());
         let refusals = "Orders that a strategy accepted and the arbiter refused";
         r.register("arbiter_refusals", refusals, self.arbiter_refusals.clone());
-        let by_reason = self.arbiter_refusals_by_reason.clone();
-        r.register(
-            "arbiter_refusals_by_reason",
-            "Orders that a strategy accepted and the arbiter refused, by reason",
-            by_reason,
-        );
+        let why = "Orders that a strategy accepted and the arbiter refused, by reason";
+        r.register("arbiter_refusals_by_reason", why, self.arbiter_refusals_by_reason.clone());
         let retries = self.arbiter_retries.clone();
         r.register("arbiter_retries", "Transactions that the arbiter retried", retries);
         let left_out = "Retries left out because the retry budget was used up";

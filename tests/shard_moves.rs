@@ -1,8 +1,11 @@
 //! Items that move between two ledgers while they sell, without the service: the mover by itself.
 
 mod buyers;
+mod groups;
 mod homes;
 mod killed;
+mod reads;
+mod resumed;
 mod service;
 mod watched;
 
@@ -42,7 +45,12 @@ impl Pair {
     async fn new() -> Self {
         let second = Shop::new().await;
         let urls = format!("1={}", second.config.database_url.reveal());
-        let home = Shop::with(|config| config.shards.urls = Secret::new(urls)).await;
+        let home = Shop::with(|config| {
+            config.shards.urls = Secret::new(urls);
+            // Its tests end the moves themselves.
+            config.job.move_period_ms = 3_600_000;
+        })
+        .await;
         Self { home, second }
     }
 

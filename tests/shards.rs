@@ -2,6 +2,7 @@
 
 mod away;
 mod fence;
+mod operator;
 mod price;
 
 use dev_servers::MysqlOptions;

@@ -89,7 +89,7 @@ fn strategy_context(
     StrategyContext {
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
-        buckets: Buckets::new(redis.clone(), pool.clone(), ledger.metrics.clone()),
+        buckets: Buckets::beside(&ledger.counters),
         memory: MemoryCounters::new(pool.clone()),
         pool,
         redis,

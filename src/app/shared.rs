@@ -92,18 +92,17 @@ impl Shared {
         let redis = RedisClient::new(config)?;
         let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
         let breakers = Breakers::new(&metrics);
-        let (mut each, mut wake_ups) = (Vec::new(), Vec::new());
+        let mut connected = Vec::new();
         for (number, config) in config.ledgers()?.into_iter().enumerate() {
             let shard = u16::try_from(number).ok().and_then(ShardId::new);
             let shard = shard.ok_or("too many ledgers")?;
-            let common = (&lifecycle, &metrics, &breakers, &redis);
-            let (ledger, woken) = LedgerParts::build(shard, config, common)?;
-            each.push(ledger);
-            wake_ups.push(woken);
+            connected.push(Connected::to(shard, config, (&lifecycle, &metrics, &breakers))?);
         }
-        let (pool, breaker) = (each[0].pool.clone(), breakers.mysql.clone());
+        let (pool, breaker) = (connected[0].pool.clone(), breakers.mysql.clone());
         let age_max = Duration::from_millis(config.purchase.item_age_ms_max);
-        let homes = Homes::new(pool.clone(), breaker, each.len(), age_max);
+        let homes = Homes::new(pool.clone(), breaker, connected.len(), age_max);
+        let parts = connected.into_iter().map(|one| LedgerParts::build(one, &homes, &redis));
+        let (each, wake_ups): (Vec<_>, Vec<_>) = parts.unzip();
         let ledgers = Shards::new(homes, each);
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
@@ -136,12 +135,22 @@ impl Shared {
     }
 }
 
-impl LedgerParts {
-    fn build(
+/// The connections to one ledger.
+struct Connected {
+    shard: ShardId,
+    config: Config,
+    writer: Writer,
+    pool: MySqlPool,
+    breakers: Breakers,
+    metrics: Metrics,
+}
+
+impl Connected {
+    fn to(
         shard: ShardId,
         config: Config,
-        (lifecycle, metrics, breakers, redis): (&Lifecycle, &Metrics, &Breakers, &RedisClient),
-    ) -> Result<(Self, mpsc::Receiver<ItemId>), String> {
+        (lifecycle, metrics, breakers): (&Lifecycle, &Metrics, &Breakers),
+    ) -> Result<Self, String> {
         let metrics = metrics.of_shard(shard.get());
         let breakers = match shard {
             ShardId::HOME => breakers.clone(),
@@ -156,7 +165,19 @@ impl LedgerParts {
             let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
             lifecycle.worker("writer", follow);
         }
+        Ok(Self { shard, config, writer, pool, breakers, metrics })
+    }
+}
+
+impl LedgerParts {
+    fn build(
+        connected: Connected,
+        homes: &Homes,
+        redis: &RedisClient,
+    ) -> (Self, mpsc::Receiver<ItemId>) {
+        let Connected { shard, config, writer, pool, breakers, metrics } = connected;
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
+        let counters = counters.of_shard(shard, homes.clone());
         let (queue, wake_ups) = Queue::new(
             redis.clone(),
             pool.clone(),
@@ -168,7 +189,7 @@ impl LedgerParts {
         let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
         let config = Arc::new(config);
         let parts = Self { shard, config, writer, pool, breakers, counters, queue, metrics };
-        Ok((parts, wake_ups))
+        (parts, wake_ups)
     }
 }
 

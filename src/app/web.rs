@@ -23,6 +23,7 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::shard::Overview;
 use crate::waiting_list::WaitingLists;
 
 pub(super) fn web(
@@ -48,6 +49,7 @@ pub(super) fn web(
         catalog: shared.catalog.clone(),
         accounts,
         operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),
+        overview: Overview::new(shared.ledgers.map(LedgerParts::ledger)),
         endpoints: Endpoints::new(pool, mysql, shared.events.is_enabled()),
         auditor: Auditor::new(shared.ledgers.map(|ledger| audit::LedgerParts {
             pool: ledger.pool.clone(),

@@ -10,17 +10,21 @@ use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::domain::ShardId;
 use crate::job::{
-    self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, TendEvents,
-    TendWaitingLists, WatchMoves,
+    self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, ResumeMoves,
+    TendEvents, TendWaitingLists, WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};
 use crate::payment::Payments;
 use crate::purchase::Purchases;
-use crate::store::mysql::look;
+use crate::shard::{Limits, Mover, PAUSE_MS_MAX};
+use crate::store::mysql::{self, look};
 use crate::store::redis::queue::Reader;
 use crate::strategy::redis_stream;
 use crate::waiting_list::WaitingLists;
+
+/// Connections to each ledger of the job that ends moves: they are made when there is something to do.
+const MOVER_CONNECTIONS: u32 = 4;
 
 /// A worker: its name for the log, and its work, which ends when the service stops.
 pub(super) type Worker = (&'static str, BoxFuture<'static, ()>);
@@ -101,8 +105,8 @@ fn jobs(
         Arc::new(tend),
     ];
     if config.payment.provider != "demo" {
-        let (payments, pool, metrics) = (payments.clone(), pool.clone(), metrics.clone());
-        jobs.push(Arc::new(RequestRefunds { payments, pool, metrics }));
+        let (payments, metrics) = (payments.clone(), metrics.clone());
+        jobs.push(Arc::new(RequestRefunds { payments, shard: *shard, metrics }));
     }
     if *shard == ShardId::HOME {
         jobs.push(Arc::new(RefreshRevocations {
@@ -110,7 +114,8 @@ fn jobs(
             breaker: breakers.mysql.clone(),
             period: Duration::from_millis(config.session.revocation_period_ms),
         }));
-        if shared.ledgers.if_only().is_none() {
+        if !homes.is_only() {
+            jobs.push(Arc::new(resume_moves(config, shared)));
             let pools = shared.ledgers.map(|ledger| ledger.pool.clone());
             jobs.push(Arc::new(WatchMoves::new(pools, metrics.clone())));
         }
@@ -120,6 +125,19 @@ fn jobs(
         }
     }
     jobs
+}
+
+/// The job that ends moves whose mover has died. It has connections of its own, so that no purchase waits for
+/// the copying.
+fn resume_moves(config: &Config, shared: &Shared) -> ResumeMoves {
+    let ledgers = shared.ledgers.iter().map(|(shard, ledger)| {
+        (shard, mysql::pool_to(&ledger.writer, &ledger.config, MOVER_CONNECTIONS))
+    });
+    let item_age_max = Duration::from_millis(config.purchase.item_age_ms_max);
+    let limits = Limits::new(Duration::from_millis(PAUSE_MS_MAX), item_age_max);
+    let period = Duration::from_millis(config.job.move_period_ms);
+    let (metrics, stop) = (shared.metrics.clone(), shared.lifecycle.stopping());
+    ResumeMoves::new(Mover::new(ledgers.collect(), limits), metrics, period, stop)
 }
 
 fn consumers(ledger: &LedgerParts, shared: &Shared, writers: &Writers) -> Consumers {

@@ -5,7 +5,7 @@ use sqlx::MySqlConnection;
 use super::Attempt;
 use crate::domain::outcome::Dependency;
 use crate::domain::{Order, Outcome, Purchase, Refusal, Unavailable};
-use crate::store::mysql::{Fault, orders};
+use crate::store::mysql::{Fault, orders, stock};
 
 /// Sorts an error that came before COMMIT was sent; the transaction is rolled back already. The
 /// connection in hand is used again: if each retry waited for a second one, many retries at once
@@ -20,7 +20,7 @@ pub(super) async fn after_error(
         // the request's key (an earlier request did). Both are found by the key.
         Fault::Duplicate => {
             let (buyer, item) = (purchase.buyer, purchase.item.id);
-            match orders::find_by_key(connection, buyer, item, &purchase.key).await {
+            match orders::find_by_key(&mut *connection, buyer, item, &purchase.key).await {
                 Ok(Some(order)) => replay(purchase, order),
                 Ok(None) => return Attempt::Again(Fault::Transient),
                 Err(_) => return Attempt::Again(Fault::Connection),
@@ -42,7 +42,26 @@ pub(super) async fn after_error(
             Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
         }
     };
-    Attempt::Done(Ok(outcome))
+    match is_of_here(connection, purchase, &outcome).await {
+        Ok(true) => Attempt::Done(Ok(outcome)),
+        Ok(false) => Attempt::Done(Ok(Outcome::Unavailable(Unavailable::Moving))),
+        Err(_) => Attempt::Again(Fault::Connection),
+    }
+}
+
+/// Whether rows that objected to a purchase say something of its item: those that a move has left behind do
+/// not. An order of this very purchase is one wherever its row is.
+async fn is_of_here(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    outcome: &Outcome,
+) -> sqlx::Result<bool> {
+    let home = purchase.item.home;
+    if home.is_only || !matches!(outcome, Outcome::Replayed(_) | Outcome::Refused(_)) {
+        return Ok(true);
+    }
+    let row = stock::read(connection, purchase.item.id).await?;
+    Ok(row.is_some_and(|row| row.home_epoch == home.epoch))
 }
 
 /// The outcome for a retry with the key of `order`.

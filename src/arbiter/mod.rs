@@ -10,13 +10,14 @@
 //! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
 //! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
-//! (`recover_lost_commit`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! (`doubt.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
 //! Such a call may still run when the ledger has been asked. So the order is tried again under the same
 //! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
 mod after_error;
 mod budget;
 pub mod checks;
+mod doubt;
 mod fence;
 mod form;
 mod group_commit;
@@ -40,16 +41,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
-use crate::domain::{
-    ArbiterMode, Doubt, Order, OrderStatus, Outcome, Purchase, Routed, Unavailable,
-};
+use crate::domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::stock::{self as store_stock, StockRow};
 use crate::store::mysql::{Fault, Writer};
 
-pub use after_error::replay;
 use after_error::after_error;
+pub use after_error::replay;
 use budget::RetryBudget;
 use form::Forms;
 use item_concurrency::ItemConcurrency;
@@ -252,7 +251,9 @@ impl Arbiter {
             drop(permit);
             let is_call = matches!(tried, Attempt::CallLost);
             match tried {
-                Attempt::Done(answer) if may_run => return self.doubt(write.purchase, answer).await,
+                Attempt::Done(answer) if may_run => {
+                    return self.doubt(write.purchase, answer).await;
+                }
                 Attempt::Done(answer) => return answer,
                 Attempt::CommitLost | Attempt::CallLost => {
                     may_run |= is_call;
@@ -290,37 +291,6 @@ impl Arbiter {
             // waiting.
             Some(Err(_)) => Err(Unavailable::Dependency(Dependency::Mysql)),
         }
-    }
-
-    /// Finds out what became of a COMMIT whose answer was lost: `Some(Some(order))` it happened,
-    /// `Some(None)` it did not and never will, `None` the ledger cannot be asked.
-    ///
-    /// The read locks, so it waits for a transaction that still holds the row: a COMMIT that is
-    /// only slow is not mistaken for one that failed.
-    async fn recover_lost_commit(&self, purchase: &Purchase) -> Option<Option<Order>> {
-        self.metrics.arbiter_commits_lost.inc();
-        let _span = purchase.trace.span("recovery of a lost COMMIT");
-        for attempt in 1..=SETTLE_ATTEMPTS_MAX {
-            match transaction::find_locking(&self.pool, purchase).await {
-                Ok(found) => return Some(found),
-                Err(error) => {
-                    tracing::warn!(%error, order = %purchase.order_id, "result of a lost COMMIT not known yet");
-                }
-            }
-            pause(attempt + 2).await;
-        }
-        None
-    }
-
-    /// The answer of a try after a call of the same order was lost. The order's key lets only one of
-    /// them count, so an order that is there is the answer. Any other answer says nothing about the
-    /// call, which may still run.
-    async fn doubt(&self, purchase: &Purchase, answer: Answer) -> Answer {
-        if matches!(answer, Ok(Outcome::Sold(_) | Outcome::Replayed(_))) {
-            return answer;
-        }
-        let found = Box::pin(self.recover_lost_commit(purchase)).await.flatten();
-        Ok(found.map_or(UNANSWERED, |order| replay(purchase, order)))
     }
 
     /// Counts a refusal: a gate that lets too much through is visible even when nothing went wrong.

@@ -71,9 +71,13 @@ pub(super) async fn take(
         }
         StockWrite::Guarded => update(guarded),
         StockWrite::Offered => {
-            let is_bought =
-                units == 1 && waiting_line::accept(connection, purchase, outbox).await?;
-            return Ok((!is_bought).then_some(Ok(Outcome::Refused(Refusal::NoOffer))));
+            if units == 1 && waiting_line::accept(connection, purchase, outbox).await? {
+                return Ok(None);
+            }
+            let why = why_refused(connection, purchase, stock).await?;
+            let has_moved = matches!(why, Ok(Outcome::Unavailable(_)));
+            let no_offer = Ok(Outcome::Refused(Refusal::NoOffer));
+            return Ok(Some(if has_moved { why } else { no_offer }));
         }
         StockWrite::GuardedAfterLock => {
             if let Err(outcome) = lock_row(connection, purchase).await? {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use sqlx::{MySql, MySqlConnection, Transaction};
 
-use super::{Catalog, LedgerParts};
+use super::{Catalog, LedgerParts, away};
 use crate::domain::{LedgerError, LimitGroup, LimitGroupId, ShardId};
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::{self, failed_change, failed_read, limit_groups};
@@ -86,9 +86,13 @@ impl Catalog {
         let mut there = None;
         for (at, ledger) in self.ledgers.iter() {
             let LedgerParts { pool, breaker, .. } = &ledger.parts;
-            let asked = mysql::ask(breaker, limit_groups::has_items(pool, id)).await;
-            if asked.map_err(|error| failed_read(&error))? {
-                there = Some(at);
+            let items = mysql::ask(breaker, limit_groups::items(pool, id)).await;
+            for item in items.map_err(|error| failed_read(&error))? {
+                // Not what a move has copied, or left behind.
+                let home = self.ledgers.homes().find_again(item).await.map_err(away)?;
+                if home.shard == at {
+                    there = Some(at);
+                }
             }
         }
         if there.is_some_and(|there| shard.is_some_and(|shard| shard != there)) {

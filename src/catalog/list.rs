@@ -1,5 +1,6 @@
 //! The shop's list: of every ledger, together.
 
+use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -9,14 +10,13 @@ use tokio::time::{Instant, timeout};
 
 use super::{AGE_MAX, Catalog, Ledger, LedgerParts, Seen, StockedItem};
 use crate::domain::ShardId;
+use crate::store::Unreachable;
 use crate::store::mysql::items::LIST_MAX;
-use crate::store::mysql::{self, items};
-use crate::store::{Shards, Unreachable};
+use crate::store::mysql::{self, Placed, items};
+use crate::store::shards::PART_OF_LIST_MAX;
 
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
-/// How long one of several ledgers may take; then its last list is shown.
-const ONE_OF_SEVERAL_MAX: Duration = Duration::from_secs(1);
 
 /// A list, and the time of its read.
 type Listed = (Vec<StockedItem>, Instant);
@@ -40,19 +40,28 @@ impl Catalog {
             return ledger.list(now).await;
         }
         let lists = self.ledgers.iter().map(async |(shard, ledger)| {
-            let listed = match timeout(ONE_OF_SEVERAL_MAX, ledger.list(now)).await {
+            let listed = match timeout(PART_OF_LIST_MAX, ledger.list(now)).await {
                 Ok(listed) => listed,
                 Err(_) => ledger.shop.last(),
             };
             (shard, listed)
         });
         let (mut all, mut age, mut answered) = (Vec::new(), None, false);
+        let mut doubtful = BTreeSet::new();
         for (shard, listed) in join_all(lists).await {
             match listed {
                 Ok(listed) => {
                     answered = true;
                     age = age.max(listed.age);
-                    all.extend(here(&self.ledgers, shard, listed.value).await?);
+                    for stocked in listed.value {
+                        let id = stocked.item.id;
+                        match self.at_home(shard, stocked).await {
+                            Some(stocked) => all.push(stocked),
+                            None => {
+                                doubtful.insert(id);
+                            }
+                        }
+                    }
                 }
                 // Its items are missing, so the list is not whole.
                 Err(Unreachable) => age = age.max(Some(Duration::ZERO)),
@@ -61,9 +70,32 @@ impl Catalog {
         if !answered {
             return Err(Unreachable);
         }
+        // A move has left them behind, or has copied them and not flipped.
+        for id in doubtful {
+            if all.iter().any(|stocked| stocked.item.id == id) {
+                continue;
+            }
+            match self.find(id).await {
+                Ok(Seen { value, age: found_age }) => {
+                    age = age.max(found_age);
+                    all.extend(value);
+                }
+                Err(Unreachable) => age = age.max(Some(Duration::ZERO)),
+            }
+        }
         all.sort_by_key(|stocked| (stocked.item.window.ends_at(), stocked.item.id));
         all.truncate(LIST_MAX as usize);
         Ok(Seen { value: all, age })
+    }
+
+    /// An item of the list of `shard`, with its route, if it lives there.
+    async fn at_home(&self, shard: ShardId, stocked: StockedItem) -> Option<StockedItem> {
+        let (id, home_epoch) = (stocked.item.id, Some(stocked.home_epoch));
+        let homes = self.ledgers.homes();
+        let placed = Placed { row: stocked, item: Some(id), home_epoch };
+        let holds = homes.holds(shard, &placed).await.ok()?;
+        let home = homes.find(id).await.ok().filter(|home| holds && home.shard == shard)?;
+        Some(placed.row.at(home))
     }
 }
 
@@ -97,18 +129,4 @@ impl ShopList {
         let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
         Ok(Seen { value: listed.clone(), age: Some(age) })
     }
-}
-
-/// The items of a ledger's list that live there: a move leaves rows behind for a while.
-async fn here(
-    ledgers: &Shards<Ledger>,
-    shard: ShardId,
-    listed: Vec<StockedItem>,
-) -> Result<Vec<StockedItem>, Unreachable> {
-    let homes = ledgers.homes().find_several(listed.iter().map(|stocked| stocked.item.id)).await?;
-    let at_home = |stocked: StockedItem| {
-        let home = homes.get(&stocked.item.id).copied().filter(|home| home.shard == shard)?;
-        Some(stocked.at(home))
-    };
-    Ok(listed.into_iter().filter_map(at_home).collect())
 }

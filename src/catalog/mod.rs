@@ -23,7 +23,7 @@ use crate::domain::{Clock, Item, ItemId, LedgerError, OrderStatus};
 use crate::store::breaker::Breaker;
 use crate::store::cache::Cache;
 use crate::store::gathered::{GatheredReads, Rows};
-use crate::store::mysql::{self, failed_read, items, orders, waiting_list};
+use crate::store::mysql::{self, failed_read, items, orders, stock, waiting_list};
 use crate::store::redis::Counters;
 use crate::store::shards::Shards;
 use crate::store::single_flight::SingleFlight;
@@ -40,6 +40,8 @@ pub use crate::store::Unreachable;
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
+/// Reads of the figures of an item that moves again and again.
+const LOOKS_MAX: u32 = 3;
 /// The greatest age of a state that is shown while the ledger does not answer.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
@@ -180,19 +182,33 @@ impl Catalog {
     /// # Errors
     /// When the ledger does not answer. Without Redis the counter is left out.
     pub async fn figures(&self, id: ItemId) -> Result<Option<SaleFigures>, LedgerError> {
-        let (ledger, home) = self.ledgers.of_item(id).await.map_err(away)?;
-        let LedgerParts { pool, breaker, counters } = &ledger.parts;
-        let read = async {
-            let Some(stocked) = items::find(pool, id).await? else { return Ok(None) };
-            let orders = orders::count_by_status(pool, id).await?;
-            let line = waiting_list::counts(pool, id).await?;
-            Ok(Some((stocked.at(home), orders, line)))
-        };
-        let read = mysql::ask(breaker, read).await.map_err(|error| failed_read(&error))?;
-        let Some((stocked, orders, (waiting, offered))) = read else { return Ok(None) };
-        let counter = counters.peek(id).await.ok().flatten();
-        let counter_available = counter.map(|counter| counter.available);
-        Ok(Some(SaleFigures { stocked, orders, counter_available, waiting, offered }))
+        let mut home = self.ledgers.homes().find(id).await.map_err(away)?;
+        for _ in 0..LOOKS_MAX {
+            let LedgerParts { pool, breaker, counters } = &self.ledgers.at(home.shard).parts;
+            let read = async {
+                let stocked = items::find(pool, id).await?;
+                let orders = orders::count_by_status(pool, id).await?;
+                let line = waiting_list::counts(pool, id).await?;
+                let epoch = match home.is_only {
+                    true => None,
+                    false => stock::read(pool, id).await?.map(|row| row.home_epoch),
+                };
+                Ok((stocked, orders, line, epoch))
+            };
+            let read = mysql::ask(breaker, read).await.map_err(|error| failed_read(&error))?;
+            let (stocked, orders, (waiting, offered), epoch) = read;
+            if let Some(now) = self.ledgers.moved_since(id, home, epoch).await.map_err(away)? {
+                home = now;
+                continue;
+            }
+            let Some(stocked) = stocked else { return Ok(None) };
+            let stocked = stocked.at(home);
+            let counter = counters.peek(id).await.ok().flatten();
+            let counter_available = counter.map(|counter| counter.available);
+            let figures = SaleFigures { stocked, orders, counter_available, waiting, offered };
+            return Ok(Some(figures));
+        }
+        Err(LedgerError::Moving)
     }
 
     /// The connections to the ledger of an item that was found.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use crate::config::Config;
 use crate::domain::ShardId;
-use crate::store::mysql::{self, homes, moves};
-use crate::store::{Ledger, Shards};
+use crate::shard::{LedgerView, Overview};
+use crate::store::mysql::{self, homes};
 
 use super::{Ended, ledgers, migrate, shard_move};
 
@@ -31,6 +31,9 @@ enum Action {
     /// Move an item to another ledger while it sells. It is paused for a fraction of a second. If the
     /// command was killed, the same command goes on where it was. Exit 1 when the item stays where it was.
     Move(shard_move::Arguments),
+    /// Move the items of a limit group together, and all that share another limit with one of them. They are
+    /// paused together. If the command was killed, the same command begins anew. Exit 1 when they stay.
+    MoveGroup(shard_move::Group),
     /// Give an item its ledger before its sale begins: the same move, which no buyer notices. Exit 1 once
     /// the sale has begun; then `move` is the command.
     Place(shard_move::Place),
@@ -44,8 +47,9 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     super::start_logging(&config)?;
     match &arguments.action {
         Action::Add { shard } => add(&config, *shard).await,
-        Action::List => list(&ledgers::open(&config)?).await,
+        Action::List => list(&Overview::new(ledgers::open(&config)?)).await,
         Action::Move(arguments) => shard_move::run(&config, arguments).await,
+        Action::MoveGroup(group) => shard_move::move_group(&config, group).await,
         Action::Place(place) => shard_move::place(&config, place).await,
         Action::Moves => shard_move::list(&config).await,
     }
@@ -78,29 +82,14 @@ async fn add(config: &Config, shard: ShardId) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(ledgers: &Shards<Ledger>) -> Ended {
-    let known = homes::count(&ledgers.home().pool).await;
-    let known = known.map_err(|error| format!("the home ledger could not be read: {error}"))?;
-    let mut is_whole = true;
-    for (shard, Ledger { pool, .. }) in ledgers.iter() {
-        let schema = mysql::condition(pool).await;
-        let state = match &schema {
-            Ok(condition) if !condition.schema.is_usable() => condition.schema.as_str(),
-            Ok(condition) if !condition.writable => "read-only",
-            Ok(_) => "ok",
-            Err(_) => "does not answer",
-        };
-        is_whole &= state == "ok";
-        let items = match shard {
-            ShardId::HOME => homes::count_items(pool).await.ok(),
-            _ => Some(known.get(&shard).copied().unwrap_or_default()),
-        };
-        let items = items.map_or_else(|| "?".to_owned(), |items| items.to_string());
+async fn list(overview: &Overview) -> Ended {
+    let view = overview.read().await;
+    let view = view.map_err(|error| format!("the home ledger could not be read: {error}"))?;
+    for LedgerView { shard, items, state } in &view.ledgers {
         println!("{shard}\t{items} items\t{state}");
     }
-    let moves = moves::list(&ledgers.home().pool).await;
-    let moves = moves.map_err(|error| format!("the home ledger could not be read: {error}"))?;
-    moves.iter().filter(|of| of.ended_at.is_none()).for_each(shard_move::print);
+    view.moves.iter().filter(|of| of.ended_at.is_none()).for_each(shard_move::print);
+    let is_whole = view.ledgers.iter().all(|ledger| ledger.state == "ok");
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

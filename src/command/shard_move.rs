@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::domain::{ItemId, ShardId};
-use crate::shard::{Limits, MoveError, Moved, Mover};
+use crate::domain::{ItemId, LimitGroupId, ShardId};
+use crate::shard::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX};
 use crate::store::mysql::moves::{self, ItemMove};
 use crate::store::mysql::{self, items};
 use sqlx::MySqlPool;
@@ -17,8 +17,6 @@ use super::progress::Progress;
 
 /// Connections to each ledger: the tables of an item are compared side by side.
 const POOL_MAX: u32 = 8;
-/// The longest pause of an item, in milliseconds, unless the operator gives another one.
-const PAUSE_MS_MAX: u64 = 1_000;
 /// How often the progress is looked at.
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
@@ -49,6 +47,42 @@ pub struct Place {
     /// The number of the ledger.
     #[arg(value_parser = parse_shard)]
     shard: ShardId,
+}
+
+/// The arguments of `move-group`: the group, and where its items go.
+#[derive(clap::Args)]
+pub struct Group {
+    #[arg(value_parser = parse_group)]
+    group: LimitGroupId,
+    /// The number of the ledger that the items go to.
+    #[arg(value_parser = parse_shard)]
+    target: ShardId,
+    /// The longest pause of all items together: a move that needs more is given up.
+    #[arg(long, value_name = "MS", default_value_t = PAUSE_MS_MAX)]
+    pause_ms_max: u64,
+}
+
+/// Moves the items of a limit group together. Exits like [`run`].
+pub async fn move_group(config: &Config, arguments: &Group) -> Ended {
+    let mover = Mover::new(ledgers(config)?, limits(config, arguments.pause_ms_max));
+    let work = mover.move_group(arguments.group, arguments.target);
+    match while_shown(&mover, work).await {
+        Ok(all) => {
+            all.iter().for_each(|(item, moved)| println!("{}", sentence(*item, moved)));
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(MoveError::AtHome(home)) => {
+            println!("the items of group {} live in shard {home} already", arguments.group);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ (MoveError::Ledger(_) | MoveError::Superseded)) => Err(format!(
+            "{error}; `seckill shard moves` shows how far the moves have come, and the same command goes on"
+        )),
+        Err(error) => {
+            eprintln!("seckill: {error}");
+            Ok(ExitCode::from(1))
+        }
+    }
 }
 
 /// Moves an item whose sale has not begun, by the clock of its ledger.
@@ -82,11 +116,7 @@ pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
 /// does not answer.
 pub async fn run(config: &Config, arguments: &Arguments) -> Ended {
     let item = arguments.item;
-    let limits = Limits {
-        pause_max: Duration::from_millis(arguments.pause_ms_max),
-        route_age_max: Duration::from_millis(config.purchase.item_age_ms_max),
-    };
-    let mover = Mover::new(ledgers(config)?, limits);
+    let mover = Mover::new(ledgers(config)?, limits(config, arguments.pause_ms_max));
     let work = async {
         match arguments.target {
             Some(target) => mover.move_item(item, target).await,
@@ -111,6 +141,11 @@ pub async fn run(config: &Config, arguments: &Arguments) -> Ended {
             Ok(ExitCode::from(1))
         }
     }
+}
+
+fn limits(config: &Config, pause_ms_max: u64) -> Limits {
+    let item_age_max = Duration::from_millis(config.purchase.item_age_ms_max);
+    Limits::new(Duration::from_millis(pause_ms_max), item_age_max)
 }
 
 /// Waits for a move, and shows how many rows are copied.
@@ -181,6 +216,10 @@ pub(super) fn ledgers(config: &Config) -> Result<BTreeMap<ShardId, MySqlPool>, S
 
 fn parse_item(text: &str) -> Result<ItemId, String> {
     ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
+}
+
+fn parse_group(text: &str) -> Result<LimitGroupId, String> {
+    LimitGroupId::parse(text).ok_or_else(|| "a group's id is a positive number".to_owned())
 }
 
 fn parse_shard(text: &str) -> Result<ShardId, String> {

@@ -245,6 +245,7 @@ sections! {
         expire_batch_max: u32,
         reconcile_period_ms: u64,
         audit_period_ms: u64,
+        move_period_ms: u64,
     }
     Live {
         poll_ms: u64,

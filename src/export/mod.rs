@@ -14,9 +14,9 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::domain::LedgerError;
 use crate::domain::item::word_enum;
-use crate::store::mysql::{self, export, failed_read, homes};
+use crate::domain::{ItemId, LedgerError};
+use crate::store::mysql::{self, export, failed_read, homes, stock};
 use crate::store::shards::{Ledger, Shards};
 use writer::Writer;
 
@@ -26,6 +26,8 @@ pub use crate::store::mysql::export::Selection;
 const EXPORTS_MAX: usize = 2;
 /// Pages that wait for a slow reader.
 const PAGES_MAX: usize = 2;
+/// Looks for the ledger of an item that moves again and again.
+const LOOKS_MAX: u32 = 3;
 /// How long an export may take: the ledger keeps old rows for its snapshot.
 const EXPORT_MAX: Duration = Duration::from_secs(1_800);
 
@@ -120,27 +122,77 @@ impl Exporter {
         Ok(receiver)
     }
 
-    /// A snapshot of each ledger that has selected rows. While an item moves, two ledgers have its rows.
+    /// A snapshot of each ledger that has selected rows. While an item moves, two ledgers have its rows, so
+    /// no move may be under way.
     async fn snapshots(&self, selection: Selection) -> Result<Vec<Snapshot>, ExportError> {
-        let away = |_| ExportError::Ledger(LedgerError::Unavailable);
         if let Some(item) = selection.item {
-            let (Ledger { pool, breaker }, _) = self.ledgers.of_item(item).await.map_err(away)?;
-            return Ok(vec![mysql::ask(breaker, export::begin(pool)).await?]);
+            return Ok(vec![self.snapshot_of(item).await?]);
         }
+        let is_only = self.ledgers.if_only().is_some();
+        let home = self.ledgers.home();
+        let moves = async || match is_only {
+            true => Ok((0, 0)),
+            false => mysql::ask(&home.breaker, homes::count_moves(&home.pool)).await,
+        };
+        let before = moves().await?;
         let mut snapshots = Vec::new();
         for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
-            snapshots.push(mysql::ask(breaker, export::begin(pool)).await?);
+            match mysql::ask(breaker, export::begin(pool)).await {
+                Ok(snapshot) => snapshots.push(snapshot),
+                Err(error) => {
+                    end_all(snapshots).await;
+                    return Err(error.into());
+                }
+            }
         }
-        let Ledger { pool, breaker } = self.ledgers.home();
-        if snapshots.len() > 1 && mysql::ask(breaker, homes::is_moving(pool)).await? {
-            return Err(ExportError::Ledger(LedgerError::Moving));
+        let why_not = match moves().await {
+            Ok(after) if after.1 == 0 && after == before => return Ok(snapshots),
+            Ok(_) => ExportError::Ledger(LedgerError::Moving),
+            Err(error) => error.into(),
+        };
+        end_all(snapshots).await;
+        Err(why_not)
+    }
+
+    /// A snapshot of the ledger in which an item lives.
+    async fn snapshot_of(&self, item: ItemId) -> Result<Snapshot, ExportError> {
+        let away = |_| ExportError::Ledger(LedgerError::Unavailable);
+        let mut home = self.ledgers.homes().find(item).await.map_err(away)?;
+        for _ in 0..LOOKS_MAX {
+            let Ledger { pool, breaker } = self.ledgers.at(home.shard);
+            let mut snapshot = mysql::ask(breaker, export::begin(pool)).await?;
+            if home.is_only {
+                return Ok(snapshot);
+            }
+            let moved = match mysql::ask(breaker, stock::read(&mut *snapshot, item)).await {
+                Ok(row) => {
+                    let epoch = row.map(|row| row.home_epoch);
+                    self.ledgers.moved_since(item, home, epoch).await.map_err(away)
+                }
+                Err(error) => Err(error.into()),
+            };
+            match moved {
+                Ok(None) => return Ok(snapshot),
+                Ok(Some(now)) => home = now,
+                Err(error) => {
+                    export::end(snapshot).await;
+                    return Err(error);
+                }
+            }
+            export::end(snapshot).await;
         }
-        Ok(snapshots)
+        Err(ExportError::Ledger(LedgerError::Moving))
     }
 }
 
 /// The connection of a snapshot.
 type Snapshot = sqlx::pool::PoolConnection<sqlx::MySql>;
+
+async fn end_all(snapshots: Vec<Snapshot>) {
+    for snapshot in snapshots {
+        export::end(snapshot).await;
+    }
+}
 
 /// Writes one export, and gives its connections back.
 fn run(
@@ -153,9 +205,7 @@ fn run(
         let _permit = permit;
         let write = table::write(&mut snapshots, &mut writer, selection);
         let written = tokio::time::timeout(EXPORT_MAX, write).await;
-        for snapshot in snapshots {
-            export::end(snapshot).await;
-        }
+        end_all(snapshots).await;
         written.map_err(|_| ExportError::TooLong)?
     })
 }

@@ -52,6 +52,7 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::shard::Overview;
 use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
@@ -83,6 +84,7 @@ pub struct Parts {
     pub identity: Option<Arc<Identity>>,
     pub exporter: Exporter,
     pub operator_log: OperatorLog,
+    pub overview: Overview,
     pub endpoints: Endpoints,
     pub auditor: Auditor,
     pub readiness: Arc<Readiness>,
@@ -136,6 +138,7 @@ take_parts! {
     identity: Option<Arc<Identity>>,
     exporter: Exporter,
     operator_log: OperatorLog,
+    overview: Overview,
     endpoints: Endpoints,
     auditor: Auditor,
     readiness: Arc<Readiness>,
@@ -231,6 +234,7 @@ fn routes(document: utoipa::openapi::OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::admin::create))
         .routes(routes!(route::admin::edit))
         .routes(routes!(route::limit_groups::list, route::limit_groups::create))
+        .routes(routes!(route::shards::list))
         .routes(routes!(route::audit::find))
         .routes(routes!(route::export::export))
         .routes(routes!(route::import::import))

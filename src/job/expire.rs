@@ -11,7 +11,7 @@ use crate::domain::{Routed, ShardId};
 use crate::order::{LedgerOrders, Swept};
 use crate::purchase::Purchases;
 use crate::store::Homes;
-use crate::store::mysql::nothing_was_sent;
+use crate::store::mysql::{Fault, nothing_was_sent};
 
 /// Batches of one item in one run; further orders wait for the next run.
 const BATCHES_MAX: usize = 100;
@@ -50,11 +50,13 @@ impl Expire {
         let items = self.orders.overdue_items().await.map_err(|error| error.to_string())?;
         let (shard, homes) = &self.place;
         let items = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
-        let (mut total, mut failed) = (0, 0);
+        let (mut total, mut failed, mut moving) = (0, 0, 0);
         for item in items {
             match self.sweep_item(item, &mut total).await {
                 Ok(true) => {}
                 Ok(false) => failed += 1,
+                // Its holds end after the move, wherever the item is by then.
+                Err(error) if Fault::of(&error) == Fault::Moved => moving += 1,
                 // The ledger fails, not this item: the other items would fail in the same way.
                 Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
                 Err(error) => {
@@ -65,6 +67,7 @@ impl Expire {
             }
         }
         match failed {
+            0 if moving > 0 => Ok(format!("{total} orders expired; {moving} items are moving")),
             0 => Ok(format!("{total} orders expired")),
             1 => Err(format!("1 item failed, see the log; {total} orders expired")),
             _ => Err(format!("{failed} items failed, see the log; {total} orders expired")),

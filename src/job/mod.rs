@@ -3,11 +3,12 @@
 mod audit;
 mod events;
 mod expire;
-mod moves;
 mod reconcile;
 mod refunds;
+mod resume_moves;
 mod revocations;
 mod waiting_list;
+mod watch_moves;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,11 +25,12 @@ use crate::metrics::Metrics;
 pub use audit::{Audit, Progress};
 pub use events::TendEvents;
 pub use expire::Expire;
-pub use moves::WatchMoves;
 pub use reconcile::{Bounds, Reconcile};
 pub use refunds::RequestRefunds;
+pub use resume_moves::ResumeMoves;
 pub use revocations::RefreshRevocations;
 pub use waiting_list::TendWaitingLists;
+pub use watch_moves::WatchMoves;
 
 /// How long one run of a job may take: far longer than any does.
 const RUN_MAX: Duration = Duration::from_secs(300);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::MySqlPool;
 
 use super::Job;
+use crate::domain::ShardId;
 use crate::metrics::Metrics;
-use crate::payment::Payments;
+use crate::payment::{Asked, Payments};
 
 /// The pause between two runs.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ pub struct RequestRefunds {
     /// The payments.
     pub payments: Payments,
     /// The ledger.
-    pub pool: MySqlPool,
+    pub shard: ShardId,
     /// Its figures.
     pub metrics: Metrics,
 }
@@ -33,11 +33,17 @@ impl Job for RequestRefunds {
     }
 
     async fn run(&self) -> Result<String, String> {
-        let asked = self.payments.request_refunds(&self.pool, &self.metrics).await;
-        let (accepted, failed) = asked.map_err(|error| error.to_string())?;
+        let asked = self.payments.request_refunds(self.shard, &self.metrics).await;
+        let Asked { accepted, failed, later } = asked.map_err(|error| error.to_string())?;
+        let later = match later {
+            0 => String::new(),
+            later => format!("; {later} wait for the move of their item"),
+        };
         match failed {
-            0 => Ok(format!("{accepted} refunds asked for")),
-            _ => Err(format!("the provider did not take {failed} refunds; {accepted} asked for")),
+            0 => Ok(format!("{accepted} refunds asked for{later}")),
+            _ => Err(format!(
+                "the provider did not take {failed} refunds; {accepted} asked for{later}"
+            )),
         }
     }
 }

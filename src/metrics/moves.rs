@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -21,6 +22,8 @@ pub struct MoveMetrics {
     closed: Gauge,
     /// In milliseconds, since a pause is a fraction of a second.
     pause: Gauge,
+    /// Moves that the service has ended, since their mover was gone.
+    pub resumed: Counter,
 }
 
 impl MoveMetrics {
@@ -34,6 +37,8 @@ impl MoveMetrics {
         let pause =
             "The longest pause of an item, in milliseconds, in the moves of the last 10 minutes";
         r.register("item_moves_pause_ms", pause, self.pause.clone());
+        let resumed = "Moves that were broken off, and that the service has ended";
+        r.register("item_moves_resumed", resumed, self.resumed.clone());
     }
 
     /// Sets how many moves in one state are under way.

@@ -7,6 +7,7 @@
 //! lost answer to a COMMIT the step is tried again.
 
 mod expiry;
+mod find;
 mod payment;
 mod routed;
 mod transaction;
@@ -17,18 +18,19 @@ use sqlx::MySqlPool;
 
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::Step;
-use crate::domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
+use crate::domain::{Home, ItemId, Order, OrderId, Routed, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
-use crate::store::mysql::{self, Fault, failed_read, orders, within};
-use crate::store::redis::{CounterError, Counters, Queue};
+use crate::store::mysql::{self, Fault, within};
+use crate::store::redis::{Counters, Queue};
 use expiry::Expired;
 use transaction::Stepped;
 
+pub use find::FindError;
 pub use payment::Confirmed;
-pub use routed::{Listed, Orders};
+pub use routed::{Listed, OrderPlace, Orders};
 
 /// Tries of a step.
 const ATTEMPTS_MAX: u32 = 4;
@@ -74,17 +76,6 @@ impl StepError {
     }
 }
 
-/// The reason why an order could not be looked up.
-#[derive(Debug, thiserror::Error)]
-pub enum FindError {
-    /// The ledger did not answer.
-    #[error("mysql: {0}")]
-    Ledger(#[from] LedgerError),
-    /// The ledger has no such order, and the queues could not be read.
-    #[error("queue: {0}")]
-    Queue(CounterError),
-}
-
 /// Steps of the orders of one ledger. Clones share everything.
 #[derive(Clone)]
 pub struct LedgerOrders {
@@ -119,85 +110,6 @@ impl LedgerOrders {
         (metrics, line): (Metrics, WaitingLine),
     ) -> Self {
         Self { pool, breaker, counters, queue, hub, metrics, line }
-    }
-
-    /// Finds an owner's order, in the ledger or in a queue.
-    ///
-    /// # Errors
-    /// See [`FindError`].
-    pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
-        match self.find_in_ledger(id, owner).await {
-            Ok(None) => {}
-            Ok(found) => return Ok(found),
-            // A queued order can still be found.
-            Err(away) => {
-                let queued = self.queue.find_known(id, owner).await.ok().flatten();
-                return queued.map(Some).ok_or(FindError::Ledger(away));
-            }
-        }
-        if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
-            return Ok(Some(queued));
-        }
-        // The order may have moved from the queue to the ledger in between.
-        Ok(self.find_in_ledger(id, owner).await?)
-    }
-
-    /// Finds an order in the ledger alone, of `owner` or of any.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    async fn find_of(
-        &self,
-        id: OrderId,
-        owner: Option<UserId>,
-    ) -> Result<Option<Order>, LedgerError> {
-        match owner {
-            Some(owner) => self.find_in_ledger(id, owner).await,
-            None => {
-                let found = mysql::ask(&self.breaker, orders::find_of_any(&self.pool, id)).await;
-                found.map_err(|error| failed_read(&error))
-            }
-        }
-    }
-
-    async fn find_in_ledger(
-        &self,
-        id: OrderId,
-        owner: UserId,
-    ) -> Result<Option<Order>, LedgerError> {
-        let found = mysql::ask(&self.breaker, orders::find(&self.pool, id, owner)).await;
-        found.map_err(|error| failed_read(&error))
-    }
-
-    /// Lists an owner's orders, newest first, with the queued ones; without Redis only those of the
-    /// ledger.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn list(
-        &self,
-        owner: UserId,
-        before: Option<OrderId>,
-        limit: u32,
-    ) -> Result<Vec<Order>, LedgerError> {
-        // The queue first: an order that moves to the ledger meanwhile is read in both, never in
-        // neither.
-        let queued = self.queue.list(owner).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "queued orders not listed");
-            Vec::new()
-        });
-        let listed = orders::list(&self.pool, owner, before, limit);
-        let listed = mysql::ask(&self.breaker, listed).await;
-        let mut orders = listed.map_err(|error| failed_read(&error))?;
-        for order in queued {
-            let on_this_page = before.is_none_or(|before| order.id < before);
-            if on_this_page && orders.iter().all(|listed| listed.id != order.id) {
-                orders.push(order);
-            }
-        }
-        orders.sort_unstable_by_key(|order| std::cmp::Reverse(order.id));
-        orders.truncate(limit as usize);
-        Ok(orders)
     }
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and

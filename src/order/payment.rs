@@ -7,11 +7,11 @@
 use sqlx::{MySqlConnection, MySqlPool};
 
 use super::transaction::{Stepped, apply};
-use super::{ATTEMPTS_MAX, LedgerOrders, StepError};
+use super::{ATTEMPTS_MAX, LedgerOrders, OrderPlace, StepError};
 use crate::arbiter::WaitingLine;
 use crate::domain::order::Step;
 use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use crate::domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
+use crate::domain::{LedgerError, Order, OrderId, Routed, UserId};
 use crate::store::mysql::stock::check_home;
 use crate::store::mysql::{self, Fault, answered, failed_change, moved, orders, payments};
 
@@ -36,20 +36,20 @@ enum Tried {
 }
 
 impl LedgerOrders {
-    /// Takes money that came for an order, whose item is at the end of the route `home`. A repetition
-    /// answers [`Confirmed::Known`].
+    /// Takes money that came for an order, whose way is `place`. A repetition answers
+    /// [`Confirmed::Known`].
     ///
     /// # Errors
     /// When the ledger does not answer; then the provider has to say it again.
     pub async fn confirm(
         &self,
         received: &ReceivedPayment,
-        home: Home,
+        place: OrderPlace,
     ) -> Result<Confirmed, LedgerError> {
         let mut refusal = None;
         let mut attempt = 0;
         loop {
-            let work = try_confirm(&self.pool, (received, home), refusal, &self.line);
+            let work = try_confirm(&self.pool, (received, place), refusal, &self.line);
             match mysql::change(&self.breaker, work).await {
                 Ok(Tried::Known) => return Ok(Confirmed::Known),
                 Ok(Tried::RefundWanted(reason)) => {
@@ -76,12 +76,12 @@ impl LedgerOrders {
 
 async fn try_confirm(
     pool: &MySqlPool,
-    (received, home): (&ReceivedPayment, Home),
+    (received, place): (&ReceivedPayment, OrderPlace),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
     let mut transaction = pool.begin().await?;
-    let tried = match write(&mut transaction, (received, home), refusal, line).await {
+    let tried = match write(&mut transaction, (received, place), refusal, line).await {
         Ok(tried @ Tried::Refused(_)) => {
             answered(transaction.rollback()).await?;
             return Ok(tried);
@@ -100,7 +100,7 @@ async fn try_confirm(
 /// `refusal` is the reason why the step was refused in an earlier try.
 async fn write(
     connection: &mut MySqlConnection,
-    (received, home): (&ReceivedPayment, Home),
+    (received, place): (&ReceivedPayment, OrderPlace),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
@@ -109,8 +109,13 @@ async fn write(
     {
         return Ok(Tried::Known);
     }
+    let OrderPlace { home, item } = place;
     let payment = (&received.id, received.order, received.amount);
     let found = find_for_update(connection, received.order).await?;
+    if !home.is_only && found.is_some() != item.is_some() {
+        // The order has moved since the way to it was found, or was written.
+        return Err(moved());
+    }
     let reason = match &found {
         None => Some(RefundReason::UnknownOrder),
         Some(order) => RefundReason::judge(order.status, order.amount, received.amount).or(refusal),

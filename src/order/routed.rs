@@ -1,22 +1,28 @@
 //! The way from an order to the ledger that it is in.
 //!
-//! An order's id has a hint of its ledger. The ledger of its item decides: where the two differ the item
-//! has moved, with its orders. With one ledger nothing is looked for.
+//! An order's id has a hint of its ledger, and the ledger of its item decides. While an item moves, both
+//! ledgers have rows of its orders: a row counts only beside a stock row of the epoch that the item's home
+//! has, so nobody sees an older state after a newer one. With one ledger nothing is looked for.
 
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::future::join_all;
 use tokio::time::timeout;
 
+use super::find::Part;
 use super::{FindError, LedgerOrders, StepError};
 use crate::domain::order::Step;
 use crate::domain::payment::ReceivedPayment;
-use crate::domain::{Home, LedgerError, Order, OrderId, ShardId, UserId};
+use crate::domain::{
+    Home, ItemId, LedgerError, Order, OrderId, OrderStatus, Routed, ShardId, UserId,
+};
 use crate::order::Confirmed;
+use crate::store::mysql::Placed;
+use crate::store::shards::PART_OF_LIST_MAX;
 use crate::store::{Shards, Unreachable};
 
-/// How long one of several ledgers may take for its part of a list; then the list is incomplete.
-const ONE_OF_SEVERAL_MAX: Duration = Duration::from_secs(1);
+/// Looks at an order whose item moves again and again.
+const LOOKS_MAX: u32 = 3;
 
 /// Steps of orders. Clones share everything.
 #[derive(Clone)]
@@ -33,6 +39,26 @@ enum Routes {
     Fresh,
 }
 
+/// The way to an order.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderPlace {
+    /// The route to its item; to the home ledger for an order that does not exist.
+    pub home: Home,
+    /// Its item; `None` for an order that does not exist, and while there is one ledger.
+    pub item: Option<ItemId>,
+}
+
+/// The orders of a buyer that a ledger has.
+#[derive(Default)]
+struct Sorted {
+    /// Those of items that live there.
+    current: BTreeMap<OrderId, Order>,
+    /// Those that are left behind, or copied early: they are looked for where their items live.
+    doubtful: BTreeSet<OrderId>,
+    /// Queued ones.
+    queued: Vec<Order>,
+}
+
 /// A page of a buyer's orders.
 #[derive(Clone, Debug)]
 pub struct Listed {
@@ -40,6 +66,14 @@ pub struct Listed {
     pub orders: Vec<Order>,
     /// Whether a ledger did not answer, so that its orders are missing.
     pub is_incomplete: bool,
+}
+
+impl OrderPlace {
+    /// The order's item with the route to it.
+    #[must_use]
+    pub fn routed(&self) -> Option<Routed> {
+        self.item.map(|item| Routed { item, home: self.home })
+    }
 }
 
 impl Orders {
@@ -78,16 +112,17 @@ impl Orders {
         if let Some(only) = self.ledgers.if_only() {
             return only.find(id, owner).await;
         }
-        if let Some((_, order)) = self.locate_of(id, Some(owner), Routes::Known).await? {
+        if let Some((_, order)) = self.locate(id, Some(owner), Routes::Known).await? {
             return Ok(Some(order));
         }
-        // Not written yet, perhaps: the queues of every ledger, and the ledgers once more.
+        // Not written yet, perhaps.
         for (_, ledger) in self.ledgers.hinted_first(id) {
-            if let Some(order) = ledger.find(id, owner).await? {
-                return Ok(Some(order));
+            if let Some(queued) = ledger.find_queued(id, owner).await? {
+                return Ok(Some(queued));
             }
         }
-        Ok(None)
+        // It may have come from a queue to a ledger, or from one ledger to another, in between.
+        Ok(self.locate(id, Some(owner), Routes::Known).await?.map(|(_, order)| order))
     }
 
     /// Lists an owner's orders, newest first, with the queued ones.
@@ -104,15 +139,14 @@ impl Orders {
             let orders = only.list(owner, before, limit).await?;
             return Ok(Listed { orders, is_incomplete: false });
         }
-        let lists = self.ledgers.iter().map(async |(shard, ledger)| {
-            let listed = timeout(ONE_OF_SEVERAL_MAX, ledger.list(owner, before, limit)).await;
-            let listed = listed.map_err(|_| LedgerError::Unavailable)??;
-            self.by_home(shard, listed).await.map_err(|_| LedgerError::Unavailable)
+        let parts = self.ledgers.iter().map(async |(shard, ledger)| {
+            let part = timeout(PART_OF_LIST_MAX, ledger.list_part(owner, before, limit)).await;
+            self.sort(shard, part.map_err(|_| LedgerError::Unavailable)??).await
         });
-        let (mut found, mut failed): (Vec<(bool, Order)>, Vec<LedgerError>) = Default::default();
-        for listed in join_all(lists).await {
-            match listed {
-                Ok(listed) => found.extend(listed),
+        let (mut all, mut failed) = (Sorted::default(), Vec::new());
+        for part in join_all(parts).await {
+            match part {
+                Ok(sorted) => all.add(sorted),
                 Err(error) => failed.push(error),
             }
         }
@@ -121,11 +155,25 @@ impl Orders {
         {
             return Err(*error);
         }
-        // A move leaves copies behind for a while: the one where the item lives comes first and counts.
-        found.sort_unstable_by_key(|(is_home, order)| (std::cmp::Reverse(order.id), !is_home));
-        found.dedup_by_key(|(_, order)| order.id);
-        let orders = found.into_iter().map(|(_, order)| order).take(limit as usize).collect();
-        Ok(Listed { orders, is_incomplete: !failed.is_empty() })
+        let Sorted { mut current, mut doubtful, queued } = all;
+        doubtful.retain(|id| !current.contains_key(id));
+        let again = doubtful.iter().rev().take(limit as usize);
+        let again = again.map(|id| self.locate(*id, Some(owner), Routes::Known));
+        let mut is_incomplete = !failed.is_empty();
+        for located in join_all(again).await {
+            match located {
+                Ok(Some((_, order))) => {
+                    current.insert(order.id, order);
+                }
+                Ok(None) => {}
+                Err(_) => is_incomplete = true,
+            }
+        }
+        for order in queued.into_iter().filter(|order| !doubtful.contains(&order.id)) {
+            current.entry(order.id).or_insert(order);
+        }
+        let orders = current.into_values().rev().take(limit as usize).collect();
+        Ok(Listed { orders, is_incomplete })
     }
 
     /// Takes money that came for an order. A repetition answers [`Confirmed::Known`]. Money for an order
@@ -134,37 +182,48 @@ impl Orders {
     /// # Errors
     /// When a ledger does not answer; then the provider has to say it again.
     pub async fn confirm(&self, received: &ReceivedPayment) -> Result<Confirmed, LedgerError> {
-        let (shard, home) = self.place_of(received.order).await?;
-        match self.ledgers.at(shard).confirm(received, home).await {
+        let place = self.place_of(received.order).await?;
+        match self.ledgers.at(place.home.shard).confirm(received, place).await {
             Err(LedgerError::Moving) => {
-                let (shard, home) = self.place_by(received.order, Routes::Fresh).await?;
-                self.ledgers.at(shard).confirm(received, home).await
+                let place = self.place_again(received.order).await?;
+                self.ledgers.at(place.home.shard).confirm(received, place).await
             }
             confirmed => confirmed,
         }
     }
 
-    /// The ledger that has the order of a payment, and the route to its item; the home ledger for an
-    /// order that does not exist.
+    /// The way to an order.
     ///
     /// # Errors
     /// When a ledger that may have it does not answer.
-    pub async fn place_of(&self, order: OrderId) -> Result<(ShardId, Home), LedgerError> {
+    pub async fn place_of(&self, order: OrderId) -> Result<OrderPlace, LedgerError> {
         self.place_by(order, Routes::Known).await
     }
 
-    async fn place_by(
-        &self,
-        order: OrderId,
-        routes: Routes,
-    ) -> Result<(ShardId, Home), LedgerError> {
+    /// The way to an order, after another one turned out to be out of date.
+    ///
+    /// # Errors
+    /// As for [`Orders::place_of`].
+    pub async fn place_again(&self, order: OrderId) -> Result<OrderPlace, LedgerError> {
+        self.place_by(order, Routes::Fresh).await
+    }
+
+    async fn place_by(&self, order: OrderId, routes: Routes) -> Result<OrderPlace, LedgerError> {
         if self.ledgers.if_only().is_some() {
-            return Ok((ShardId::HOME, Home::ONLY));
+            return Ok(OrderPlace { home: Home::ONLY, item: None });
         }
-        let nowhere = Home { shard: ShardId::HOME, epoch: 1, is_only: false };
-        let found = self.locate_of(order, None, routes).await;
-        let found = found.map_err(|_| LedgerError::Unavailable)?;
-        Ok(found.map_or((ShardId::HOME, nowhere), |(home, _)| (home.shard, home)))
+        let mut located = self.locate(order, None, routes).await?;
+        if located.is_none() {
+            // It may have moved while the ledgers were asked one after the other.
+            located = self.locate(order, None, routes).await?;
+        }
+        Ok(match located {
+            Some((home, order)) => OrderPlace { home, item: Some(order.item_id) },
+            None => {
+                let home = Home { shard: ShardId::HOME, epoch: 1, is_only: false };
+                OrderPlace { home, item: None }
+            }
+        })
     }
 
     async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
@@ -184,82 +243,114 @@ impl Orders {
         step: Step,
         routes: Routes,
     ) -> Result<Order, StepError> {
-        let located = self.locate_of(id, Some(owner), routes).await;
-        let located = located.map_err(|_| StepError::Away)?;
+        let located = match self.locate(id, Some(owner), routes).await {
+            Ok(located) => located,
+            Err(LedgerError::Moving) => return Err(StepError::Moving),
+            Err(_) => return Err(StepError::Away),
+        };
         match located {
             Some((home, _)) => self.ledgers.at(home.shard).step((id, owner), step, home).await,
-            // It may be queued, which is another answer than "not found".
             None => match self.find(id, owner).await {
-                Ok(Some(queued)) => Err(StepError::Conflict(Box::new(queued))),
+                // That is another answer than "not found".
+                Ok(Some(order)) if order.status == OrderStatus::Queued => {
+                    Err(StepError::Conflict(Box::new(order)))
+                }
+                Ok(Some(_)) => Err(StepError::Moving),
                 Ok(None) => Err(StepError::NotFound),
                 Err(_) => Err(StepError::Away),
             },
         }
     }
 
-    /// Finds an order where its item lives, with the route to it.
-    async fn locate_of(
+    /// Finds a written order where its item lives, with the route to it.
+    async fn locate(
         &self,
         id: OrderId,
         owner: Option<UserId>,
         routes: Routes,
     ) -> Result<Option<(Home, Order)>, LedgerError> {
-        let mut ledgers = self.ledgers.hinted_first(id);
-        let Some((shard, first)) = ledgers.next() else { return Ok(None) };
-        let hinted = first.find_of(id, owner).await;
-        if let Ok(Some(order)) = hinted {
-            return self.at_home(shard, order, (owner, routes)).await.map(Some);
-        }
-        // The hint may be wrong: ask all at once.
-        let asked = ledgers.map(async |(shard, ledger)| (shard, ledger.find_of(id, owner).await));
-        let mut found = None;
-        let mut away = None;
-        for (shard, answer) in join_all(asked).await {
-            match answer {
-                Ok(Some(order)) => found = Some((shard, order)),
-                Ok(None) => {}
-                Err(error) => away = Some(error),
+        let away = |_: Unreachable| LedgerError::Unavailable;
+        let homes = self.ledgers.homes();
+        for _ in 0..LOOKS_MAX {
+            let Some((shard, found)) = self.look(id, owner).await? else { return Ok(None) };
+            let item = found.row.item_id;
+            if routes == Routes::Fresh {
+                homes.find_again(item).await.map_err(away)?;
+            }
+            if homes.holds(shard, &found).await.map_err(away)? {
+                return Ok(Some((homes.find(item).await.map_err(away)?, found.row)));
+            }
+            // A move has left it behind, or has copied it and not flipped.
+            let home = homes.find(item).await.map_err(away)?;
+            let there = self.ledgers.at(home.shard).find_placed(id, owner).await?;
+            if let Some(there) = there
+                && homes.holds(home.shard, &there).await.map_err(away)?
+            {
+                return Ok(Some((homes.find(item).await.map_err(away)?, there.row)));
             }
         }
-        if let Some((shard, order)) = found {
-            return self.at_home(shard, order, (owner, routes)).await.map(Some);
+        Err(LedgerError::Moving)
+    }
+
+    /// Finds a row of a written order in any ledger: first in the one that its id names.
+    async fn look(
+        &self,
+        id: OrderId,
+        owner: Option<UserId>,
+    ) -> Result<Option<(ShardId, Placed<Order>)>, LedgerError> {
+        let mut ledgers = self.ledgers.hinted_first(id);
+        let Some((shard, first)) = ledgers.next() else { return Ok(None) };
+        let hinted = first.find_placed(id, owner).await;
+        if let Ok(Some(found)) = hinted {
+            return Ok(Some((shard, found)));
+        }
+        // The hint may be wrong: ask all at once.
+        let asked = ledgers.map(async |(shard, ledger)| {
+            let found = ledger.find_placed(id, owner).await?;
+            Ok::<_, LedgerError>(found.map(|found| (shard, found)))
+        });
+        let mut away = None;
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(error) => away = Some(error),
+            }
         }
         // Whether it does not exist can be said only when every ledger has said so.
         hinted?;
         away.map_or(Ok(None), Err)
     }
 
-    /// An order that was found in `shard`, as the ledger of its item has it.
-    async fn at_home(
-        &self,
-        shard: ShardId,
-        order: Order,
-        (owner, routes): (Option<UserId>, Routes),
-    ) -> Result<(Home, Order), LedgerError> {
-        let away = |_: Unreachable| LedgerError::Unavailable;
-        let homes = self.ledgers.homes();
-        let mut home = homes.find(order.item_id).await.map_err(away)?;
-        if home.shard != shard || routes == Routes::Fresh {
-            // It moves or has moved: the last word is in the home ledger.
-            home = homes.find_again(order.item_id).await.map_err(away)?;
+    /// Sorts the part of a list that one ledger has.
+    async fn sort(&self, shard: ShardId, part: Part) -> Result<Sorted, LedgerError> {
+        let mut sorted = Sorted { queued: part.queued, ..Sorted::default() };
+        // All rows are of one moment, so those of an item count together.
+        let mut held: HashMap<ItemId, bool> = HashMap::new();
+        for placed in part.written {
+            let item = placed.row.item_id;
+            let is_current = match held.get(&item) {
+                Some(is_current) => *is_current,
+                None => {
+                    let holds = self.ledgers.homes().holds(shard, &placed).await;
+                    holds.map_err(|_| LedgerError::Unavailable)?
+                }
+            };
+            held.insert(item, is_current);
+            if is_current {
+                sorted.current.insert(placed.row.id, placed.row);
+            } else {
+                sorted.doubtful.insert(placed.row.id);
+            }
         }
-        if home.shard == shard {
-            return Ok((home, order));
-        }
-        let there = self.ledgers.at(home.shard).find_of(order.id, owner).await?;
-        Ok((home, there.unwrap_or(order)))
+        Ok(sorted)
     }
+}
 
-    /// A ledger's orders, each with whether its item lives there.
-    async fn by_home(
-        &self,
-        shard: ShardId,
-        orders: Vec<Order>,
-    ) -> Result<Vec<(bool, Order)>, Unreachable> {
-        let homes = self.ledgers.homes();
-        let homes = homes.find_several(orders.iter().map(|order| order.item_id)).await?;
-        let is_home =
-            |order: &Order| homes.get(&order.item_id).is_some_and(|home| home.shard == shard);
-        Ok(orders.into_iter().map(|order| (is_home(&order), order)).collect())
+impl Sorted {
+    fn add(&mut self, other: Self) {
+        self.current.extend(other.current);
+        self.doubtful.extend(other.doubtful);
+        self.queued.extend(other.queued);
     }
 }

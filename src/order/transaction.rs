@@ -86,16 +86,24 @@ pub(super) async fn apply(
         .fetch_optional(&mut *connection)
         .await
         .map_err(StepError::Unavailable)?;
-    let row = row.ok_or(StepError::NotFound)?;
+    // With several ledgers it was found before the step.
+    let row = row.ok_or(if home.is_only { StepError::NotFound } else { StepError::Moving })?;
     let order = orders::read(&row).map_err(StepError::Unavailable)?;
     let now = row.try_get("ledger_now").map_err(StepError::Unavailable)?;
+    let routed = Routed { item: order.item_id, home };
     match order.status.step(step) {
-        Transition::Already => Ok(Stepped::without_stock(order, false)),
-        Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
+        // Nothing is written, but a row that a move has left behind says nothing of the order.
+        Transition::Already => {
+            check_home(connection, routed).await.map_err(StepError::of)?;
+            Ok(Stepped::without_stock(order, false))
+        }
+        Transition::Conflict => {
+            check_home(connection, routed).await.map_err(StepError::of)?;
+            Err(StepError::Conflict(Box::new(order)))
+        }
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let routed = Routed { item: order.item_id, home };
             check_home(connection, routed).await.map_err(StepError::of)?;
             Ok(Stepped::without_stock(order, true))
         }
@@ -110,7 +118,13 @@ pub(super) async fn apply(
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let version = take_again(connection, &order, (reason, home)).await?;
+            let version = match take_again(connection, &order, (reason, home)).await {
+                Err(StepError::LimitReached) => {
+                    check_home(connection, routed).await.map_err(StepError::of)?;
+                    return Err(StepError::LimitReached);
+                }
+                taken => taken?,
+            };
             let units_returned = -order.quantity.signed();
             let line = LineChange::default().after_return(units_returned, version);
             Ok(Stepped { order, changed: true, units_returned, line })

@@ -6,34 +6,19 @@
 
 mod message;
 mod provider;
+mod refunds;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use sqlx::MySqlPool;
-
-use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
+use crate::domain::payment::RefundReason;
 use crate::domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
-use crate::metrics::Metrics;
 use crate::order::{Confirmed, FindError, Orders, StepError};
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::{self, failed_change, failed_read, payments};
 use crate::store::shards::{Ledger, Shards};
 
 pub use crate::store::mysql::payments::Payment;
 pub use message::{Headers, Message, MessageError};
 pub use provider::{Demo, Provider, Webhook};
-
-/// Refunds that one run tells the provider.
-const REFUNDS_MAX: u32 = 50;
-/// The pause after the first failed try to tell a refund; it doubles.
-const PAUSE_FIRST: Duration = Duration::from_secs(2);
-/// The longest pause; the provider is told until it answers.
-const PAUSE_MAX: Duration = Duration::from_secs(600);
-/// How long the ids of the provider's messages are kept.
-const MESSAGES_KEPT_DAYS: u32 = 30;
-/// Ids that one run forgets.
-const FORGOTTEN_MAX: u32 = 1_000;
+pub use refunds::Asked;
 
 /// The reason why a payment is not possible.
 #[derive(Debug, thiserror::Error)]
@@ -149,128 +134,8 @@ impl Payments {
                 }
                 Confirmed::RefundWanted(reason) => Taken::RefundWanted(reason),
             }),
-            Message::Refunded(received) => {
-                let (shard, _) = orders.place_of(received.order).await?;
-                let Ledger { pool, breaker } = self.parts.ledgers.at(shard);
-                let refunded = async {
-                    let mut transaction = pool.begin().await?;
-                    payments::note_message(&mut transaction, &received.message).await?;
-                    let known = payments::find_for_update(&mut transaction, &received.id).await?;
-                    match known.map(|payment| payment.status) {
-                        Some(PaymentStatus::Refunded) => return Ok(Taken::Unchanged),
-                        Some(_) => {
-                            payments::set_refunded(&mut transaction, &received.id).await?;
-                        }
-                        // The refund is told before the payment: the payment must not pay.
-                        None => {
-                            let payment = (&received.id, received.order, received.amount);
-                            let refunded = (PaymentStatus::Refunded, None);
-                            payments::insert(&mut transaction, payment, refunded).await?;
-                        }
-                    }
-                    transaction.commit().await?;
-                    Ok(Taken::Refunded)
-                };
-                let refunded = mysql::change(breaker, refunded).await;
-                Ok(refunded.map_err(|error| failed_change(&error))?)
-            }
+            Message::Refunded(received) => Ok(self.take_refund(&received).await?),
             Message::Other => Ok(Taken::Unchanged),
         }
     }
-
-    /// Tells the provider of refunds of one ledger that are due, and forgets old messages; answers how many
-    /// refunds it has accepted and how many tries failed. May run in every instance at once: the
-    /// provider knows a repetition by its id.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn request_refunds(
-        &self,
-        pool: &MySqlPool,
-        metrics: &Metrics,
-    ) -> sqlx::Result<(u32, u32)> {
-        let Parts { provider, clock, .. } = &self.parts;
-        metrics.refunds_open.set(payments::count_open_refunds(pool).await?);
-        payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
-        let (mut accepted, mut failed) = (0, 0);
-        if !provider.takes_refunds() {
-            return Ok((accepted, failed));
-        }
-        for payment in payments::due_refunds(pool, REFUNDS_MAX).await? {
-            match provider.refund(&payment, clock.now()).await {
-                Ok(()) => {
-                    payments::refund_requested(pool, &payment.id).await?;
-                    accepted += 1;
-                }
-                Err(error) => {
-                    tracing::warn!(payment = %payment.id, error, "provider not told of a refund; it is tried again");
-                    let doubled = 2_u32.saturating_pow(payment.failures.min(16));
-                    let pause = PAUSE_FIRST.saturating_mul(doubled).min(PAUSE_MAX);
-                    payments::refund_failed(pool, &payment.id, &error, pause).await?;
-                    failed += 1;
-                }
-            }
-        }
-        Ok((accepted, failed))
-    }
-
-    /// Lists payments, of one status or of all, behind the id `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn list(
-        &self,
-        status: Option<PaymentStatus>,
-        after: &str,
-        limit: u32,
-    ) -> Result<Vec<Payment>, LedgerError> {
-        let mut all = Vec::new();
-        for (_, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
-            let listed = mysql::ask(breaker, payments::list(pool, status, after, limit)).await;
-            all.extend(listed.map_err(|error| failed_read(&error))?);
-        }
-        if self.parts.ledgers.if_only().is_none() {
-            all.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
-            all.dedup_by(|one, other| one.id == other.id);
-            all.truncate(limit as usize);
-        }
-        Ok(all)
-    }
-
-    /// Notes that an operator has paid the money back by hand; `false` if there is no such payment
-    /// that is not refunded.
-    ///
-    /// # Errors
-    /// The ledger's.
-    pub async fn refunded_by_hand(
-        &self,
-        id: &PaymentId,
-        actor: &Actor,
-    ) -> Result<bool, LedgerError> {
-        for (_, ledger) in self.parts.ledgers.iter() {
-            if refunded_by_hand(ledger, id, actor).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-async fn refunded_by_hand(
-    Ledger { pool, breaker }: &Ledger,
-    id: &PaymentId,
-    actor: &Actor,
-) -> Result<bool, LedgerError> {
-    let note = async {
-        let mut transaction = pool.begin().await?;
-        let set = payments::set_refunded(&mut transaction, id).await?;
-        if set {
-            let detail = serde_json::json!({ "payment": id.as_str() });
-            actions::record(&mut transaction, actor, "payment_refunded", None, &detail).await?;
-        }
-        transaction.commit().await?;
-        Ok(set)
-    };
-    let noted = mysql::change(breaker, note).await;
-    noted.map_err(|error| failed_change(&error))
 }

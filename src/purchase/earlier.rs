@@ -10,21 +10,26 @@
 //! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
 //! gate.
 
-use super::keys::{KeyState, NotLookedUp};
-use super::{LedgerParts, PurchaseRequest, Purchases, no_ledger};
+use super::keys::{KeyState, Looked};
+use super::{LedgerParts, MOVING, PurchaseRequest, Purchases, no_ledger};
 use crate::domain::outcome::Dependency;
 use crate::domain::{
-    Doubt, Item, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable,
+    Doubt, Item, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Routed, Unavailable,
     UserId,
 };
 use crate::store::breaker::BreakerPermit;
 use crate::store::redis::queue::QueuedRequest;
+use crate::store::{Shards, Unreachable};
 use crate::strategy::Card;
+
+/// Looks for the key of a request whose item moves again and again.
+const LOOKS_MAX: u32 = 3;
 
 /// The request whose earlier try is looked for.
 struct Sought<'a> {
     buyer: UserId,
-    item: ItemId,
+    /// Its item, by the route that was known when it was turned away.
+    routed: Routed,
     key: &'a RequestKey,
     quantity: Quantity,
 }
@@ -40,14 +45,14 @@ impl Purchases {
         refused: &Outcome,
     ) -> Option<Outcome> {
         let PurchaseRequest { buyer, item, quantity, .. } = *request;
-        let sought = Sought { buyer, item, key, quantity };
+        let sought = Sought { buyer, routed: found.routed(), key, quantity };
         let has_queue = found.has_queue;
-        let ledger = self.parts.ledgers.at(found.home.shard);
-        let is_running = ledger.admission.is_in(buyer, item, key);
-        let found = match in_ledger_or_moving(ledger, &sought, has_queue).await {
-            None if has_queue => match in_queue(ledger, &sought, Permit::Needed).await {
+        let ledgers = &self.parts.ledgers;
+        let is_running = ledgers.iter().any(|(_, one)| one.admission.is_in(buyer, item, key));
+        let found = match in_ledger_or_queue(ledgers, &sought, has_queue).await {
+            None if has_queue => match in_queue(ledgers, &sought, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.
-                None => in_ledger(ledger, &sought).await,
+                None => in_ledger(ledgers, &sought).await,
                 queued => queued,
             },
             found => found,
@@ -71,15 +76,16 @@ pub(super) fn may_be_hidden(purchase: &Purchase, card: &Card) -> bool {
 
 /// The answer if the request of an admitted purchase is an order already, where [`may_be_hidden`].
 pub(super) async fn found(
-    parts: &LedgerParts,
+    ledgers: &Shards<LedgerParts>,
     purchase: &Purchase,
     card: &Card,
 ) -> Option<Outcome> {
     let Purchase { key, buyer, quantity, item, .. } = purchase;
-    let sought = Sought { buyer: *buyer, item: item.id, key, quantity: *quantity };
+    let sought = Sought { buyer: *buyer, routed: item.routed(), key, quantity: *quantity };
     if !card.durable_before_reply {
         // Its script knows what is queued.
-        return match in_ledger_or_moving(parts, &sought, item.has_queue).await {
+        return match in_ledger_or_queue(ledgers, &sought, item.has_queue).await {
+            found if found == Some(MOVING) => found,
             // Too many look-ups at once say nothing about the ledger.
             Some(Outcome::Unavailable(_)) => Some(Outcome::Unavailable(Unavailable::Overloaded)),
             found => found,
@@ -87,7 +93,7 @@ pub(super) async fn found(
     }
     let needs_redis = card.needs.contains(&Dependency::Redis);
     let permit = if needs_redis { Permit::Held } else { Permit::Needed };
-    in_queue(parts, &sought, permit).await
+    in_queue(ledgers, &sought, permit).await
 }
 
 /// Whether the caller may ask Redis.
@@ -101,14 +107,14 @@ enum Permit {
 
 /// Like [`in_ledger`]; a request that runs because a consumer writes it is answered as the queued
 /// order.
-async fn in_ledger_or_moving(
-    parts: &LedgerParts,
+async fn in_ledger_or_queue(
+    ledgers: &Shards<LedgerParts>,
     sought: &Sought<'_>,
     has_queue: bool,
 ) -> Option<Outcome> {
-    let found = in_ledger(parts, sought).await;
+    let found = in_ledger(ledgers, sought).await;
     if has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
-        match in_queue(parts, sought, Permit::Needed).await {
+        match in_queue(ledgers, sought, Permit::Needed).await {
             None | Some(Outcome::Unavailable(_)) => found,
             queued => queued,
         }
@@ -117,19 +123,39 @@ async fn in_ledger_or_moving(
     }
 }
 
-async fn in_ledger(parts: &LedgerParts, sought: &Sought<'_>) -> Option<Outcome> {
-    if parts.breakers.mysql.is_open() {
-        return Some(no_ledger());
+/// Looks where the item lives: rows that a move has left behind say nothing of the key.
+async fn in_ledger(ledgers: &Shards<LedgerParts>, sought: &Sought<'_>) -> Option<Outcome> {
+    let Routed { item, mut home } = sought.routed;
+    for _ in 0..LOOKS_MAX {
+        let parts = ledgers.at(home.shard);
+        if parts.breakers.mysql.is_open() {
+            return Some(no_ledger());
+        }
+        let routed = Routed { item, home };
+        let looked = parts.keys.find(sought.buyer, routed, sought.key.clone()).await;
+        let Ok(Looked { state, home_epoch }) = looked else { return Some(no_ledger()) };
+        match ledgers.moved_since(item, home, home_epoch).await {
+            Ok(Some(now)) => home = now,
+            Ok(None) => {
+                return match state {
+                    KeyState::None => None,
+                    KeyState::Running => Some(Outcome::Unknown(Doubt::InProgress)),
+                    KeyState::Order(order) => Some(sought.is(order)),
+                };
+            }
+            Err(Unreachable) => return Some(no_ledger()),
+        }
     }
-    match parts.keys.find(sought.buyer, sought.item, sought.key.clone()).await {
-        Ok(KeyState::None) => None,
-        Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
-        Ok(KeyState::Order(order)) => Some(sought.is(order)),
-        Err(NotLookedUp) => Some(no_ledger()),
-    }
+    Some(MOVING)
 }
 
-async fn in_queue(parts: &LedgerParts, sought: &Sought<'_>, permit: Permit) -> Option<Outcome> {
+async fn in_queue(
+    ledgers: &Shards<LedgerParts>,
+    sought: &Sought<'_>,
+    permit: Permit,
+) -> Option<Outcome> {
+    let Routed { item, home } = sought.routed;
+    let parts = ledgers.at(home.shard);
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {
         Permit::Held => None,
@@ -138,7 +164,7 @@ async fn in_queue(parts: &LedgerParts, sought: &Sought<'_>, permit: Permit) -> O
             None => return Some(away),
         },
     };
-    match parts.queue.find_request(sought.item, sought.buyer, sought.key).await {
+    match parts.queue.find_request(item, sought.buyer, sought.key).await {
         Ok(queued) => {
             asked.into_iter().for_each(BreakerPermit::answered);
             queued.map(|QueuedRequest { order, is_replicated }| match is_replicated {
@@ -148,7 +174,7 @@ async fn in_queue(parts: &LedgerParts, sought: &Sought<'_>, permit: Permit) -> O
         }
         Err(error) => {
             asked.into_iter().for_each(BreakerPermit::failed);
-            tracing::warn!(%error, item = %sought.item, "request key not looked up in the queue");
+            tracing::warn!(%error, %item, "request key not looked up in the queue");
             Some(away)
         }
     }

@@ -10,7 +10,7 @@
 //! their own: a transaction that has written the key is seen without waiting for its commit, so no
 //! purchase waits for the row of another item.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::{Executor, MySqlConnection, MySqlPool};
@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{ItemId, Order, RequestKey, UserId};
-use crate::store::mysql::{Fault, orders, running};
+use crate::domain::{ItemId, Order, RequestKey, Routed, UserId};
+use crate::store::mysql::{Fault, orders, running, stock};
 
 /// Questions that one statement asks.
 const TOGETHER_MAX: usize = 256;
@@ -45,11 +45,21 @@ pub enum KeyState {
     Order(Order),
 }
 
+/// What a look at a key has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// What the ledger knows of the key.
+    pub state: KeyState,
+    /// The epoch of the item's stock row, read after the rest; `None` without a stock row, and while there
+    /// is one ledger.
+    pub home_epoch: Option<u64>,
+}
+
 struct Question {
     buyer: UserId,
-    item: ItemId,
+    routed: Routed,
     key: RequestKey,
-    answer: oneshot::Sender<Result<KeyState, NotLookedUp>>,
+    answer: oneshot::Sender<Result<Looked, NotLookedUp>>,
 }
 
 /// Asks about keys. The questions of all clones are asked together.
@@ -72,6 +82,7 @@ pub struct KeyReader {
 struct Found {
     running: HashSet<orders::RequestOf>,
     orders: HashMap<orders::RequestOf, Order>,
+    epochs: HashMap<ItemId, u64>,
 }
 
 impl Keys {
@@ -82,18 +93,18 @@ impl Keys {
         (Self { questions: sender }, KeyReader { pool, instance, uncommitted: None, questions })
     }
 
-    /// Looks up what became of a request that does not run in this process.
+    /// Looks up what became of a request that does not run in this process, where a route leads.
     ///
     /// # Errors
     /// When the ledger cannot be asked now.
     pub async fn find(
         &self,
         buyer: UserId,
-        item: ItemId,
+        routed: Routed,
         key: RequestKey,
-    ) -> Result<KeyState, NotLookedUp> {
+    ) -> Result<Looked, NotLookedUp> {
         let (answer, found) = oneshot::channel();
-        let question = Question { buyer, item, key, answer };
+        let question = Question { buyer, routed, key, answer };
         self.questions.try_send(question).map_err(|_| NotLookedUp)?;
         match timeout(ANSWER_MAX, found).await {
             Ok(Ok(found)) => found,
@@ -123,11 +134,11 @@ impl KeyReader {
                 Ok(found) => found.map_err(|error| error.to_string()),
                 Err(_) => Err("the ledger does not answer".to_owned()),
             };
-            for Question { buyer, item, key, answer } in together.drain(..) {
-                let request = (buyer, item, key.as_str().to_owned());
+            for Question { buyer, routed, key, answer } in together.drain(..) {
+                let request = (buyer, routed.item, key.as_str().to_owned());
                 // A client that went away asks again.
                 let _ = answer.send(match &found {
-                    Ok(found) => Ok(found.trace(&request)),
+                    Ok(found) => Ok(found.look(&request)),
                     Err(_) => Err(NotLookedUp),
                 });
             }
@@ -150,7 +161,7 @@ impl KeyReader {
 
     async fn look_up_once(&mut self, together: &[Question]) -> sqlx::Result<Found> {
         let asked: Vec<_> =
-            together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
+            together.iter().map(|one| (one.buyer, one.routed.item, one.key.as_str())).collect();
         // Kept only when all went well: a connection in doubt is closed.
         let mut uncommitted = match self.uncommitted.take() {
             Some(connection) => connection,
@@ -158,17 +169,23 @@ impl KeyReader {
         };
         let mut running = running::elsewhere(&mut uncommitted, &self.instance, &asked).await?;
         let written = orders::written(&mut uncommitted, &asked).await?;
-        self.uncommitted = Some(uncommitted);
-        if written.is_empty() {
-            return Ok(Found { running, ..Found::default() });
+        let mut orders = HashMap::new();
+        if !written.is_empty() {
+            let asked: Vec<_> =
+                written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
+            let mut connection = self.pool.acquire().await?;
+            orders = orders::find_by_keys(&mut connection, &asked).await?;
+            // Written and not committed, or taken back a moment ago.
+            let open = written.iter().filter(|request| !orders.contains_key(*request));
+            running.extend(open.cloned());
         }
-        let asked: Vec<_> =
-            written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
-        let mut connection = self.pool.acquire().await?;
-        let orders = orders::find_by_keys(&mut connection, &asked).await?;
-        // Written and not committed, or taken back a moment ago.
-        running.extend(written.iter().filter(|request| !orders.contains_key(*request)).cloned());
-        Ok(Found { running, orders })
+        // After everything else: an item that has moved by now may have been read too late.
+        let movable = together.iter().filter(|one| !one.routed.home.is_only);
+        let movable: BTreeSet<ItemId> = movable.map(|one| one.routed.item).collect();
+        let movable: Vec<ItemId> = movable.into_iter().collect();
+        let epochs = stock::epochs(&mut uncommitted, &movable).await?;
+        self.uncommitted = Some(uncommitted);
+        Ok(Found { running, orders, epochs })
     }
 
     /// A connection beside the pool, since its sessions must not see what may be taken back.
@@ -181,11 +198,12 @@ impl KeyReader {
 }
 
 impl Found {
-    fn trace(&self, request: &orders::RequestOf) -> KeyState {
-        match self.orders.get(request) {
+    fn look(&self, request: &orders::RequestOf) -> Looked {
+        let state = match self.orders.get(request) {
             Some(order) => KeyState::Order(order.clone()),
             None if self.running.contains(request) => KeyState::Running,
             None => KeyState::None,
-        }
+        };
+        Looked { state, home_epoch: self.epochs.get(&request.1).copied() }
     }
 }

@@ -45,7 +45,7 @@ use breaker_permits::BreakerPermits;
 
 pub use admission::Admission;
 pub use items::Items;
-pub use keys::{KeyReader, KeyState, Keys, NotLookedUp};
+pub use keys::{KeyReader, KeyState, Keys, Looked, NotLookedUp};
 pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
@@ -262,10 +262,7 @@ impl Purchases {
         let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
             let hidden = match earlier::may_be_hidden(&purchase, card) {
-                true => {
-                    let ledger = parts.ledgers.at(purchase.item.home.shard);
-                    Box::pin(earlier::found(ledger, &purchase, card)).await
-                }
+                true => Box::pin(earlier::found(&parts.ledgers, &purchase, card)).await,
                 false => None,
             };
             let outcome = match hidden {

@@ -26,6 +26,8 @@ pub(super) struct Ends<'a> {
     pub home: &'a MySqlPool,
     pub source: &'a MySqlPool,
     pub target: &'a MySqlPool,
+    /// Whether it moves together with all items that share a limit with it.
+    pub is_grouped: bool,
     pub layouts: Vec<Layout>,
 }
 

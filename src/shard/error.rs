@@ -1,6 +1,6 @@
 //! Why an item was not moved.
 
-use crate::domain::{ItemId, ShardId};
+use crate::domain::{ItemId, LimitGroupId, ShardId};
 use crate::store::mysql::moves::ItemMove;
 
 /// The reason why an item was not moved.
@@ -17,11 +17,19 @@ pub enum MoveError {
     AtHome(ShardId),
     /// The item shares a limit with others.
     #[error(
-        "the item shares a limit with {0} other items, and all of them must live in one shard: items of a group cannot be moved"
+        "the item shares a limit with {0} other items, and all of them must live in one shard: `seckill shard move-group` moves them together"
     )]
     Grouped(i64),
+    /// No item was ever in this group.
+    #[error("the limit group {0} has no items")]
+    EmptyGroup(LimitGroupId),
+    /// An item came into the group, or out of it, while the others were copied.
+    #[error("the items of the group have changed meanwhile")]
+    GroupChanged,
     /// Another mover works on the item.
-    #[error("another `seckill shard move` works on the item now")]
+    #[error(
+        "another mover works on the item now: a command, or the service, which ends moves that were broken off"
+    )]
     Busy,
     /// A move to another ledger is under way.
     #[error(

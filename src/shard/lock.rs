@@ -18,15 +18,36 @@ pub(super) struct MoveLock {
 }
 
 impl MoveLock {
-    /// Takes the lock of an item; `None` while another mover has it.
+    /// Takes the lock of an item; `None` while another mover has it for longer than a moment.
     pub async fn take(home: &MySqlPool, item: ItemId) -> sqlx::Result<Option<Self>> {
+        Self::take_within(home, item, WAIT_SECONDS).await
+    }
+
+    /// Takes the lock of an item if it is free.
+    pub async fn take_free(home: &MySqlPool, item: ItemId) -> sqlx::Result<Option<Self>> {
+        Self::take_within(home, item, 0).await
+    }
+
+    /// Whether no mover works on an item, as far as can be said without its lock.
+    pub async fn is_free(home: &MySqlPool, item: ItemId) -> sqlx::Result<bool> {
+        let name = "SELECT IS_FREE_LOCK(CONCAT('seckill-move-', MD5(CONCAT(DATABASE(), '/', ?))))";
+        let is_free = sqlx::query_scalar(name).bind(item.get()).fetch_one(home);
+        let is_free: Option<i64> = answered(is_free).await?;
+        Ok(is_free == Some(1))
+    }
+
+    async fn take_within(
+        home: &MySqlPool,
+        item: ItemId,
+        seconds: u32,
+    ) -> sqlx::Result<Option<Self>> {
         // The pool's options lead to the writer once one connection was made.
         drop(answered(home.acquire()).await?);
         let mut connection = answered(home.connect_options().connect()).await?;
         let name = "SELECT GET_LOCK(CONCAT('seckill-move-', MD5(CONCAT(DATABASE(), '/', ?))), ?)";
         let taken =
-            sqlx::query_scalar(name).bind(item.get()).bind(WAIT_SECONDS).fetch_one(&mut connection);
-        let limit = ANSWER_MAX + Duration::from_secs(WAIT_SECONDS.into());
+            sqlx::query_scalar(name).bind(item.get()).bind(seconds).fetch_one(&mut connection);
+        let limit = ANSWER_MAX + Duration::from_secs(seconds.into());
         let taken: Option<i64> = within(limit, taken).await?;
         if taken == Some(1) {
             return Ok(Some(Self { _connection: connection }));

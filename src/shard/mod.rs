@@ -24,8 +24,11 @@ pub mod audit;
 mod close;
 mod copy;
 mod error;
+mod group;
 mod lock;
+mod overview;
 mod remove;
+mod resume;
 pub mod tables;
 
 use std::collections::BTreeMap;
@@ -37,14 +40,20 @@ use futures::future::try_join_all;
 use sqlx::MySqlPool;
 
 use crate::domain::{ItemId, ShardId};
-use crate::store::mysql::moves::{self, ItemMove, MoveState};
+pub use crate::store::mysql::moves::ItemMove;
+use crate::store::mysql::moves::{self, MoveState};
+use crate::store::shards::PART_OF_LIST_MAX;
 use close::Ends;
 pub use close::close_source;
 use copy::Layout;
 pub use error::MoveError;
 use lock::MoveLock;
+pub use overview::{LedgerView, Overview, View};
+pub use resume::{Resumed, Watch};
 use tables::ITEM_TABLES;
 
+/// The longest pause of an item, in milliseconds, unless the operator gives another one.
+pub const PAUSE_MS_MAX: u64 = 1_000;
 /// Tries of a move that was given up because of something that passes.
 const ATTEMPTS_MAX: u32 = 3;
 /// Rounds of copying while the item sells.
@@ -57,9 +66,18 @@ const FEW_ROWS: usize = 200;
 pub struct Limits {
     /// The longest pause of the item; a move that needs longer is given up.
     pub pause_max: Duration,
-    /// For how long an instance may use a route that it has read. Rows at the source are deleted after
-    /// this time.
+    /// For how long an instance may use a route that it has read, and a list may take. Rows at the source
+    /// are deleted after this time.
     pub route_age_max: Duration,
+}
+
+impl Limits {
+    /// Limits for a service whose instances use an item that is `item_age_max` old.
+    #[must_use]
+    pub fn new(pause_max: Duration, item_age_max: Duration) -> Self {
+        // A list that has read the target before the copy must find the orders at the source.
+        Self { pause_max, route_age_max: item_age_max + PART_OF_LIST_MAX }
+    }
 }
 
 /// Moves items between ledgers.
@@ -137,36 +155,17 @@ impl Mover {
         }
     }
 
-    /// Ends a move that is under way: it goes on to its target, or is tidied up if it was given up.
-    ///
-    /// # Errors
-    /// See [`MoveError`].
-    pub async fn resume(&self, item: ItemId) -> Result<Moved, MoveError> {
-        let _lock = self.lock(item).await?;
-        let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
-        self.drive(of).await
-    }
-
-    /// Ends a move that is under way: the item stays at its source. After the flip it is too late.
-    ///
-    /// # Errors
-    /// See [`MoveError`].
-    pub async fn give_up(&self, item: ItemId) -> Result<Moved, MoveError> {
-        let _lock = self.lock(item).await?;
-        let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
-        let ends = self.ends(of).await?;
-        match ends.of.state {
-            MoveState::Flipped => Err(MoveError::Flipped(ends.of.target)),
-            MoveState::GivenUp => self.tidy_up(&ends).await,
-            _ => {
-                ends.give_up().await?;
-                self.tidy_up(&ends).await
-            }
+    /// Checks that the item can be moved, and writes the record.
+    async fn begin(&self, item: ItemId, target: ShardId) -> Result<ItemMove, MoveError> {
+        let (source, _) = moves::home(self.home()?, item).await?;
+        match close::items_of_its_groups(self.ledger(source)?, item).await? {
+            0 => self.record(item, target).await,
+            others => Err(MoveError::Grouped(others)),
         }
     }
 
-    /// Checks that the item can be moved, and writes the record.
-    async fn begin(&self, item: ItemId, target: ShardId) -> Result<ItemMove, MoveError> {
+    /// Writes the record of a move.
+    async fn record(&self, item: ItemId, target: ShardId) -> Result<ItemMove, MoveError> {
         let (source, epoch) = moves::home(self.home()?, item).await?;
         if source == target {
             return Err(MoveError::AtHome(target));
@@ -174,10 +173,6 @@ impl Mover {
         let pool = self.ledger(source)?;
         if close::epoch_of(pool, item).await? != Some(epoch) {
             return Err(MoveError::NoItem(item));
-        }
-        match close::items_of_its_groups(pool, item).await? {
-            0 => {}
-            others => return Err(MoveError::Grouped(others)),
         }
         // Before the record: a ledger that is away or of another schema begins no move.
         layouts(pool, self.ledger(target)?).await?;
@@ -217,6 +212,7 @@ impl Mover {
     async fn carry_over(&self, ends: &Ends<'_>) -> Result<(usize, Option<Instant>), MoveError> {
         let mut began = None;
         if !ends.is_closed().await? {
+            self.check_companions(ends).await?;
             self.copy_while_it_sells(ends).await?;
             failpoint!("move-copied");
             began = Some(Instant::now());
@@ -263,10 +259,7 @@ impl Mover {
     async fn copy_the_rest(&self, ends: &Ends<'_>) -> Result<usize, MoveError> {
         ends.set_closed().await?;
         failpoint!("move-closed");
-        match close::items_of_its_groups(ends.source, ends.of.item).await? {
-            0 => {}
-            others => return Err(MoveError::Grouped(others)),
-        }
+        self.check_companions(ends).await?;
         if !ends.is_sealed().await? {
             ends.open_target().await?;
             let differences = ends.compare(ends.layouts.iter()).await?;
@@ -276,6 +269,14 @@ impl Mover {
         let rows = ends.verify().await?;
         failpoint!("move-verified");
         Ok(rows)
+    }
+
+    /// Checks that no other item has to move with this one, unless they move together.
+    async fn check_companions(&self, ends: &Ends<'_>) -> Result<(), MoveError> {
+        match close::items_of_its_groups(ends.source, ends.of.item).await? {
+            others if others > 0 && !ends.is_grouped => Err(MoveError::Grouped(others)),
+            _ => Ok(()),
+        }
     }
 
     async fn flip(
@@ -304,6 +305,10 @@ impl Mover {
 
     /// Deletes the rows where the item does not live, and ends the record.
     async fn tidy_up(&self, ends: &Ends<'_>) -> Result<Moved, MoveError> {
+        self.tidy_up_after(ends, false).await
+    }
+
+    async fn tidy_up_after(&self, ends: &Ends<'_>, waited: bool) -> Result<Moved, MoveError> {
         let now = moves::find(ends.home, ends.of.item, ends.of.epoch).await?;
         let is_flipped = match now.map(|of| (of.state, of.ended_at)) {
             Some((MoveState::Flipped, None)) => true,
@@ -312,7 +317,10 @@ impl Mover {
         };
         let home = if is_flipped { ends.of.target } else { ends.of.source };
         if is_flipped {
-            tokio::time::sleep(self.limits.route_age_max).await;
+            // Of a group that moves together, the first waits for all.
+            if !waited {
+                tokio::time::sleep(self.limits.route_age_max).await;
+            }
             ends.remove_source().await?;
         } else {
             ends.remove_target().await?;
@@ -325,7 +333,7 @@ impl Mover {
     async fn ends(&self, of: ItemMove) -> Result<Ends<'_>, MoveError> {
         let (source, target) = (self.ledger(of.source)?, self.ledger(of.target)?);
         let layouts = layouts(source, target).await?;
-        Ok(Ends { of, home: self.home()?, source, target, layouts })
+        Ok(Ends { of, home: self.home()?, source, target, is_grouped: false, layouts })
     }
 
     async fn lock(&self, item: ItemId) -> Result<MoveLock, MoveError> {

@@ -17,13 +17,17 @@ use super::Unreachable;
 use super::breaker::Breaker;
 use super::cache::Cache;
 use super::gathered::GatheredReads;
-use super::mysql::{self, homes};
+use super::mysql::{self, Placed, homes};
 use crate::domain::{Home, ItemId, OrderId, Routed, ShardId};
 
 /// Items whose homes are remembered.
 const REMEMBERED_MAX: usize = 100_000;
 /// How long a home that is known is waited for before the known one is used again.
 const WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// How long one of several ledgers may take for its part of a list; then the list is not complete. A move
+/// leaves its rows at the source for longer, so that no list misses an order in both ledgers.
+pub const PART_OF_LIST_MAX: Duration = Duration::from_secs(1);
 
 /// Where items live. Clones share what they remember.
 #[derive(Clone)]
@@ -132,6 +136,23 @@ impl Homes {
     ) -> Result<HashMap<ItemId, Home>, Unreachable> {
         let found = items.into_iter().map(async |item| Ok((item, self.find(item).await?)));
         futures::future::try_join_all(found).await.map(|found| found.into_iter().collect())
+    }
+
+    /// Whether a row that was read in `shard` is the one that counts. A move leaves rows behind at its source
+    /// for a while, and writes them at its target before the flip; there the stock row has another epoch.
+    ///
+    /// # Errors
+    /// As for [`Homes::find_again`], where the route that is known has another epoch.
+    pub async fn holds<T>(&self, shard: ShardId, row: &Placed<T>) -> Result<bool, Unreachable> {
+        let (false, Some(item)) = (self.is_only(), row.item) else { return Ok(true) };
+        // An epoch is used once, so a route of the same epoch is right, however old it is.
+        let known = self.find(item).await?;
+        if known.shard == shard && row.home_epoch == Some(known.epoch) {
+            return Ok(true);
+        }
+        // Read after the row. If the item still lives here, it was closed for a move: nothing has changed.
+        let now = self.find_again(item).await?;
+        Ok(now.shard == shard && row.home_epoch >= Some(now.epoch))
     }
 
     /// Keeps those of the `items` that live in `shard`, with the route to them.
@@ -246,6 +267,25 @@ impl<T> Shards<T> {
     pub async fn of_item_again(&self, item: ItemId) -> Result<(&T, Home), Unreachable> {
         let home = self.homes.find_again(item).await?;
         Ok((self.at(home.shard), home))
+    }
+
+    /// The new route to an item, if something that was read by the route `home` may be out of date: its
+    /// stock row, read after everything else, had this `epoch`. `None` when the read counts.
+    ///
+    /// # Errors
+    /// As for [`Homes::find_again`].
+    pub async fn moved_since(
+        &self,
+        item: ItemId,
+        home: Home,
+        epoch: Option<u64>,
+    ) -> Result<Option<Home>, Unreachable> {
+        if home.is_only || epoch == Some(home.epoch) {
+            return Ok(None);
+        }
+        let now = self.homes.find_again(item).await?;
+        // The same home: closed for a move, so nothing has changed.
+        Ok((now != home).then_some(now))
     }
 
     /// The ledger with a number that a route names.

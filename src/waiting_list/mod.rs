@@ -20,13 +20,15 @@ use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{
-    self, Destination, Fault, answered, failed_change, failed_read, waiting_list, within,
+    self, Destination, Fault, answered, failed_change, failed_read, stock, waiting_list, within,
 };
 use crate::store::redis::Counters;
 use crate::store::{Shards, Unreachable};
 
 /// Tries of a transaction.
 const ATTEMPTS_MAX: u32 = 4;
+/// Looks for a place in the line of an item that moves again and again.
+const LOOKS_MAX: u32 = 3;
 /// The longest pause before the second try; it doubles, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
@@ -108,12 +110,29 @@ impl WaitingLists {
     /// When the ledger does not answer.
     pub async fn find(&self, item: ItemId, buyer: UserId) -> Result<Option<Standing>, LedgerError> {
         let ledgers = &self.parts.ledgers;
-        let (LedgerParts { pool, breaker, .. }, _) = ledgers.of_item(item).await.map_err(gone)?;
-        let read = mysql::ask(breaker, waiting_list::last(pool, item, buyer));
-        match read.await.map_err(|error| failed_read(&error))? {
-            Some(place) => self.standing(item, place).await.map(Some),
-            None => Ok(None),
+        let (mut ledger, mut home) = ledgers.of_item(item).await.map_err(gone)?;
+        for _ in 0..LOOKS_MAX {
+            let read = async {
+                let place = waiting_list::last(&ledger.pool, item, buyer).await?;
+                let epoch = match home.is_only {
+                    true => None,
+                    false => stock::read(&ledger.pool, item).await?.map(|row| row.home_epoch),
+                };
+                Ok((place, epoch))
+            };
+            let read = mysql::ask(&ledger.breaker, read).await;
+            let (place, epoch) = read.map_err(|error| failed_read(&error))?;
+            match ledgers.moved_since(item, home, epoch).await.map_err(gone)? {
+                Some(again) => (ledger, home) = (ledgers.at(again.shard), again),
+                None => {
+                    return match place {
+                        Some(place) => self.standing(item, place).await.map(Some),
+                        None => Ok(None),
+                    };
+                }
+            }
         }
+        Err(LedgerError::Moving)
     }
 
     /// Takes a buyer out of an item's line; an offered unit goes to the next one. Without a place it
@@ -141,12 +160,15 @@ impl WaitingLists {
             let mut more = true;
             while more {
                 let tended = self.transact(ledger, routed, &Work::Tend);
-                more = match within(TRANSACTION_MAX, tended).await? {
-                    Done::Tended(change, more) => {
+                more = match within(TRANSACTION_MAX, tended).await {
+                    Ok(Done::Tended(change, more)) => {
                         changed += change.changed.len();
                         more
                     }
-                    _ => false,
+                    Ok(_) => false,
+                    // Its line is tended after the move, wherever the item is by then.
+                    Err(error) if Fault::of(&error) == Fault::Moved => false,
+                    Err(error) => return Err(error),
                 };
             }
         }

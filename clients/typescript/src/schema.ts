@@ -262,6 +262,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/admin/shards": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the ledgers with their items and their state, and the moves of items between them. */
+        get: operations["get_admin_shards"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/items": {
         parameters: {
             query?: never;
@@ -1481,6 +1498,31 @@ export interface components {
             passwords: boolean;
             provider?: components["schemas"]["ProviderBody"] | null;
         };
+        /** @description A move of an item from one ledger to another. */
+        MoveBody: {
+            /** Format: date-time */
+            ended_at?: string | null;
+            /** Format: int64 */
+            item_id: number;
+            /**
+             * Format: int64
+             * @description The pause of the item in milliseconds; `null` if it has not ended, or there was none.
+             */
+            pause_ms?: number | null;
+            /** Format: int32 */
+            source: number;
+            /** Format: date-time */
+            started_at: string;
+            /**
+             * @description `copying` (the item sells), `closed` (it is paused), `flipped` (it sells at the target), `done` or
+             *     `given_up` (it sells where it was).
+             */
+            state: string;
+            /** Format: int32 */
+            target: number;
+            /** @description Whether something is left to do. */
+            under_way: boolean;
+        };
         /** @description An order as its owner sees it. */
         OrderBody: {
             /**
@@ -1751,6 +1793,28 @@ export interface components {
             token: string;
             /** Format: int64 */
             user_id: number;
+        };
+        /** @description A ledger. */
+        ShardBody: {
+            /**
+             * Format: int64
+             * @description Items that live there.
+             */
+            items: number;
+            /**
+             * Format: int32
+             * @description 0 is the home ledger.
+             */
+            number: number;
+            /** @description `ok`, `read-only`, `does not answer`, or what is wrong with its schema. */
+            state: string;
+        };
+        /** @description The ledgers and the moves. */
+        ShardsBody: {
+            /** @description Those under way first, then the newest; at most 200. */
+            moves: components["schemas"]["MoveBody"][];
+            /** @description In the order of their numbers. */
+            shards: components["schemas"]["ShardBody"][];
         };
         /**
          * @description Who signs in: a name and a password, or a token of the identity provider. The document shows the
@@ -2658,6 +2722,44 @@ export interface operations {
                 content?: never;
             };
             /** @description Not an operator, or no such payment that is not refunded */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_admin_shards: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The ledgers and the moves */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShardsBody"];
+                };
+            };
+            /** @description Not an operator */
             "4XX": {
                 headers: {
                     [name: string]: unknown;

@@ -16,7 +16,7 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::connections::{BatchConnections, Own};
-use super::look::{choose, find_written, items_of, locked_by_others};
+use super::look::{Written, choose, find_written, items_of, locked_by_others};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::sql::{Broken, Filled, commit};
 use crate::arbiter::{
@@ -202,10 +202,14 @@ impl BatchWriter {
         }
         for attempt in 1..=SETTLE_ATTEMPTS_MAX {
             match find_written(&self.arbiter.pool, &purchases).await {
-                Ok(mut written) => {
+                Ok(Written { mut orders, moved }) => {
                     for index in asked {
-                        let order = written.remove(&batch.purchases[index].order_id);
-                        batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
+                        let purchase = &batch.purchases[index];
+                        let order = orders.remove(&purchase.order_id);
+                        // The item may have moved with its order: that one stays unknown.
+                        if order.is_some() || !moved.contains(&purchase.item.id) {
+                            batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
+                        }
                     }
                     return;
                 }

@@ -11,7 +11,7 @@ use crate::arbiter::{Answer, is_guarded, replay};
 use crate::domain::{
     ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
 };
-use crate::store::mysql::{answered, orders, settle};
+use crate::store::mysql::{answered, orders, settle, stock};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
@@ -24,11 +24,24 @@ pub(super) async fn choose(
     candidates: &[usize],
     answers: &mut [Option<Answer>],
 ) -> sqlx::Result<Vec<usize>> {
+    let undecided: Vec<usize> =
+        (0..purchases.len()).filter(|&index| answers[index].is_none()).collect();
     answer_finished(connection, purchases, answers).await?;
     let bought = bought_so_far(connection, purchases).await?;
     let grouped = bought_in_groups(connection, purchases).await?;
     purchases.iter().for_each(|purchase| purchase.look.is_now());
     let available = available(connection, &items_of(purchases)).await?;
+    for index in undecided {
+        // Read after the orders: what a move has left behind answers nothing.
+        let item = &purchases[index].item;
+        let is_here = match available.get(&item.id) {
+            Some((_, epoch)) => *epoch == item.home.epoch,
+            None => item.home.is_only,
+        };
+        if !is_here {
+            answers[index] = Some(Ok(Outcome::Unavailable(Unavailable::Moving)));
+        }
+    }
     // What the chosen ones would take, of each stock and of each buyer's limit.
     let mut taken: HashMap<ItemId, i64> = HashMap::new();
     let mut taken_by: HashMap<(ItemId, UserId), i64> = HashMap::new();
@@ -37,12 +50,8 @@ pub(super) async fn choose(
     for &index in candidates {
         let purchase = &purchases[index];
         let (item, units) = (purchase.item.id, purchase.quantity.signed());
-        let Some(&(available, epoch)) = available.get(&item) else { continue };
+        let Some(&(available, _)) = available.get(&item) else { continue };
         if answers[index].is_some() {
-            continue;
-        }
-        if epoch != purchase.item.home.epoch {
-            answers[index] = Some(Ok(Outcome::Unavailable(Unavailable::Moving)));
             continue;
         }
         let limit = purchase.item.per_buyer_limit;
@@ -201,13 +210,22 @@ async fn select_stock(
     answered(query.fetch_all(connection)).await
 }
 
+/// The orders of a batch whose COMMIT was not answered.
+pub(super) struct Written {
+    /// Those that are written.
+    pub orders: HashMap<OrderId, Order>,
+    /// Items that do not live here any more: their orders may be written elsewhere.
+    pub moved: BTreeSet<ItemId>,
+}
+
 /// Finds the orders of a batch whose COMMIT was not answered, waiting for a transaction that still
 /// holds their rows: with one statement for all.
 pub(super) async fn find_written(
     pool: &MySqlPool,
     purchases: &[&Purchase],
-) -> sqlx::Result<HashMap<OrderId, Order>> {
-    let Some(last) = purchases.last() else { return Ok(HashMap::new()) };
+) -> sqlx::Result<Written> {
+    let none = Written { orders: HashMap::new(), moved: BTreeSet::new() };
+    let Some(last) = purchases.last() else { return Ok(none) };
     let length = purchases.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
     let columns = orders::COLUMNS;
@@ -218,14 +236,22 @@ pub(super) async fn find_written(
     for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
         query = query.bind(purchase.order_id.to_string());
     }
+    let movable = purchases.iter().copied().filter(|one| !one.item.home.is_only);
+    let movable = items_of(movable);
     let look = async {
         let mut connection = settle::connection(pool).await?;
         let mut transaction = connection.begin().await?;
         let rows = query.fetch_all(&mut *transaction).await?;
         // Nothing was written, and the locks were all that was wanted.
         let _ = transaction.rollback().await;
-        Ok(rows)
+        Ok((rows, stock::epochs(&mut *connection, &movable).await?))
     };
-    let rows = answered(look).await?;
-    rows.iter().map(|row| orders::read(row).map(|order| (order.id, order))).collect()
+    let (rows, epochs) = answered(look).await?;
+    let has_moved = |one: &&&Purchase| {
+        let home = one.item.home;
+        !home.is_only && epochs.get(&one.item.id) != Some(&home.epoch)
+    };
+    let moved = purchases.iter().filter(has_moved).map(|one| one.item.id).collect();
+    let order = |row| orders::read(row).map(|order| (order.id, order));
+    Ok(Written { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
 }

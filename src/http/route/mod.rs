@@ -18,6 +18,7 @@ pub mod orders;
 pub mod payments;
 pub mod purchase;
 pub mod session;
+pub mod shards;
 mod texts;
 pub mod ticket;
 pub mod users;

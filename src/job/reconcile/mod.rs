@@ -13,6 +13,7 @@
 
 mod walk;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,7 +23,7 @@ use sqlx::MySqlPool;
 use tokio::sync::Mutex;
 
 use super::Job;
-use crate::domain::{ArbiterMode, ItemId, ShardId};
+use crate::domain::{ArbiterMode, Home, ItemId, ShardId};
 use crate::metrics::Metrics;
 use crate::store::Homes;
 use crate::store::redis::{Buckets, Counter, CounterError, Counters};
@@ -131,7 +132,13 @@ impl Reconcile {
         let (shard, homes) = &self.place;
         let items = page.counted.iter().map(|counted| counted.item).collect();
         let here = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
-        page.counted.retain(|counted| here.iter().any(|routed| routed.item == counted.item));
+        let routes: HashMap<ItemId, Home> =
+            here.into_iter().map(|routed| (routed.item, routed.home)).collect();
+        // A row with another epoch is not the item's, or the item is just being moved.
+        page.counted.retain(|counted| {
+            let route = routes.get(&counted.item);
+            route.is_some_and(|home| home.is_only || home.epoch == counted.home_epoch)
+        });
         let layout = walk.layout;
         let mut inspections = futures::stream::iter(page.counted)
             .map(|counted| async move { (counted.item, self.inspect(layout, counted).await) })
@@ -179,7 +186,7 @@ impl Reconcile {
         layout: Layout,
         counted: Counted,
     ) -> Result<Option<Inspection>, CounterError> {
-        let Counted { item, available, version, arbiter, epoch } = counted;
+        let Counted { item, available, version, arbiter, epoch, .. } = counted;
         let seen = match layout {
             Layout::Whole => self.counters.peek_with_queue(item).await?.map(Seen::Whole),
             // Parts of an older load are skipped: they are loaded again before their next use.

@@ -58,6 +58,8 @@ pub(super) struct Counted {
     pub version: u64,
     pub arbiter: ArbiterMode,
     pub epoch: u64,
+    /// The epoch that a route to the item must have.
+    pub home_epoch: u64,
 }
 
 /// The counter of an item as Redis has it.
@@ -116,7 +118,7 @@ impl Walk {
     pub async fn next_page(&mut self, pool: &MySqlPool, size: u32) -> Result<Page, sqlx::Error> {
         let (table, condition) = (self.layout.table(), self.sales.condition());
         let statement = format!(
-            "SELECT stock.item_id, available, version, arbiter, epoch FROM {table} \
+            "SELECT stock.item_id, available, version, arbiter, epoch, home_epoch FROM {table} \
              JOIN stock ON stock.item_id = {table}.item_id \
              JOIN items ON items.id = {table}.item_id \
              WHERE {table}.item_id > ? AND {condition} ORDER BY {table}.item_id LIMIT ?"
@@ -145,11 +147,11 @@ impl Walk {
     }
 }
 
-/// Id, units available, version of the stock, arbiter, epoch.
-type Row = (i64, i64, u64, String, u64);
+/// Id, units available, version of the stock, arbiter, epoch, epoch of the home.
+type Row = (i64, i64, u64, String, u64, u64);
 
 /// `None` for a row that this program does not understand: a newer one may have written it.
-fn counted((id, available, version, arbiter, epoch): Row) -> Option<Counted> {
+fn counted((id, available, version, arbiter, epoch, home_epoch): Row) -> Option<Counted> {
     let (item, arbiter) = (ItemId::new(id)?, ArbiterMode::parse(&arbiter)?);
-    Some(Counted { item, available, version, arbiter, epoch })
+    Some(Counted { item, available, version, arbiter, epoch, home_epoch })
 }

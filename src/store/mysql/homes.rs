@@ -78,6 +78,18 @@ pub async fn count(pool: &MySqlPool) -> sqlx::Result<HashMap<ShardId, i64>> {
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
+/// Counts the items of all ledgers, those of an older build too, which have no row in the home ledger's table.
+///
+/// # Errors
+/// The database's.
+pub async fn count_all(pool: &MySqlPool) -> sqlx::Result<i64> {
+    let count = sqlx::query_scalar(
+        "SELECT (SELECT COUNT(*) FROM item_homes) + (SELECT COUNT(*) FROM items \
+         WHERE NOT EXISTS (SELECT 1 FROM item_homes WHERE item_homes.item_id = items.id))",
+    );
+    answered(count.fetch_one(pool)).await
+}
+
 /// Counts the items of a ledger.
 ///
 /// # Errors
@@ -108,12 +120,13 @@ pub async fn newest_items(pool: &MySqlPool, limit: u32) -> sqlx::Result<Vec<Item
     answered(newest.bind(limit).fetch_all(pool)).await
 }
 
-/// Whether a move of an item is under way.
+/// Counts the moves of items so far, and those of them that are under way.
 ///
 /// # Errors
 /// The database's.
-pub async fn is_moving(pool: &MySqlPool) -> sqlx::Result<bool> {
-    let moving = sqlx::query_scalar("SELECT 1 FROM item_moves WHERE ended_at IS NULL LIMIT 1");
-    let moving: Option<i64> = answered(moving.fetch_optional(pool)).await?;
-    Ok(moving.is_some())
+pub async fn count_moves(pool: &MySqlPool) -> sqlx::Result<(i64, i64)> {
+    let counted = sqlx::query_as(
+        "SELECT COUNT(*), CAST(COALESCE(SUM(ended_at IS NULL), 0) AS SIGNED) FROM item_moves",
+    );
+    answered(counted.fetch_one(pool)).await
 }

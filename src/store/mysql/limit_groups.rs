@@ -93,14 +93,28 @@ pub async fn copy(transaction: &mut MySqlConnection, group: &LimitGroup) -> sqlx
     Ok(())
 }
 
-/// Whether an item of a ledger is or was in a group.
+/// Lists the items that are or were in a group, by a ledger's rows; while an item moves, two ledgers have them.
 ///
 /// # Errors
 /// The database's.
-pub async fn has_items(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx::Result<bool> {
-    let found = sqlx::query_scalar("SELECT 1 FROM limit_group_items WHERE group_id = ? LIMIT 1");
-    let found: Option<i64> = answered(found.bind(id.get()).fetch_optional(executor)).await?;
-    Ok(found.is_some())
+pub async fn items(
+    executor: impl MySqlExecutor<'_>,
+    id: LimitGroupId,
+) -> sqlx::Result<Vec<ItemId>> {
+    let items = sqlx::query_scalar("SELECT item_id FROM limit_group_items WHERE group_id = ?");
+    answered(items.bind(id.get()).fetch_all(executor)).await
+}
+
+/// Lists the groups that an item is or was in.
+///
+/// # Errors
+/// The database's.
+pub async fn of_item(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<LimitGroupId>> {
+    let groups = sqlx::query_scalar("SELECT group_id FROM limit_group_items WHERE item_id = ?");
+    answered(groups.bind(item.get()).fetch_all(executor)).await
 }
 
 /// Notes that an item belongs to a group, for the audit.

@@ -27,6 +27,7 @@ pub mod order_routine;
 pub mod orders;
 pub mod outbox;
 pub mod payments;
+pub mod placed;
 pub mod replication;
 pub mod running;
 pub mod schema;
@@ -55,6 +56,7 @@ pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
 pub use error::{Fault, moved};
 pub use link::{answered, within};
+pub use placed::Placed;
 pub use writer::Writer;
 
 /// How long an unused connection stays open.

@@ -102,6 +102,18 @@ pub async fn under_way(
     answered(sqlx::query_as(&statement).bind(item.get()).fetch_optional(from)).await
 }
 
+/// Lists the moves that are under way, oldest first, at most [`LIST_MAX`].
+///
+/// # Errors
+/// The database's.
+pub async fn all_under_way(from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<ItemMove>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM item_moves WHERE ended_at IS NULL \
+         ORDER BY started_at, item_id LIMIT {LIST_MAX}"
+    );
+    answered(sqlx::query_as(&statement).fetch_all(from)).await
+}
+
 /// Finds a move by its item and its epoch.
 ///
 /// # Errors
@@ -196,14 +208,34 @@ pub async fn set_closed(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
     change(&mut *answered(pool.acquire()).await?, set, of).await
 }
 
+/// Changes the record of a move that is closed.
+const SET_FLIPPED: &str = "UPDATE item_moves SET state = 'flipped', flipped_at = UTC_TIMESTAMP(6) \
+     WHERE item_id = ? AND epoch = ? AND state = 'closed'";
+
 /// Makes the target the home of the item; `false` unless the move was closed.
 ///
 /// # Errors
 /// The database's; it may have been done.
 pub async fn flip(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
-    let set = "UPDATE item_moves SET state = 'flipped', flipped_at = UTC_TIMESTAMP(6) \
-         WHERE item_id = ? AND epoch = ? AND state = 'closed'";
-    settle(pool, of, set, of.target).await
+    settle(pool, of, SET_FLIPPED, of.target).await
+}
+
+/// Makes the targets the homes of all items together, in the caller's transaction; `false` unless every move
+/// was closed: then the transaction must be rolled back.
+///
+/// # Errors
+/// The database's.
+pub async fn flip_together(
+    transaction: &mut MySqlConnection,
+    all: &[ItemMove],
+) -> sqlx::Result<bool> {
+    for of in all {
+        if !change(transaction, SET_FLIPPED, of).await? {
+            return Ok(false);
+        }
+        place(transaction, of, of.target).await?;
+    }
+    Ok(true)
 }
 
 /// Makes the source the home of the item again, under the epoch of the move; `false` when the move
@@ -236,12 +268,7 @@ async fn settle(pool: &MySqlPool, of: &ItemMove, set: &str, home: ShardId) -> sq
             if !change(&mut transaction, set, of).await? {
                 return Ok(false);
             }
-            let placed = sqlx::query(
-                "INSERT INTO item_homes (item_id, shard, epoch) VALUES (?, ?, ?) \
-                 ON DUPLICATE KEY UPDATE shard = VALUES(shard), epoch = VALUES(epoch)",
-            );
-            let placed = placed.bind(of.item.get()).bind(home.get()).bind(of.epoch);
-            transaction.execute(placed).await?;
+            place(&mut transaction, of, home).await?;
             Ok(true)
         };
         match written.await {
@@ -256,6 +283,16 @@ async fn settle(pool: &MySqlPool, of: &ItemMove, set: &str, home: ShardId) -> sq
         }
     };
     within(TRANSACTION_MAX, work).await
+}
+
+/// Writes the home of an item, with the epoch of its move.
+async fn place(connection: &mut MySqlConnection, of: &ItemMove, home: ShardId) -> sqlx::Result<()> {
+    let placed = sqlx::query(
+        "INSERT INTO item_homes (item_id, shard, epoch) VALUES (?, ?, ?) \
+         ON DUPLICATE KEY UPDATE shard = VALUES(shard), epoch = VALUES(epoch)",
+    );
+    connection.execute(placed.bind(of.item.get()).bind(home.get()).bind(of.epoch)).await?;
+    Ok(())
 }
 
 /// Runs a statement on the record of a move; answers whether it changed.

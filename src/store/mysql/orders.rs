@@ -7,12 +7,17 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
 use super::columns::Text;
 use super::link::{LONG_READ_MAX, answered, within};
+use super::placed::Placed;
 use super::running::request_of;
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
 pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
      limit_group_id, created_at, expires_at, paid_at";
+
+/// The further column of a [`Placed`] order.
+const HOME_EPOCH: &str =
+    "(SELECT home_epoch FROM stock WHERE stock.item_id = orders.item_id) AS home_epoch";
 
 /// Finds an owner's order; another user's order is not found.
 ///
@@ -29,16 +34,22 @@ pub async fn find(
     answered(found).await
 }
 
-/// Finds an order, whoever owns it.
+/// Finds an order of `owner`, or of any, with the epoch of its item.
 ///
 /// # Errors
 /// The database's.
-pub async fn find_of_any(
+pub async fn find_placed(
     executor: impl MySqlExecutor<'_>,
     id: OrderId,
-) -> sqlx::Result<Option<Order>> {
-    let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ?");
-    answered(sqlx::query_as(&statement).bind(id.to_string()).fetch_optional(executor)).await
+    owner: Option<UserId>,
+) -> sqlx::Result<Option<Placed<Order>>> {
+    let of_owner = if owner.is_some() { "AND user_id = ?" } else { "" };
+    let statement = format!("SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? {of_owner}");
+    let mut query = sqlx::query_as(&statement).bind(id.to_string());
+    if let Some(owner) = owner {
+        query = query.bind(owner.get());
+    }
+    answered(query.fetch_optional(executor)).await
 }
 
 /// Finds the order of a request.
@@ -123,9 +134,33 @@ pub async fn list(
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<Order>> {
+    list_with(executor, COLUMNS, (owner, before, limit)).await
+}
+
+/// Lists orders like [`list`], each with the epoch of its item.
+///
+/// # Errors
+/// The database's.
+pub async fn list_placed(
+    executor: impl MySqlExecutor<'_>,
+    owner: UserId,
+    before: Option<OrderId>,
+    limit: u32,
+) -> sqlx::Result<Vec<Placed<Order>>> {
+    list_with(executor, &format!("{COLUMNS}, {HOME_EPOCH}"), (owner, before, limit)).await
+}
+
+async fn list_with<T>(
+    executor: impl MySqlExecutor<'_>,
+    columns: &str,
+    (owner, before, limit): (UserId, Option<OrderId>, u32),
+) -> sqlx::Result<Vec<T>>
+where
+    T: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
+{
     // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
     let statement = format!(
-        "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+        "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
     let listed =

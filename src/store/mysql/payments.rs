@@ -8,11 +8,17 @@ use time::OffsetDateTime;
 
 use super::columns::Text;
 use super::link::answered;
+use super::placed::Placed;
 use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
 use crate::domain::{Cents, OrderId};
 
 const COLUMNS: &str =
     "id, order_id, amount_cents, status, reason, failures, last_error, created_at, changed_at";
+/// The further columns of a [`Placed`] payment: its order's item. A payment for an order that does not exist
+/// is of no item.
+const PLACE: &str = "(SELECT item_id FROM orders WHERE orders.id = payments.order_id) AS item_id, \
+     (SELECT home_epoch FROM orders JOIN stock ON stock.item_id = orders.item_id \
+      WHERE orders.id = payments.order_id) AS home_epoch";
 /// The longest error that is stored, in characters.
 const ERROR_LENGTH_MAX: usize = 300;
 
@@ -78,6 +84,18 @@ pub async fn find_for_update(
     answered(sqlx::query_as(&statement).bind(id.as_str()).fetch_optional(connection)).await
 }
 
+/// Finds a payment, with the epoch of its item.
+///
+/// # Errors
+/// The database's.
+pub async fn find_placed(
+    pool: &MySqlPool,
+    id: &PaymentId,
+) -> sqlx::Result<Option<Placed<Payment>>> {
+    let statement = format!("SELECT {COLUMNS}, {PLACE} FROM payments WHERE id = ?");
+    answered(sqlx::query_as(&statement).bind(id.as_str()).fetch_optional(pool)).await
+}
+
 /// Inserts a payment.
 ///
 /// # Errors
@@ -120,9 +138,9 @@ pub async fn set_refunded(connection: &mut MySqlConnection, id: &PaymentId) -> s
 ///
 /// # Errors
 /// The database's.
-pub async fn due_refunds(pool: &MySqlPool, limit: u32) -> sqlx::Result<Vec<Payment>> {
+pub async fn due_refunds(pool: &MySqlPool, limit: u32) -> sqlx::Result<Vec<Placed<Payment>>> {
     let statement = format!(
-        "SELECT {COLUMNS} FROM payments WHERE status = 'refund_wanted' \
+        "SELECT {COLUMNS}, {PLACE} FROM payments WHERE status = 'refund_wanted' \
          AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?"
     );
     answered(sqlx::query_as(&statement).bind(limit).fetch_all(pool)).await
@@ -132,13 +150,16 @@ pub async fn due_refunds(pool: &MySqlPool, limit: u32) -> sqlx::Result<Vec<Payme
 ///
 /// # Errors
 /// The database's.
-pub async fn refund_requested(pool: &MySqlPool, id: &PaymentId) -> sqlx::Result<()> {
+pub async fn refund_requested(
+    connection: &mut MySqlConnection,
+    id: &PaymentId,
+) -> sqlx::Result<()> {
     let noted = sqlx::query(
         "UPDATE payments SET status = 'refund_requested', last_error = NULL, \
          changed_at = UTC_TIMESTAMP(6) WHERE id = ? AND status = 'refund_wanted'",
     )
     .bind(id.as_str())
-    .execute(pool);
+    .execute(connection);
     answered(noted).await?;
     Ok(())
 }
@@ -148,7 +169,7 @@ pub async fn refund_requested(pool: &MySqlPool, id: &PaymentId) -> sqlx::Result<
 /// # Errors
 /// The database's.
 pub async fn refund_failed(
-    pool: &MySqlPool,
+    connection: &mut MySqlConnection,
     id: &PaymentId,
     error: &str,
     pause: Duration,
@@ -161,7 +182,7 @@ pub async fn refund_failed(
     .bind(error)
     .bind(pause.as_secs())
     .bind(id.as_str())
-    .execute(pool);
+    .execute(connection);
     answered(noted).await?;
     Ok(())
 }
@@ -186,10 +207,11 @@ pub async fn list(
     status: Option<PaymentStatus>,
     after: &str,
     limit: u32,
-) -> sqlx::Result<Vec<Payment>> {
+) -> sqlx::Result<Vec<Placed<Payment>>> {
     let of_status = if status.is_some() { "AND status = ?" } else { "" };
-    let statement =
-        format!("SELECT {COLUMNS} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?");
+    let statement = format!(
+        "SELECT {COLUMNS}, {PLACE} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"
+    );
     let mut query = sqlx::query_as(&statement).bind(after);
     if let Some(status) = status {
         query = query.bind(status.as_str());

@@ -1,5 +1,7 @@
 //! Reads the stock row; only the arbiter takes stock.
 
+use std::collections::HashMap;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::OffsetDateTime;
@@ -47,6 +49,27 @@ pub async fn read_routed(
         None if !home.is_only => Err(moved()),
         row => Ok(row),
     }
+}
+
+/// Reads the epochs of the stock rows of some items; an item without a row is left out.
+///
+/// # Errors
+/// The database's.
+pub async fn epochs(
+    from: impl MySqlExecutor<'_>,
+    items: &[ItemId],
+) -> sqlx::Result<HashMap<ItemId, u64>> {
+    let Some(last) = items.last() else { return Ok(HashMap::new()) };
+    // A few fixed lengths, so that each statement is prepared once.
+    let length = items.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
+    let statement = format!("SELECT item_id, home_epoch FROM stock WHERE item_id IN ({places})");
+    let mut query = sqlx::query_as(&statement);
+    for item in items.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(item.get());
+    }
+    let rows: Vec<(ItemId, u64)> = answered(query.fetch_all(from)).await?;
+    Ok(rows.into_iter().collect())
 }
 
 /// Checks, in a transaction that does not write the stock row, that the item still lives at the end of the

@@ -12,8 +12,9 @@ use redis_connection::Script;
 use sqlx::MySqlPool;
 
 use super::RedisClient;
-use crate::domain::ItemId;
+use crate::domain::{ItemId, ShardId};
 use crate::metrics::Metrics;
+use crate::store::Homes;
 use crate::store::cache::Cache;
 use crate::store::single_flight::SingleFlight;
 
@@ -81,6 +82,8 @@ pub struct Counters {
     pub(super) epochs: Cache<ItemId, u64>,
     pub(super) loads: SingleFlight<ItemId, Result<u64, CounterError>>,
     pub(super) layout: Layout,
+    /// The ledger, and where items live.
+    pub(super) place: (ShardId, Homes),
 }
 
 /// The layout of counters in the ledger and in Redis.
@@ -106,12 +109,21 @@ impl Counters {
         layout: Layout,
     ) -> Self {
         let (epochs, loads) = (Cache::new(REMEMBERED_MAX), SingleFlight::new());
-        Self { redis, pool, metrics, epochs, loads, layout }
+        let place = (ShardId::HOME, Homes::only());
+        Self { redis, pool, metrics, epochs, loads, layout, place }
+    }
+
+    /// The counters of the items that live in `shard`: those of others are not loaded from its ledger.
+    #[must_use]
+    pub fn of_shard(self, shard: ShardId, homes: Homes) -> Self {
+        Self { place: (shard, homes), ..self }
     }
 
     /// Makes counters of another layout on the same Redis and ledger.
     pub(super) fn with(&self, layout: Layout) -> Self {
-        Self::with_layout(self.redis.clone(), self.pool.clone(), self.metrics.clone(), layout)
+        let (redis, pool) = (self.redis.clone(), self.pool.clone());
+        let (shard, homes) = self.place.clone();
+        Self::with_layout(redis, pool, self.metrics.clone(), layout).of_shard(shard, homes)
     }
 
     /// The key of an item's counter.

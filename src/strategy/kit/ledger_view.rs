@@ -23,6 +23,18 @@ pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Ou
     }
 }
 
+/// Checks that what was read of a purchase's item before was read where the item lives.
+///
+/// # Errors
+/// The outcome that ends the purchase.
+pub async fn check_home(arbiter: &Arbiter, purchase: &Purchase) -> Result<(), Outcome> {
+    if purchase.item.home.is_only {
+        return Ok(());
+    }
+    let row = arbiter.stock(purchase.item.routed()).await;
+    row.map(drop).map_err(|error| unavailable(&error))
+}
+
 /// The outcome when the ledger cannot be read or refuses writes, before anything was written.
 #[must_use]
 pub fn unavailable(error: &sqlx::Error) -> Outcome {

@@ -8,6 +8,7 @@ import { drawSale, editSale, startEditing } from '../console/edit.js';
 import { startGroups } from '../console/groups.js';
 import { startFiles } from '../console/files.js';
 import { watchHealth } from '../console/health.js';
+import { watchLedgers } from '../console/ledgers.js';
 import { loadStrategies } from '../console/strategies.js';
 import { watchSale } from '../console/watch.js';
 import { keepDoor, reason } from '../desk.js';
@@ -34,6 +35,7 @@ async function begin() {
   startEditing(takeNow);
   startFiles(() => chosenId, take);
   watchHealth();
+  watchLedgers();
   everySecond(() => {
     for (const row of rows.values()) row.draw();
     drawChosen();

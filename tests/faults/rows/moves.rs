@@ -39,6 +39,8 @@ pub async fn moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let setup = testbed
         .setup()
         .with("SECKILL_SHARDS_URLS", format!("1={second}"))
+        // The row ends the moves itself.
+        .with("SECKILL_JOB_MOVE_PERIOD_MS", "3600000")
         // The ids of items begin anew.
         .with("SECKILL_REDIS_PREFIX", format!("moves-{seed}:"));
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);

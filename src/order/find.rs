@@ -1,0 +1,125 @@
+//! Finding the orders of one ledger: those that are written, and those that are queued.
+
+use super::LedgerOrders;
+use crate::domain::{LedgerError, Order, OrderId, UserId};
+use crate::store::mysql::{self, Placed, failed_read, orders};
+use crate::store::redis::CounterError;
+
+/// The reason why an order could not be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The ledger did not answer.
+    #[error("mysql: {0}")]
+    Ledger(#[from] LedgerError),
+    /// The ledger has no such order, and the queues could not be read.
+    #[error("queue: {0}")]
+    Queue(CounterError),
+}
+
+/// The part of a buyer's list that one of several ledgers has.
+pub(super) struct Part {
+    /// Written orders.
+    pub written: Vec<Placed<Order>>,
+    /// Queued orders; some of them may be written by now.
+    pub queued: Vec<Order>,
+}
+
+impl LedgerOrders {
+    /// Finds an owner's order, in the ledger or in a queue.
+    ///
+    /// # Errors
+    /// See [`FindError`].
+    pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
+        match self.find_in_ledger(id, owner).await {
+            Ok(None) => {}
+            Ok(found) => return Ok(found),
+            // A queued order can still be found.
+            Err(away) => {
+                let queued = self.queue.find_known(id, owner).await.ok().flatten();
+                return queued.map(Some).ok_or(FindError::Ledger(away));
+            }
+        }
+        if let Some(queued) = self.find_queued(id, owner).await? {
+            return Ok(Some(queued));
+        }
+        // The order may have moved from the queue to the ledger in between.
+        Ok(self.find_in_ledger(id, owner).await?)
+    }
+
+    /// Finds an owner's order in the queues alone.
+    pub(super) async fn find_queued(
+        &self,
+        id: OrderId,
+        owner: UserId,
+    ) -> Result<Option<Order>, FindError> {
+        self.queue.find(id, owner).await.map_err(FindError::Queue)
+    }
+
+    /// Finds an order in the ledger alone, of `owner` or of any, with the epoch of its item.
+    pub(super) async fn find_placed(
+        &self,
+        id: OrderId,
+        owner: Option<UserId>,
+    ) -> Result<Option<Placed<Order>>, LedgerError> {
+        let found = mysql::ask(&self.breaker, orders::find_placed(&self.pool, id, owner)).await;
+        found.map_err(|error| failed_read(&error))
+    }
+
+    async fn find_in_ledger(
+        &self,
+        id: OrderId,
+        owner: UserId,
+    ) -> Result<Option<Order>, LedgerError> {
+        let found = mysql::ask(&self.breaker, orders::find(&self.pool, id, owner)).await;
+        found.map_err(|error| failed_read(&error))
+    }
+
+    /// Lists an owner's orders, newest first, with the queued ones; without Redis only those of the
+    /// ledger.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn list(
+        &self,
+        owner: UserId,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Vec<Order>, LedgerError> {
+        let queued = self.list_queued(owner, before).await;
+        let listed = orders::list(&self.pool, owner, before, limit);
+        let listed = mysql::ask(&self.breaker, listed).await;
+        let mut orders = listed.map_err(|error| failed_read(&error))?;
+        for order in queued {
+            if orders.iter().all(|listed| listed.id != order.id) {
+                orders.push(order);
+            }
+        }
+        orders.sort_unstable_by_key(|order| std::cmp::Reverse(order.id));
+        orders.truncate(limit as usize);
+        Ok(orders)
+    }
+
+    /// Lists an owner's orders like [`LedgerOrders::list`], as a part of a list of several ledgers.
+    pub(super) async fn list_part(
+        &self,
+        owner: UserId,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Part, LedgerError> {
+        let queued = self.list_queued(owner, before).await;
+        let written = orders::list_placed(&self.pool, owner, before, limit);
+        let written = mysql::ask(&self.breaker, written).await;
+        Ok(Part { written: written.map_err(|error| failed_read(&error))?, queued })
+    }
+
+    /// An owner's queued orders. They are read before the ledger: an order that moves to the ledger
+    /// meanwhile is read in both, never in neither.
+    async fn list_queued(&self, owner: UserId, before: Option<OrderId>) -> Vec<Order> {
+        let mut queued = self.queue.list(owner).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "queued orders not listed");
+            Vec::new()
+        });
+        queued.retain(|order| before.is_none_or(|before| order.id < before));
+        queued
+    }
+}

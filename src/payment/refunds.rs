@@ -1,0 +1,280 @@
+//! Money that goes back: telling the provider, hearing of it, and what operators see and note of it.
+//!
+//! With several ledgers a payment is where its order is. Each change checks that in its transaction, since
+//! rows that a move leaves behind, or has copied early, are not the payment.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sqlx::MySqlConnection;
+
+use super::{Payment, Payments, Taken};
+use crate::domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
+use crate::domain::{LedgerError, Routed, ShardId};
+use crate::metrics::Metrics;
+use crate::order::OrderPlace;
+use crate::store::Unreachable;
+use crate::store::mysql::actions::{self, Actor};
+use crate::store::mysql::stock::check_home;
+use crate::store::mysql::{self, Fault, Placed, answered, failed_change, failed_read, payments};
+use crate::store::shards::Ledger;
+
+/// Refunds that one run tells the provider.
+const REFUNDS_MAX: u32 = 50;
+/// The pause after the first failed try to tell a refund; it doubles.
+const PAUSE_FIRST: Duration = Duration::from_secs(2);
+/// The longest pause; the provider is told until it answers.
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// How long the ids of the provider's messages are kept.
+const MESSAGES_KEPT_DAYS: u32 = 30;
+/// Ids that one run forgets.
+const FORGOTTEN_MAX: u32 = 1_000;
+
+/// What became of the refunds that were due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Refunds that the provider has accepted.
+    pub accepted: u32,
+    /// Tries that failed.
+    pub failed: u32,
+    /// Refunds whose item is being moved: they are told after the move.
+    pub later: u32,
+}
+
+/// The way to the item of a payment.
+enum Route {
+    To(Routed),
+    /// The payment is of no item, or there is one ledger.
+    NotNeeded,
+    /// The payment may not be changed here: the item is being moved, or has moved.
+    Elsewhere,
+}
+
+impl Payments {
+    /// Tells the provider of refunds of one ledger that are due, and forgets old messages. May run in
+    /// every instance at once: the provider knows a repetition by its id.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn request_refunds(&self, shard: ShardId, metrics: &Metrics) -> sqlx::Result<Asked> {
+        let Ledger { pool, .. } = self.parts.ledgers.at(shard);
+        let (provider, clock) = (&self.parts.provider, &self.parts.clock);
+        metrics.refunds_open.set(payments::count_open_refunds(pool).await?);
+        payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
+        let mut asked = Asked::default();
+        if !provider.takes_refunds() {
+            return Ok(asked);
+        }
+        for due in payments::due_refunds(pool, REFUNDS_MAX).await? {
+            let route = match self.route_to(shard, &due).await {
+                Ok(route) => route,
+                Err(Unreachable) => return Err(sqlx::Error::PoolTimedOut),
+            };
+            let routed = match route {
+                Route::To(routed) => Some(routed),
+                Route::NotNeeded => None,
+                Route::Elsewhere => {
+                    asked.later += 1;
+                    continue;
+                }
+            };
+            let payment = due.row;
+            let told = provider.refund(&payment, clock.now()).await;
+            let note = async {
+                let mut transaction = pool.begin().await?;
+                match &told {
+                    Ok(()) => payments::refund_requested(&mut transaction, &payment.id).await?,
+                    Err(error) => {
+                        let pause = pause_after(payment.failures);
+                        payments::refund_failed(&mut transaction, &payment.id, error, pause)
+                            .await?;
+                    }
+                }
+                check(&mut transaction, routed).await?;
+                answered(transaction.commit()).await
+            };
+            match (note.await, &told) {
+                // It is noted where the payment lives by then, after the provider was told once more.
+                (Err(error), _) if Fault::of(&error) == Fault::Moved => asked.later += 1,
+                (Err(error), _) => return Err(error),
+                (Ok(()), Ok(())) => asked.accepted += 1,
+                (Ok(()), Err(error)) => {
+                    tracing::warn!(payment = %payment.id, error, "provider not told of a refund; it is tried again");
+                    asked.failed += 1;
+                }
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Finds the route to the item of a payment that was read in `shard`.
+    async fn route_to(&self, shard: ShardId, due: &Placed<Payment>) -> Result<Route, Unreachable> {
+        let homes = self.parts.ledgers.homes();
+        let (false, Some(item)) = (homes.is_only(), due.item) else { return Ok(Route::NotNeeded) };
+        if !homes.holds(shard, due).await? {
+            return Ok(Route::Elsewhere);
+        }
+        let home = homes.find(item).await?;
+        // Closed for a move, it has a later epoch.
+        let is_open = home.shard == shard && due.home_epoch == Some(home.epoch);
+        Ok(if is_open { Route::To(Routed { item, home }) } else { Route::Elsewhere })
+    }
+
+    /// Notes that money went back, as the provider says.
+    pub(super) async fn take_refund(
+        &self,
+        received: &ReceivedPayment,
+    ) -> Result<Taken, LedgerError> {
+        let place = self.parts.orders.place_of(received.order).await?;
+        match self.note_refund(received, place).await {
+            Err(LedgerError::Moving) => {
+                let place = self.parts.orders.place_again(received.order).await?;
+                self.note_refund(received, place).await
+            }
+            noted => noted,
+        }
+    }
+
+    async fn note_refund(
+        &self,
+        received: &ReceivedPayment,
+        place: OrderPlace,
+    ) -> Result<Taken, LedgerError> {
+        let Ledger { pool, breaker } = self.parts.ledgers.at(place.home.shard);
+        let note = async {
+            let mut transaction = pool.begin().await?;
+            payments::note_message(&mut transaction, &received.message).await?;
+            let known = payments::find_for_update(&mut transaction, &received.id).await?;
+            match known.map(|payment| payment.status) {
+                Some(PaymentStatus::Refunded) => return Ok(Taken::Unchanged),
+                Some(_) => {
+                    payments::set_refunded(&mut transaction, &received.id).await?;
+                }
+                // The refund is told before the payment: the payment must not pay.
+                None => {
+                    let payment = (&received.id, received.order, received.amount);
+                    let refunded = (PaymentStatus::Refunded, None);
+                    payments::insert(&mut transaction, payment, refunded).await?;
+                }
+            }
+            check(&mut transaction, place.routed()).await?;
+            transaction.commit().await?;
+            Ok(Taken::Refunded)
+        };
+        mysql::change(breaker, note).await.map_err(|error| failed_change(&error))
+    }
+
+    /// Lists payments, of one status or of all, behind the id `after`.
+    ///
+    /// # Errors
+    /// When a ledger does not answer, or an item is just being moved.
+    pub async fn list(
+        &self,
+        status: Option<PaymentStatus>,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<Payment>, LedgerError> {
+        let away = |_: Unreachable| LedgerError::Unavailable;
+        let homes = self.parts.ledgers.homes();
+        let (mut all, mut doubtful) = (BTreeMap::new(), Vec::new());
+        for (shard, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
+            let listed = mysql::ask(breaker, payments::list(pool, status, after, limit)).await;
+            for placed in listed.map_err(|error| failed_read(&error))? {
+                if homes.holds(shard, &placed).await.map_err(away)? {
+                    all.insert(placed.row.id.as_str().to_owned(), placed.row);
+                } else {
+                    doubtful.push(placed.row);
+                }
+            }
+        }
+        // A move has left them behind, or has copied them and not flipped.
+        for row in doubtful {
+            if all.contains_key(row.id.as_str()) {
+                continue;
+            }
+            let found = self.find_again(&row).await?;
+            if let Some(found) = found.filter(|found| status.is_none_or(|one| one == found.status))
+            {
+                all.insert(found.id.as_str().to_owned(), found);
+            }
+        }
+        Ok(all.into_values().take(limit as usize).collect())
+    }
+
+    /// Reads a payment where its order is.
+    async fn find_again(&self, payment: &Payment) -> Result<Option<Payment>, LedgerError> {
+        let place = self.parts.orders.place_again(payment.order).await?;
+        let Ledger { pool, breaker } = self.parts.ledgers.at(place.home.shard);
+        let found = mysql::ask(breaker, payments::find_placed(pool, &payment.id)).await;
+        let Some(found) = found.map_err(|error| failed_read(&error))? else { return Ok(None) };
+        let holds = self.parts.ledgers.homes().holds(place.home.shard, &found).await;
+        match holds.map_err(|_| LedgerError::Unavailable)? {
+            true => Ok(Some(found.row)),
+            false => Err(LedgerError::Moving),
+        }
+    }
+
+    /// Notes that an operator has paid the money back by hand; `false` if there is no such payment
+    /// that is not refunded.
+    ///
+    /// # Errors
+    /// The ledger's.
+    pub async fn refunded_by_hand(
+        &self,
+        id: &PaymentId,
+        actor: &Actor,
+    ) -> Result<bool, LedgerError> {
+        let mut found = None;
+        for (_, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
+            let placed = mysql::ask(breaker, payments::find_placed(pool, id)).await;
+            found = placed.map_err(|error| failed_read(&error))?;
+            if found.is_some() {
+                break;
+            }
+        }
+        let Some(payment) = found else { return Ok(false) };
+        let place = self.parts.orders.place_of(payment.row.order).await?;
+        match self.note_by_hand(id, actor, place).await {
+            Err(LedgerError::Moving) => {
+                let place = self.parts.orders.place_again(payment.row.order).await?;
+                self.note_by_hand(id, actor, place).await
+            }
+            noted => noted,
+        }
+    }
+
+    async fn note_by_hand(
+        &self,
+        id: &PaymentId,
+        actor: &Actor,
+        place: OrderPlace,
+    ) -> Result<bool, LedgerError> {
+        let Ledger { pool, breaker } = self.parts.ledgers.at(place.home.shard);
+        let note = async {
+            let mut transaction = pool.begin().await?;
+            let set = payments::set_refunded(&mut transaction, id).await?;
+            if set {
+                let detail = serde_json::json!({ "payment": id.as_str() });
+                actions::record(&mut transaction, actor, "payment_refunded", None, &detail).await?;
+            }
+            check(&mut transaction, place.routed()).await?;
+            transaction.commit().await?;
+            Ok(set)
+        };
+        let noted = mysql::change(breaker, note).await;
+        noted.map_err(|error| failed_change(&error))
+    }
+}
+
+/// Checks that the item of a payment still lives at the end of its route, where there is one.
+async fn check(transaction: &mut MySqlConnection, routed: Option<Routed>) -> sqlx::Result<()> {
+    match routed {
+        Some(routed) => check_home(transaction, routed).await,
+        None => Ok(()),
+    }
+}
+
+fn pause_after(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.min(16));
+    PAUSE_FIRST.saturating_mul(doubled).min(PAUSE_MAX)
+}
