@@ -7,8 +7,8 @@
 //! A call that was not answered may still run, or may not have begun: the ledger can say that the
 //! order is there, but not that it never will be. See [`Attempt::CallLost`].
 
-use sqlx::mysql::MySqlDatabaseError;
 use sqlx::MySqlConnection;
+use sqlx::mysql::MySqlDatabaseError;
 
 use super::packet::{OrNull, Packet, Text, Time};
 use super::stock::{self, StockWrite};
@@ -41,7 +41,10 @@ pub(super) async fn run(
     outbox: Outbox,
 ) -> sqlx::Result<Called> {
     let purchase = write.purchase;
-    assert!(is_guarded(purchase) && write.stock.fits_a_packet(), "only the arbiter's own statements");
+    assert!(
+        is_guarded(purchase) && write.stock.fits_a_packet(),
+        "only the arbiter's own statements"
+    );
     let call = call(write, outbox)?;
     let span = purchase.trace.span("transaction");
     let error = match within(TRANSACTION_MAX, call.send(connection)).await {

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-
 use super::Metrics;
 
 /// The metrics of the further ledgers.

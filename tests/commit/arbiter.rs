@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use faulty_link::{Fault, Trap};
-use seckill::arbiter::{
-    Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite,
-};
+use seckill::arbiter::{Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite};
 use seckill::domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
 use seckill::metrics::Metrics;
 use seckill::store::mysql as store;

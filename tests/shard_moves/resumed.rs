@@ -53,7 +53,8 @@ async fn the_service_ends_a_move_whose_mover_was_killed() {
         let mut resumed = 0;
         for instance in &instances {
             let text = instance.stranger().get("/metrics").await.text;
-            let line = text.lines().find(|line| line.starts_with("seckill_item_moves_resumed_total "));
+            let line =
+                text.lines().find(|line| line.starts_with("seckill_item_moves_resumed_total "));
             resumed += line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())?;
         }
         (resumed == 7).then_some(())

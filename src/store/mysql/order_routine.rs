@@ -23,7 +23,8 @@ const SESSION: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBST
 /// The procedure's name in the ledger's database.
 pub static NAME: LazyLock<String> = LazyLock::new(|| {
     let digest = Sha256::digest(TEXT.as_bytes());
-    let digits: Vec<_> = digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let digits: Vec<_> =
+        digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
     format!("write_order_{}", digits.concat())
 });
 
