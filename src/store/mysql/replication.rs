@@ -217,7 +217,7 @@ pub async fn read_from(pool: &MySqlPool) -> sqlx::Result<Replication> {
 pub enum Lag {
     /// The age of what it applies now.
     Behind(Duration),
-    /// It applies nothing.
+    /// Applies nothing.
     Stopped,
 }
 
