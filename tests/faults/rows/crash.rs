@@ -23,7 +23,9 @@ const WHOLE_WALK: Duration = Duration::from_secs(2);
 /// Points of a shorter run; the next seed goes on with the next ones.
 const POINTS_FEW: usize = 3;
 
-/// Points between two statements of an order, which otherwise travel in one packet.
+/// The point between the two packets of an order, which is otherwise one call.
+const BETWEEN_PACKETS: &str = "rows-written";
+/// Points between two statements of an order, which otherwise travel together.
 const STATEMENT_BY_STATEMENT: [&str; 6] = [
     "begun",
     "fence-raised",
@@ -70,8 +72,12 @@ async fn one(testbed: &mut Testbed, seed: u64, point: &'static str) -> TrialResu
     for setup in &mut plan.setups {
         setup.program = env!("CARGO_BIN_EXE_seckill").into();
     }
-    if STATEMENT_BY_STATEMENT.contains(&point) {
-        for setup in &mut plan.setups {
+    let is_statement = STATEMENT_BY_STATEMENT.contains(&point);
+    for setup in &mut plan.setups {
+        if is_statement || point == BETWEEN_PACKETS {
+            *setup = setup.clone().with("SECKILL_MYSQL_ORDER_ROUTINE", "false");
+        }
+        if is_statement {
             *setup = setup.clone().with("SECKILL_MYSQL_MULTI_STATEMENTS", "false");
         }
     }
