@@ -80,6 +80,7 @@ async fn a_fallback_to_asynchronous_replication_is_shown_and_its_loss_can_be_nam
     let (mut pair, shop, instance) = on_a_pair().await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
+    assert_eq!(metric(&instance, "seckill_ledger_replicas_stopped").await, 0.0);
     let crowd = Crowd::enters(&instance).await;
     crowd.has_bought(ENOUGH).await;
     execute(&pair, 1, "STOP SLAVE").await;
@@ -91,6 +92,11 @@ async fn a_fallback_to_asynchronous_replication_is_shown_and_its_loss_can_be_nam
     eventually("the metric", || async {
         let fault = metric(&instance, "seckill_ledger_replication_fault").await;
         when(fault > 0.5, fault)
+    })
+    .await;
+    eventually("the replica to be missed", || async {
+        let stopped = metric(&instance, "seckill_ledger_replicas_stopped").await;
+        when(stopped > 0.5, stopped)
     })
     .await;
     let unacknowledged = match read_from(&shop.pool).await.expect("it answers") {

@@ -72,6 +72,7 @@ fn operations() -> Vec<Operation> {
         operation("POST", "/api/items/{id}/waiting", Who::Buyer, None, 409),
         operation("DELETE", "/api/items/{id}/waiting", Who::Buyer, None, 204),
         operation("POST", "/api/items/{id}/waiting/purchase", Who::Buyer, None, 409),
+        operation("GET", "/api/admin/shards", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/api/admin/export", Who::Admin, None, 200),
         // A table is CSV, and this body is JSON.

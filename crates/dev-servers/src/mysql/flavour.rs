@@ -182,6 +182,11 @@ impl Flavour {
     /// The statements that every start runs before it listens: one account with this password,
     /// for its own databases only, and nobody else.
     pub(super) fn accounts(self, password: &str) -> String {
+        // The right to ask how far a replica is behind.
+        let replica = match self {
+            Self::Mysql => "REPLICATION CLIENT",
+            Self::Mariadb => "REPLICA MONITOR",
+        };
         let mut sql = format!("CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n");
         for host in ["localhost", "127.0.0.1"] {
             let account = format!("'{USER}'@'{host}'");
@@ -189,7 +194,7 @@ impl Flavour {
                 "CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}';\n\
                  ALTER USER {account} IDENTIFIED BY '{password}';\n\
                  GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account};\n\
-                 GRANT PROCESS ON *.* TO {account};\n"
+                 GRANT PROCESS, {replica} ON *.* TO {account};\n"
             ));
         }
         if self == Self::Mysql {
