@@ -150,7 +150,7 @@ impl Arbiter {
     }
 
     /// Whether an order may be one call of the ledger's procedure, and whether its statements may
-    /// travel in two packets; without this both. A packet is for one statement with some proxies.
+    /// travel in two packets; without this, both may. Some proxies take only one statement a packet.
     #[must_use]
     pub fn with_forms(mut self, is_called: bool, is_packed: bool) -> Self {
         (self.forms.is_called, self.forms.is_packed) = (is_called, is_packed);

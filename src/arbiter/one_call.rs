@@ -20,7 +20,8 @@ use crate::store::mysql::order_routine::{self, NAME};
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::{Fault, answered, within};
 
-/// The procedure's own errors, by their messages: a trigger of somebody else may raise the same number.
+/// The messages of the two errors that the procedure raises itself. Their number, 1644, is not enough to
+/// know them by: a trigger that an operator has added may raise an error with this number, too.
 const NOT_ONE_ROW: &str = "seckill: not one row";
 const COMMIT_FAILED: &str = "seckill: COMMIT failed";
 

@@ -14,7 +14,7 @@ const SOLD_OUT: &str = "I12";
 
 /// Judges each item by the answers that were about it: those whose number of a strategy is the
 /// item's place in `items`. Each item was given `stock` units; `keyed` tells whether each purchase had a
-/// key. Says what is broken.
+/// key. Returns one sentence for each invariant that an item breaks; none: the load was clean.
 pub fn audit(
     (items, stock, keyed): (&[i64], i64, bool),
     before: &[Ledger],

@@ -180,7 +180,7 @@ impl LoadGenerator {
         Ok(background)
     }
 
-    /// Ends that load and audits it; says what is broken.
+    /// Ends a background load and audits its orders. Returns one sentence for each broken invariant.
     pub async fn stop(&mut self, background: Background) -> Result<Vec<String>, CannotJudge> {
         let Background { drive, traffic, items, stock, keyed, before } = background;
         drive.stop();
