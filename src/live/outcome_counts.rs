@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::domain::{ItemId, Outcome};
 
 /// Items with counts: the newest.
-const ITEMS_MAX: usize = 1_000;
+const ITEMS_MAX: usize = 10_000;
 
 /// The number of purchases of one item by [`Outcome::as_str`].
 type Counts = RwLock<BTreeMap<&'static str, AtomicU64>>;

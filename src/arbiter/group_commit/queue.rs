@@ -18,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
+use super::answers::{AnswerSender, Answers};
 use super::batch::BatchWriter;
 use super::connections::BatchConnections;
 use super::fair_queue::{Cut, FairQueue};
@@ -58,7 +59,7 @@ impl Waiting {
 
 /// The side that waits for the answer to an order.
 pub(super) struct Asker {
-    answer: oneshot::Sender<Answer>,
+    answer: AnswerSender,
     /// The instant after which no batch may begin that has the order.
     deadline: Option<Instant>,
     /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
@@ -73,7 +74,7 @@ impl Asker {
     pub(super) fn new(
         deadline: Option<Instant>,
     ) -> (Self, oneshot::Receiver<Answer>, Arc<AtomicBool>) {
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = AnswerSender::channel();
         let claimed = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&claimed);
         (Self { answer, deadline, claimed, is_left_over: false }, answered, own)
@@ -91,9 +92,9 @@ impl Asker {
         }
     }
 
-    /// The receiver may be dropped: a retry with the key reads the result from the ledger.
+    /// Answers an order that no batch has written.
     pub(super) fn answer(self, answer: Answer) {
-        let _ = self.answer.send(answer);
+        self.answer.send(answer);
     }
 }
 
@@ -295,9 +296,10 @@ impl BatchQueue {
             }
             Some(_) => {}
         }
+        let mut sent = Answers::of_batch();
         for ((purchase, asker), answer) in purchases.into_iter().zip(askers).zip(answers) {
             match answer {
-                Some(answer) => asker.answer(answer),
+                Some(answer) => sent.add(asker.answer, answer),
                 None => {
                     let now = Instant::now();
                     group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
@@ -306,6 +308,7 @@ impl BatchQueue {
                 }
             }
         }
+        sent.finish();
     }
 
     async fn written(

@@ -6,6 +6,7 @@
 //! answers by itself gets the same shape there.
 
 mod outcomes;
+mod prebuilt;
 mod table;
 
 use std::borrow::Cow;
@@ -25,6 +26,8 @@ use table::Row;
 /// A failure on its way to the client. It is made from a [`ProblemType`].
 #[derive(Clone, Debug)]
 pub struct Problem {
+    /// Its type, as long as the body says no more than the row of the type.
+    row: Option<ProblemType>,
     status: StatusCode,
     code: &'static str,
     title: &'static str,
@@ -77,6 +80,7 @@ impl Serialize for TypeOf {
 impl Problem {
     fn of_row(row: Row) -> Self {
         Self {
+            row: None,
             status: StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             code: row.code,
             title: row.title,
@@ -93,6 +97,7 @@ impl Problem {
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
+        self.row = None;
         self
     }
 
@@ -100,6 +105,7 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
+        self.row = None;
         self
     }
 
@@ -107,6 +113,7 @@ impl Problem {
     #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.outcome_unknown = true;
+        self.row = None;
         self
     }
 
@@ -114,6 +121,7 @@ impl Problem {
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
+        self.row = None;
         self
     }
 
@@ -146,6 +154,11 @@ impl Problem {
     /// The body for the request `request_id`.
     #[must_use]
     pub fn body(&self, request_id: &str) -> Vec<u8> {
+        let prebuilt = self.row.and_then(|kind| prebuilt::body(kind, request_id));
+        prebuilt.unwrap_or_else(|| self.written(request_id))
+    }
+
+    fn written(&self, request_id: &str) -> Vec<u8> {
         let body = ProblemBody {
             r#type: TypeOf(self.code),
             title: self.title,
@@ -197,7 +210,7 @@ impl Problem {
             408 => ProblemType::RequestTimeout.into(),
             413 => ProblemType::PayloadTooLarge.problem().close(),
             415 => ProblemType::UnsupportedMediaType.into(),
-            400..=499 => Self { status, ..ProblemType::BadRequest.problem() },
+            400..=499 => Self { status, row: None, ..ProblemType::BadRequest.problem() },
             503 => ProblemType::Overloaded.into(),
             _ => ProblemType::Internal.into(),
         }

@@ -257,7 +257,7 @@ impl ProblemType {
     /// A problem of this type with the detail of the table.
     #[must_use]
     pub fn problem(self) -> Problem {
-        Problem::of_row(self.row())
+        Problem { row: Some(self), ..Problem::of_row(self.row()) }
     }
 
     /// A problem of this type with a detail of its own.
