@@ -102,7 +102,7 @@ impl App {
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
-        let runtimes = Runtimes::start(config.http.runtimes, &shared.lifecycle.drained())
+        let runtimes = Runtimes::start(config.http.runtimes.get(), &shared.lifecycle.drained())
             .map_err(|error| format!("no thread for connections: {error}"))?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;

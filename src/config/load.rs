@@ -174,6 +174,7 @@ fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RuntimeCount;
 
     fn load(pairs: &[(&str, &str)]) -> Result<Config, String> {
         let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -187,6 +188,24 @@ mod tests {
         assert_eq!(config.http.addr.port(), 9);
         assert_eq!(config.mysql.pool_max, 3);
         assert_eq!(config.redis.prefix, "seckill:");
+    }
+
+    #[test]
+    fn the_number_of_runtimes_may_be_that_of_the_processors() {
+        let runtimes = |text: &str| load(&[("SECKILL_HTTP_RUNTIMES", text)]);
+        let number = |text: &str| runtimes(text).expect("good settings").http.runtimes;
+        assert_eq!(number("0"), RuntimeCount::Number(0));
+        assert_eq!(number("3").get(), 3);
+        assert_eq!(number("processors"), RuntimeCount::Processors);
+        assert_eq!(load(&[]).expect("defaults").http.runtimes, RuntimeCount::Processors);
+        assert!(number("processors").get() > 0);
+        for wrong in ["-1", "many", ""] {
+            let error = runtimes(wrong).expect_err("refused");
+            assert!(error.contains("runtimes") && error.contains("processors"), "{error}");
+        }
+        let table: Table = toml::from_str("runtimes = 2").expect("TOML");
+        let number = table["runtimes"].clone().try_into::<RuntimeCount>();
+        assert_eq!(number, Ok(RuntimeCount::Number(2)));
     }
 
     #[test]

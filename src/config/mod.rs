@@ -5,6 +5,7 @@
 
 mod check;
 mod load;
+mod runtime_count;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 
 pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS, read_env_file};
+pub use runtime_count::RuntimeCount;
 
 /// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.
 const ANSWER_MARGIN: Duration = Duration::from_millis(500);
@@ -142,7 +144,7 @@ sections! {
     Http {
         addr: SocketAddr,
         connections_max: usize,
-        runtimes: usize,
+        runtimes: RuntimeCount,
         head_timeout_ms: u64,
         body_timeout_ms: u64,
         write_timeout_ms: u64,
