@@ -286,6 +286,17 @@ fn every_strategy_reads_like_a_manual_page() {
     }
 }
 
+/// A file that two crates include is compiled twice and belongs to neither: it needs a crate.
+#[test]
+fn no_crate_includes_a_file_of_another() {
+    for folder in ["src", "crates", "loadtest", "bench", "tests"] {
+        for (path, text) in files(folder) {
+            let includes = code(&text).contains(concat!("#[", "path"));
+            assert!(!includes, "{} includes a file by its path", path.display());
+        }
+    }
+}
+
 #[test]
 fn files_are_read_in_a_sitting() {
     for (path, text) in files("src") {
