@@ -39,10 +39,11 @@ bench: ## the performance ratios beside their baselines, report in target/bench;
 walk: ## an installation on an empty machine, from the packages to the restored backup; needs root and debootstrap
 	@scripts/build-tests && exec scripts/walk
 
-lint: ## format and lints only; builds the tests, which `make test` then finds built
+lint: ## format, lints, unused dependencies and rules of the source; builds the tests for `make test`
 	@scripts/install-packages build
 	@scripts/step format scripts/format-check
 	@scripts/step build-with-lints scripts/build-tests
+	@scripts/step rules scripts/check-rules
 
 fmt: ## format every Rust file
 	cargo fmt --all

@@ -6,14 +6,12 @@
 //! Redis by itself. Strategies that read and then write are the control: they must be caught. The
 //! memory of "sold out" is off, since it may be half a second old; I16 judges it (`in_time.rs`).
 
-#[path = "../crates/leaselock/tests/locks/history.rs"]
-mod history;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use faulty_link::FaultyLink;
+use linearizability::{Recorder, Specification};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use seckill::config::Secret;
@@ -21,12 +19,10 @@ use seckill::domain::{ItemId, OrderId, Purchase, RequestKey};
 use seckill::metrics::Metrics;
 use seckill::store::redis::{Counters, RedisClient, Take};
 use serde_json::json;
-use todc_utils::specifications::Specification;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Instance, Shop, link_to, link_to_ledger, purchase, redis_url, rounds, seed};
-use history::Recorder;
 
 /// Units of the item at the start.
 const STOCK: i64 = 4;

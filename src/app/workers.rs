@@ -77,7 +77,7 @@ fn jobs(
     let homes = shared.ledgers.homes();
     let expire = Expire {
         orders: orders.clone(),
-        place: (*shard, homes.clone()),
+        ledger: (*shard, homes.clone()),
         purchases: purchases.clone(),
         period: Duration::from_millis(config.job.expire_period_ms),
         batch_max: config.job.expire_batch_max,
@@ -91,7 +91,7 @@ fn jobs(
     let audit = Audit {
         pool: pool.clone(),
         breaker: breakers.mysql.clone(),
-        place: (*shard, homes.clone()),
+        ledger: (*shard, homes.clone()),
         metrics: metrics.clone(),
         period: Duration::from_millis(config.job.audit_period_ms),
         progress: Progress::default(),
@@ -147,7 +147,7 @@ fn consumers(ledger: &LedgerParts, shared: &Shared, writers: &Writers) -> Consum
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
         pool: ledger.pool.clone(),
-        place: (ledger.shard, shared.ledgers.homes().clone()),
+        ledger: (ledger.shard, shared.ledgers.homes().clone()),
         hub: shared.hub.clone(),
         metrics: ledger.metrics.clone(),
         strategy: redis_stream::NAME,

@@ -2,7 +2,7 @@
 //!
 //! With several ledgers they tell it of an item only while it lives here: it may have moved with its orders.
 
-use super::{Answer, Arbiter, SETTLE_ATTEMPTS_MAX, UNANSWERED, pause, replay, transaction};
+use super::{Answer, Arbiter, LOST_COMMIT_READS_MAX, UNANSWERED, pause, replay, transaction};
 use crate::domain::{Order, Outcome, Purchase};
 use crate::store::mysql::stock;
 
@@ -15,7 +15,7 @@ impl Arbiter {
     pub(super) async fn recover_lost_commit(&self, purchase: &Purchase) -> Option<Option<Order>> {
         self.metrics.arbiter_commits_lost.inc();
         let _span = purchase.trace.span("recovery of a lost COMMIT");
-        for attempt in 1..=SETTLE_ATTEMPTS_MAX {
+        for attempt in 1..=LOST_COMMIT_READS_MAX {
             match transaction::find_locking(&self.pool, purchase).await {
                 // The item has moved, with the order if there is one.
                 Ok(None) if !self.is_still_here(purchase).await => return None,

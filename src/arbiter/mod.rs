@@ -63,7 +63,7 @@ pub use waiting_line::{LineChange, WaitingLine};
 /// Tries of a whole transaction.
 pub const ATTEMPTS_MAX: u32 = 4;
 /// Reads of the ledger about a COMMIT whose answer was lost.
-pub const SETTLE_ATTEMPTS_MAX: u32 = 5;
+pub const LOST_COMMIT_READS_MAX: u32 = 5;
 /// The longest pause before the second try; it doubles from try to try, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
@@ -157,7 +157,7 @@ impl Arbiter {
         self
     }
 
-    /// Asks for a look at the hosts of the ledger after an error that another host may not give.
+    /// Has the hosts of the ledger asked soon, after an error that another host may not give.
     fn suspect(&self, error: &sqlx::Error) {
         if let (Some(writer), Fault::ReadOnly | Fault::Connection) =
             (&self.writer, Fault::of(error))

@@ -15,7 +15,7 @@ use crate::domain::order::MovementReason;
 use crate::domain::{Order, Outcome, Purchase};
 use crate::store::mysql::link::{TRANSACTION_MAX, roll_back};
 use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::{Fault, answered, orders, settle, within};
+use crate::store::mysql::{Fault, answered, lost_commit, orders, within};
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.
 pub(super) async fn run(
@@ -196,7 +196,7 @@ pub(super) async fn find_locking(
         orders::COLUMNS
     );
     let look = async {
-        let mut connection = settle::connection(pool).await?;
+        let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = connection.begin().await?;
         let row = sqlx::query(&statement)
             .bind(purchase.buyer.get())

@@ -45,9 +45,9 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         .mode(0o700)
         .create(&dir)
         .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    let room = super::check::machine::check_room(&dir);
-    if room.state == super::check::State::Failed {
-        return Err(room.sentence());
+    let disk = super::check::machine::check_free_space(&dir);
+    if disk.state == super::check::State::Failed {
+        return Err(disk.sentence());
     }
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);

@@ -48,7 +48,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
 async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = check::settings::check(config);
     if config.data.dir.is_dir() {
-        findings.push(check::machine::check_room(&config.data.dir));
+        findings.push(check::machine::check_free_space(&config.data.dir));
     }
     match pools(config) {
         Ok(ledgers) => {

@@ -37,7 +37,7 @@ impl Consumers {
         span.set("item", item.get());
         span.set("orders", entries.len());
         let trace = span.trace();
-        let (shard, homes) = &self.parts.place;
+        let (shard, homes) = &self.parts.ledger;
         let home = match homes.find_again(item).await {
             Ok(home) if home.shard == *shard => home,
             // The consumers of the ledger that has the item take the orders over.

@@ -57,7 +57,7 @@ pub struct Parts {
     /// The connection pool for reading items.
     pub pool: MySqlPool,
     /// The ledger, and where items live.
-    pub place: (ShardId, Homes),
+    pub ledger: (ShardId, Homes),
     /// Publishes decided orders to their owners.
     pub hub: Hub,
     /// Counts the decisions.

@@ -85,7 +85,7 @@ impl RefundReason {
     /// The reason why a payment of `amount` cannot pay an order with this status and amount;
     /// `None` when it can, as far as these tell.
     #[must_use]
-    pub fn judge(status: OrderStatus, due: Cents, amount: Cents) -> Option<Self> {
+    pub fn of(status: OrderStatus, due: Cents, amount: Cents) -> Option<Self> {
         match status {
             OrderStatus::Cancelled => Some(Self::Cancelled),
             OrderStatus::Rejected => Some(Self::Rejected),

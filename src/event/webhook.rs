@@ -105,7 +105,7 @@ impl WebhookClient {
             if is_reusable {
                 *kept = Some(connection);
             }
-            judge(status)
+            check_status(status)
         };
         let sent = match tokio::time::timeout(self.timeout, exchange).await {
             Ok(result) => result,
@@ -183,7 +183,7 @@ async fn exchange(
 
 /// Whether an answer accepts the message. A proxy whose receiver is away, and a receiver that is
 /// overloaded, say nothing about the message.
-fn judge(status: StatusCode) -> Result<(), Failure> {
+fn check_status(status: StatusCode) -> Result<(), Failure> {
     match status.as_u16() {
         200..=299 => Ok(()),
         408 | 425 | 429 | 502..=504 => Err(Failure::Away(format!("answered {status}"))),
@@ -244,15 +244,15 @@ mod tests {
 
     #[test]
     fn a_refusal_differs_from_an_absence() {
-        let judge = |status| judge(StatusCode::from_u16(status).expect("a status"));
+        let check_status = |status| check_status(StatusCode::from_u16(status).expect("a status"));
         for fine in [200, 202, 204] {
-            assert_eq!(judge(fine), Ok(()));
+            assert_eq!(check_status(fine), Ok(()));
         }
         for away in [408, 429, 502, 503, 504] {
-            assert!(matches!(judge(away), Err(Failure::Away(_))), "{away}");
+            assert!(matches!(check_status(away), Err(Failure::Away(_))), "{away}");
         }
         for refused in [301, 400, 401, 404, 410, 422, 500] {
-            assert!(matches!(judge(refused), Err(Failure::Refused(_))), "{refused}");
+            assert!(matches!(check_status(refused), Err(Failure::Refused(_))), "{refused}");
         }
     }
 }

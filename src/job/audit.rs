@@ -34,7 +34,7 @@ pub struct Audit {
     /// The ledger's breaker.
     pub breaker: Breaker,
     /// Its number, and where items live.
-    pub place: (ShardId, Homes),
+    pub ledger: (ShardId, Homes),
     /// The figures for alerts.
     pub metrics: Metrics,
     /// The pause between two runs.
@@ -73,7 +73,7 @@ impl Job for Audit {
     async fn run(&self) -> Result<String, String> {
         let sales = ask(&self.breaker, recent_sales(&self.pool)).await;
         let mut sales = sales.map_err(|error| error.to_string())?;
-        let (shard, homes) = &self.place;
+        let (shard, homes) = &self.ledger;
         // A move leaves rows behind for a while.
         let ids = sales.iter().map(|sale| sale.id).collect();
         let here = homes.routed_in(*shard, ids).await.map_err(|error| error.to_string())?;

@@ -21,7 +21,7 @@ pub struct Expire {
     /// The orders of the ledger.
     pub orders: LedgerOrders,
     /// The ledger, and where items live.
-    pub place: (ShardId, Homes),
+    pub ledger: (ShardId, Homes),
     /// Forgets that an item is sold out when units come back.
     pub purchases: Purchases,
     /// The pause between two runs.
@@ -48,7 +48,7 @@ impl Job for Expire {
 impl Expire {
     async fn sweep(&self) -> Result<String, String> {
         let items = self.orders.overdue_items().await.map_err(|error| error.to_string())?;
-        let (shard, homes) = &self.place;
+        let (shard, homes) = &self.ledger;
         let items = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
         let (mut total, mut failed, mut moving) = (0, 0, 0);
         for item in items {

@@ -1,4 +1,4 @@
-//! The job that looks at items on their way to another ledger, for the alerts.
+//! The job that counts the items on their way to another ledger, for the alerts.
 //!
 //! Moves are the work of a command, on any machine: when it dies, nobody but the instances is left to
 //! tell of an item that sells nowhere.
@@ -17,7 +17,7 @@ use crate::store::Shards;
 use crate::store::mysql::moves::{self, ItemMove, MoveState};
 use crate::store::mysql::stock;
 
-/// The pause between two looks.
+/// The pause between two checks.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// The job that watches moves.

@@ -10,7 +10,7 @@ use super::transaction::{count_back, count_back_in_group, insert_movement, retur
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, Routed};
-use crate::store::mysql::{Destination, answered, orders, settle};
+use crate::store::mysql::{Destination, answered, lost_commit, orders};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -61,7 +61,7 @@ pub(super) async fn expire(
 async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
     let look = async {
-        let mut connection = settle::connection(pool).await?;
+        let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = connection.begin().await?;
         let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
             .bind(first.id.to_string())

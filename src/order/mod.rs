@@ -30,7 +30,7 @@ use transaction::Stepped;
 
 pub use find::FindError;
 pub use payment::Confirmed;
-pub use routed::{Listed, OrderPlace, Orders};
+pub use routed::{Listed, OrderRoute, Orders};
 
 /// Tries of a step.
 const ATTEMPTS_MAX: u32 = 4;

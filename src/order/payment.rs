@@ -7,7 +7,7 @@
 use sqlx::{MySqlConnection, MySqlPool};
 
 use super::transaction::{Stepped, apply};
-use super::{ATTEMPTS_MAX, LedgerOrders, OrderPlace, StepError};
+use super::{ATTEMPTS_MAX, LedgerOrders, OrderRoute, StepError};
 use crate::arbiter::WaitingLine;
 use crate::domain::order::Step;
 use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
@@ -36,7 +36,7 @@ enum Tried {
 }
 
 impl LedgerOrders {
-    /// Takes money that came for an order, whose way is `place`. A repetition answers
+    /// Takes money that came for an order, whose way is `route`. A repetition answers
     /// [`Confirmed::Known`].
     ///
     /// # Errors
@@ -44,12 +44,12 @@ impl LedgerOrders {
     pub async fn confirm(
         &self,
         received: &ReceivedPayment,
-        place: OrderPlace,
+        route: OrderRoute,
     ) -> Result<Confirmed, LedgerError> {
         let mut refusal = None;
         let mut attempt = 0;
         loop {
-            let work = try_confirm(&self.pool, (received, place), refusal, &self.line);
+            let work = try_confirm(&self.pool, (received, route), refusal, &self.line);
             match mysql::change(&self.breaker, work).await {
                 Ok(Tried::Known) => return Ok(Confirmed::Known),
                 Ok(Tried::RefundWanted(reason)) => {
@@ -76,12 +76,12 @@ impl LedgerOrders {
 
 async fn try_confirm(
     pool: &MySqlPool,
-    (received, place): (&ReceivedPayment, OrderPlace),
+    (received, route): (&ReceivedPayment, OrderRoute),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
     let mut transaction = pool.begin().await?;
-    let tried = match write(&mut transaction, (received, place), refusal, line).await {
+    let tried = match write(&mut transaction, (received, route), refusal, line).await {
         Ok(tried @ Tried::Refused(_)) => {
             answered(transaction.rollback()).await?;
             return Ok(tried);
@@ -100,7 +100,7 @@ async fn try_confirm(
 /// `refusal` is the reason why the step was refused in an earlier try.
 async fn write(
     connection: &mut MySqlConnection,
-    (received, place): (&ReceivedPayment, OrderPlace),
+    (received, route): (&ReceivedPayment, OrderRoute),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
@@ -109,7 +109,7 @@ async fn write(
     {
         return Ok(Tried::Known);
     }
-    let OrderPlace { home, item } = place;
+    let OrderRoute { home, item } = route;
     let payment = (&received.id, received.order, received.amount);
     let found = find_for_update(connection, received.order).await?;
     if !home.is_only && found.is_some() != item.is_some() {
@@ -118,7 +118,7 @@ async fn write(
     }
     let reason = match &found {
         None => Some(RefundReason::UnknownOrder),
-        Some(order) => RefundReason::judge(order.status, order.amount, received.amount).or(refusal),
+        Some(order) => RefundReason::of(order.status, order.amount, received.amount).or(refusal),
     };
     if let Some(reason) = reason {
         payments::insert(connection, payment, (PaymentStatus::RefundWanted, Some(reason))).await?;

@@ -41,7 +41,7 @@ enum Routes {
 
 /// The way to an order.
 #[derive(Clone, Copy, Debug)]
-pub struct OrderPlace {
+pub struct OrderRoute {
     /// The route to its item; to the home ledger for an order that does not exist.
     pub home: Home,
     /// Its item; `None` for an order that does not exist, and while there is one ledger.
@@ -68,7 +68,7 @@ pub struct Listed {
     pub is_incomplete: bool,
 }
 
-impl OrderPlace {
+impl OrderRoute {
     /// The order's item with the route to it.
     #[must_use]
     pub fn routed(&self) -> Option<Routed> {
@@ -182,11 +182,11 @@ impl Orders {
     /// # Errors
     /// When a ledger does not answer; then the provider has to say it again.
     pub async fn confirm(&self, received: &ReceivedPayment) -> Result<Confirmed, LedgerError> {
-        let place = self.place_of(received.order).await?;
-        match self.ledgers.at(place.home.shard).confirm(received, place).await {
+        let route = self.route_of(received.order).await?;
+        match self.ledgers.at(route.home.shard).confirm(received, route).await {
             Err(LedgerError::Moving) => {
-                let place = self.place_again(received.order).await?;
-                self.ledgers.at(place.home.shard).confirm(received, place).await
+                let route = self.fresh_route_of(received.order).await?;
+                self.ledgers.at(route.home.shard).confirm(received, route).await
             }
             confirmed => confirmed,
         }
@@ -196,21 +196,21 @@ impl Orders {
     ///
     /// # Errors
     /// When a ledger that may have it does not answer.
-    pub async fn place_of(&self, order: OrderId) -> Result<OrderPlace, LedgerError> {
-        self.place_by(order, Routes::Known).await
+    pub async fn route_of(&self, order: OrderId) -> Result<OrderRoute, LedgerError> {
+        self.route_by(order, Routes::Known).await
     }
 
     /// The way to an order, after another one turned out to be out of date.
     ///
     /// # Errors
-    /// As for [`Orders::place_of`].
-    pub async fn place_again(&self, order: OrderId) -> Result<OrderPlace, LedgerError> {
-        self.place_by(order, Routes::Fresh).await
+    /// As for [`Orders::route_of`].
+    pub async fn fresh_route_of(&self, order: OrderId) -> Result<OrderRoute, LedgerError> {
+        self.route_by(order, Routes::Fresh).await
     }
 
-    async fn place_by(&self, order: OrderId, routes: Routes) -> Result<OrderPlace, LedgerError> {
+    async fn route_by(&self, order: OrderId, routes: Routes) -> Result<OrderRoute, LedgerError> {
         if self.ledgers.if_only().is_some() {
-            return Ok(OrderPlace { home: Home::ONLY, item: None });
+            return Ok(OrderRoute { home: Home::ONLY, item: None });
         }
         let mut located = self.locate(order, None, routes).await?;
         if located.is_none() {
@@ -218,10 +218,10 @@ impl Orders {
             located = self.locate(order, None, routes).await?;
         }
         Ok(match located {
-            Some((home, order)) => OrderPlace { home, item: Some(order.item_id) },
+            Some((home, order)) => OrderRoute { home, item: Some(order.item_id) },
             None => {
                 let home = Home { shard: ShardId::HOME, epoch: 1, is_only: false };
-                OrderPlace { home, item: None }
+                OrderRoute { home, item: None }
             }
         })
     }

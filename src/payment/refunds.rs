@@ -12,7 +12,7 @@ use super::{Payment, Payments, Taken};
 use crate::domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use crate::domain::{LedgerError, Routed, ShardId};
 use crate::metrics::Metrics;
-use crate::order::OrderPlace;
+use crate::order::OrderRoute;
 use crate::store::Unreachable;
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::stock::check_home;
@@ -125,11 +125,11 @@ impl Payments {
         &self,
         received: &ReceivedPayment,
     ) -> Result<Taken, LedgerError> {
-        let place = self.parts.orders.place_of(received.order).await?;
-        match self.note_refund(received, place).await {
+        let route = self.parts.orders.route_of(received.order).await?;
+        match self.note_refund(received, route).await {
             Err(LedgerError::Moving) => {
-                let place = self.parts.orders.place_again(received.order).await?;
-                self.note_refund(received, place).await
+                let route = self.parts.orders.fresh_route_of(received.order).await?;
+                self.note_refund(received, route).await
             }
             noted => noted,
         }
@@ -138,9 +138,9 @@ impl Payments {
     async fn note_refund(
         &self,
         received: &ReceivedPayment,
-        place: OrderPlace,
+        route: OrderRoute,
     ) -> Result<Taken, LedgerError> {
-        let Ledger { pool, breaker } = self.parts.ledgers.at(place.home.shard);
+        let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
             let mut transaction = pool.begin().await?;
             payments::note_message(&mut transaction, &received.message).await?;
@@ -157,7 +157,7 @@ impl Payments {
                     payments::insert(&mut transaction, payment, refunded).await?;
                 }
             }
-            check(&mut transaction, place.routed()).await?;
+            check(&mut transaction, route.routed()).await?;
             transaction.commit().await?;
             Ok(Taken::Refunded)
         };
@@ -203,11 +203,11 @@ impl Payments {
 
     /// Reads a payment where its order is.
     async fn find_again(&self, payment: &Payment) -> Result<Option<Payment>, LedgerError> {
-        let place = self.parts.orders.place_again(payment.order).await?;
-        let Ledger { pool, breaker } = self.parts.ledgers.at(place.home.shard);
+        let route = self.parts.orders.fresh_route_of(payment.order).await?;
+        let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let found = mysql::ask(breaker, payments::find_placed(pool, &payment.id)).await;
         let Some(found) = found.map_err(|error| failed_read(&error))? else { return Ok(None) };
-        let holds = self.parts.ledgers.homes().holds(place.home.shard, &found).await;
+        let holds = self.parts.ledgers.homes().holds(route.home.shard, &found).await;
         match holds.map_err(|_| LedgerError::Unavailable)? {
             true => Ok(Some(found.row)),
             false => Err(LedgerError::Moving),
@@ -233,11 +233,11 @@ impl Payments {
             }
         }
         let Some(payment) = found else { return Ok(false) };
-        let place = self.parts.orders.place_of(payment.row.order).await?;
-        match self.note_by_hand(id, actor, place).await {
+        let route = self.parts.orders.route_of(payment.row.order).await?;
+        match self.note_by_hand(id, actor, route).await {
             Err(LedgerError::Moving) => {
-                let place = self.parts.orders.place_again(payment.row.order).await?;
-                self.note_by_hand(id, actor, place).await
+                let route = self.parts.orders.fresh_route_of(payment.row.order).await?;
+                self.note_by_hand(id, actor, route).await
             }
             noted => noted,
         }
@@ -247,9 +247,9 @@ impl Payments {
         &self,
         id: &PaymentId,
         actor: &Actor,
-        place: OrderPlace,
+        route: OrderRoute,
     ) -> Result<bool, LedgerError> {
-        let Ledger { pool, breaker } = self.parts.ledgers.at(place.home.shard);
+        let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
             let mut transaction = pool.begin().await?;
             let set = payments::set_refunded(&mut transaction, id).await?;
@@ -257,7 +257,7 @@ impl Payments {
                 let detail = serde_json::json!({ "payment": id.as_str() });
                 actions::record(&mut transaction, actor, "payment_refunded", None, &detail).await?;
             }
-            check(&mut transaction, place.routed()).await?;
+            check(&mut transaction, route.routed()).await?;
             transaction.commit().await?;
             Ok(set)
         };

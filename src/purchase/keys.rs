@@ -45,7 +45,7 @@ pub enum KeyState {
     Order(Order),
 }
 
-/// What a look at a key has found.
+/// What the look-up of a key has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
     /// What the ledger knows of the key.

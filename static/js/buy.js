@@ -143,7 +143,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
       removeEntry(entry);
       return { kind: order.status === 'queued' ? 'queued' : 'sold', order };
     } catch (error) {
-      return settle(error, attempt, uncertainBefore);
+      return evaluateFailure(error, attempt, uncertainBefore);
     }
   }
 
@@ -152,7 +152,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     return ticket === null ? {} : { 'Purchase-Ticket': ticket };
   }
 
-  function settle(error, attempt, uncertainBefore) {
+  function evaluateFailure(error, attempt, uncertainBefore) {
     const { status, code, changed, retryable, retryAfterMs } = error;
     if (status === undefined) throw error;
     // Decided before the gate: this request has changed nothing, an earlier one with the key may have.

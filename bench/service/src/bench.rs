@@ -18,7 +18,7 @@ use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Round};
-use crate::steps::{self, STRATEGIES, Wish};
+use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{history, proxy, report};
 
@@ -109,10 +109,10 @@ pub fn connections_max() -> u32 {
 
 impl BenchOptions {
     /// What the rounds measure.
-    fn wish(&self) -> Wish {
+    fn selection(&self) -> Selection {
         let named = self.strategies.as_deref().or(self.all.then_some(STRATEGIES));
         let names = named.unwrap_or_default().split(',').map(str::trim);
-        Wish {
+        Selection {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             neighbours: self.neighbours || self.all,
             instances: self.instances || (self.all && proxy::program().is_some()),
@@ -192,11 +192,14 @@ async fn rounds(
     options: &BenchOptions,
     environment: &Environment,
 ) -> Result<Vec<Round>, CannotJudge> {
-    let (wish, span) = (options.wish(), Duration::from_secs_f64(options.seconds));
-    let minutes = steps::estimate(&wish, options.rounds, span).as_secs_f64() / 60.0;
-    eprintln!("{} rounds of {} builds: about {minutes:.0} minutes", options.rounds, wish.builds);
+    let (selection, span) = (options.selection(), Duration::from_secs_f64(options.seconds));
+    let minutes = steps::estimate(&selection, options.rounds, span).as_secs_f64() / 60.0;
+    eprintln!(
+        "{} rounds of {} builds: about {minutes:.0} minutes",
+        options.rounds, selection.builds
+    );
     let subjects = subjects(options, environment).await?;
-    let mut bench = Bench::prepare(wish, span, subjects, environment, &options.out).await?;
+    let mut bench = Bench::prepare(selection, span, subjects, environment, &options.out).await?;
     let measured = measure(&mut bench, options.rounds).await;
     bench.finish().await;
     measured
@@ -233,12 +236,12 @@ async fn subjects(
 }
 
 async fn curves(options: &BenchOptions, environment: &Environment) -> Result<Growth, CannotJudge> {
-    let wish = growth::Wish {
+    let growth = growth::GrowthOptions {
         curves: options.curves.clone(),
         size_max: options.growth_max,
         rounds: options.growth_rounds,
         span: Duration::from_secs_f64(options.seconds * GROWTH_SHARE),
     };
     let url: Vec<String> = options.url.iter().cloned().collect();
-    growth::measure(&wish, &url, environment, &options.out.join("logs")).await
+    growth::measure(&growth, &url, environment, &options.out.join("logs")).await
 }

@@ -15,7 +15,7 @@ use crate::neighbours;
 use crate::per_order::PerOrder;
 use crate::processes::{Services, Used};
 use crate::proxy::{self, Proxy};
-use crate::steps::{self, Step, Wish};
+use crate::steps::{self, Selection, Step};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
 use crate::work::Counters;
@@ -97,7 +97,7 @@ pub struct Round {
 
 /// Everything that rounds use.
 pub struct Bench {
-    wish: Wish,
+    selection: Selection,
     span: Duration,
     subjects: Vec<Subject>,
     bare: BareLoad,
@@ -110,13 +110,13 @@ pub struct Bench {
 impl Bench {
     /// Starts the baselines, and makes the items of the subjects.
     pub async fn prepare(
-        wish: Wish,
+        selection: Selection,
         span: Duration,
         mut subjects: Vec<Subject>,
         environment: &Environment,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
-        let proxy = if wish.instances {
+        let proxy = if selection.instances {
             let missing =
                 || CannotJudge("--instances needs haproxy, which is not installed".into());
             Some(proxy::program().ok_or_else(missing)?)
@@ -128,7 +128,7 @@ impl Bench {
         }
         let database_url = subjects[0].database_url().to_owned();
         Ok(Self {
-            wish,
+            selection,
             span,
             subjects,
             bare: BareLoad::start(environment).await?,
@@ -154,7 +154,7 @@ impl Bench {
     /// Measures everything once.
     pub async fn round(&mut self, number: u32) -> Result<Round, CannotJudge> {
         let mut round = Round::default();
-        for step in steps::of_round(&self.wish, number) {
+        for step in steps::of_round(&self.selection, number) {
             match step {
                 Step::One(measure) if measure.is_baseline() => {
                     let sample = self.baseline(&measure).await?;

@@ -30,7 +30,7 @@ pub enum Step {
 
 /// What a bench was asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct Selection {
     /// The strategies to measure beside those of the table.
     pub strategies: Vec<String>,
     pub neighbours: bool,
@@ -43,9 +43,11 @@ pub struct Wish {
 
 /// The steps of round `number`. Those that follow from the peak come last; the others begin at
 /// another one in each round, so that no figure always has the warm or the tired machine.
-pub fn of_round(wish: &Wish, number: u32) -> Vec<Step> {
+pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
     let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
-    for (many, few) in CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= wish.connections_max) {
+    for (many, few) in
+        CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= selection.connections_max)
+    {
         measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
     }
     measures.push(Measure::orders(LOCK, CLIENTS));
@@ -53,7 +55,7 @@ pub fn of_round(wish: &Wish, number: u32) -> Vec<Step> {
     measures.extend([Measure::ByHand, Measure::BareLone]);
     measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
     measures.extend(ITEMS.map(|items| Measure::Items { items }));
-    for strategy in &wish.strategies {
+    for strategy in &selection.strategies {
         for clients in CLIENTS_OF_STRATEGIES {
             let measure = Measure::orders(strategy, clients);
             if !measures.contains(&measure) {
@@ -61,11 +63,11 @@ pub fn of_round(wish: &Wish, number: u32) -> Vec<Step> {
             }
         }
     }
-    if wish.instances {
+    if selection.instances {
         measures.extend(INSTANCES.map(|instances| Measure::Instances { instances }));
     }
     let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
-    if wish.neighbours {
+    if selection.neighbours {
         steps.extend([Step::Crowd, Step::Poison]);
     }
     // By a third of them: loads of one kind stand beside each other.
@@ -76,30 +78,30 @@ pub fn of_round(wish: &Wish, number: u32) -> Vec<Step> {
 }
 
 /// About how long `rounds` rounds take.
-pub fn estimate(wish: &Wish, rounds: u32, span: Duration) -> Duration {
+pub fn estimate(selection: &Selection, rounds: u32, span: Duration) -> Duration {
     let load = span + BESIDE_A_LOAD;
     let step = |step: Step| match step {
         Step::One(Measure::Instances { instances }) => {
-            (load + PROXY_START + INSTANCE_START * instances) * wish.builds
+            (load + PROXY_START + INSTANCE_START * instances) * selection.builds
         }
         // H before and after it is measured for half the time each.
-        Step::One(measure) if measure.is_beside_bare() => load * wish.builds + load,
+        Step::One(measure) if measure.is_beside_bare() => load * selection.builds + load,
         Step::One(measure) if measure.is_baseline() => load,
-        Step::One(_) => load * wish.builds,
-        Step::Crowd | Step::Poison => load * 2 * wish.builds,
+        Step::One(_) => load * selection.builds,
+        Step::Crowd | Step::Poison => load * 2 * selection.builds,
     };
-    let round: Duration = of_round(wish, 0).into_iter().map(step).sum();
-    PREPARATION * wish.builds + round * rounds
+    let round: Duration = of_round(selection, 0).into_iter().map(step).sum();
+    PREPARATION * selection.builds + round * rounds
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn everything() -> Wish {
+    fn everything() -> Selection {
         let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
         let (neighbours, instances) = (true, true);
-        Wish { strategies, neighbours, instances, builds: 2, connections_max: 10_000 }
+        Selection { strategies, neighbours, instances, builds: 2, connections_max: 10_000 }
     }
 
     #[test]

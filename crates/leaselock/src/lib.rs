@@ -76,7 +76,7 @@
 //! | feature | backend | module |
 //! |---|---|---|
 //! | (always) | this process only | [`local`] |
-//! | `redis` (default) | Redis or Valkey, not a cluster | `redis`, and `demo` for textbook locks with their faults |
+//! | `redis` (default) | Redis or Valkey; with a connection of the crate `redis-connection` also with Sentinels or as a cluster | `redis`, and `demo` for textbook locks with their faults |
 //! | `mysql` | MySQL or MariaDB | `mysql` |
 //! | `etcd` | etcd 3 | `etcd` |
 //! | `zookeeper` | ZooKeeper 3.5 or newer | `zookeeper` |

@@ -62,8 +62,8 @@ mistakes! {
         Batch(batch::Mistake::AffectedRowsIgnored) breaks batch::STOCK_HOLDS;
     batch_finds_a_whole_batch_refused:
         Batch(batch::Mistake::WholeBatchRefused) breaks batch::NO_GOOD_ORDER_LOST;
-    batch_finds_a_settlement_that_does_not_wait:
-        Batch(batch::Mistake::SettleWithoutWaiting) breaks batch::REFUSED_IS_NOT_THERE;
+    batch_finds_a_recovery_that_does_not_wait:
+        Batch(batch::Mistake::RecoverWithoutWaiting) breaks batch::REFUSED_IS_NOT_THERE;
     batch_finds_an_order_written_again_without_its_key:
         Batch(batch::Mistake::AgainWithoutKey) breaks batch::REFUSED_IS_NOT_THERE;
     batch_finds_an_answer_before_commit:

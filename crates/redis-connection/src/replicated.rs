@@ -34,7 +34,7 @@ const TOO_FEW: &str = "NOREPLICAS";
 pub struct ReplicatedWriter {
     connection: SharedConnection,
     wanted: Wanted,
-    lanes: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
+    queues: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
 }
 
 /// A write that ran.
@@ -72,7 +72,7 @@ impl ReplicatedWriter {
     #[must_use]
     pub fn new(connection: SharedConnection, replicas_min: u32, wait_max: Duration) -> Self {
         let wanted = Wanted { replicas_min, wait_max };
-        Self { connection, wanted, lanes: Arc::default() }
+        Self { connection, wanted, queues: Arc::default() }
     }
 
     /// Sends a command that writes; it is sent again only if it certainly did not run.
@@ -87,18 +87,18 @@ impl ReplicatedWriter {
     }
 
     /// The queue to the server, which a task empties.
-    fn lane(&self, node: &Node) -> mpsc::Sender<Write> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        match lanes.get(node.name()) {
-            Some(lane) if !lane.is_closed() => lane.clone(),
+    fn queue(&self, node: &Node) -> mpsc::Sender<Write> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        match queues.get(node.name()) {
+            Some(queue) if !queue.is_closed() => queue.clone(),
             _ => {
-                lanes.retain(|_, lane| !lane.is_closed());
-                let (lane, writes) = mpsc::channel(WAITING_MAX);
+                queues.retain(|_, queue| !queue.is_closed());
+                let (queue, writes) = mpsc::channel(WAITING_MAX);
                 let answer_max = self.connection.command_timeout() + self.wanted.wait_max;
                 let patient = node.with_connection_of_its_own(answer_max);
                 tokio::spawn(serve(patient, self.wanted, writes));
-                lanes.insert(node.name().into(), lane.clone());
-                lane
+                queues.insert(node.name().into(), queue.clone());
+                queue
             }
         }
     }
@@ -109,7 +109,7 @@ impl Exchange for Tracked<'_> {
         let (done, answered) = oneshot::channel();
         let mut write = Write { command: self.command.clone(), asked_first, done };
         // A queue that was idle for long may end right now; the next one is new.
-        while let Err(back) = self.writer.lane(node).send(write).await {
+        while let Err(back) = self.writer.queue(node).send(write).await {
             write = back.0;
         }
         match answered.await {

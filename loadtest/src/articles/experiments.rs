@@ -4,7 +4,7 @@ use sqlx::Row;
 
 use super::claims::{self, Market, Sold, Waited};
 use super::market::{self, Way};
-use super::{ArticleTable, Place};
+use super::{ArticleTable, Setup};
 use crate::document::grouped;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::options::{RunOptions, Switch};
@@ -59,7 +59,7 @@ const WAYS: [(&str, &str, usize, &str, bool); 16] = [
 const WAYS_UNITS: f64 = 5_000.0;
 const WAYS_CONCURRENCY: u32 = 500;
 
-impl Place<'_> {
+impl Setup<'_> {
     async fn fire(
         &self,
         strategy: &str,
@@ -85,12 +85,12 @@ impl Place<'_> {
 }
 
 /// S0.
-pub async fn marketplace(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
-    let seconds = place.options.seconds;
+pub async fn marketplace(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
+    let seconds = setup.options.seconds;
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
     let mut all = Vec::new();
     for (way, sellers, buyers, theirs) in MARKETS {
-        let figures = market::run(place.testbed, way, sellers, buyers, seconds).await?;
+        let figures = market::run(setup.testbed, way, sellers, buyers, seconds).await?;
         let name = match way {
             Way::Watch => "WATCH",
             Way::OneLock => "one lock",
@@ -127,10 +127,10 @@ pub async fn marketplace(place: &Place<'_>) -> Result<ArticleTable, CannotJudge>
 }
 
 /// S1.
-pub async fn three_tasks(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
+pub async fn three_tasks(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
     const TASKS: u32 = 3;
     const UNITS: i64 = 30;
-    let run = place
+    let run = setup
         .fire("lock-redis-token?wait=backoff", 1, |options| {
             options.stock = Some(UNITS);
             options.requests = 36;
@@ -139,7 +139,7 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<ArticleTable, CannotJudge>
             options.arbiter = Switch::On;
         })
         .await?;
-    let mut database = place.testbed.database().await?;
+    let mut database = setup.testbed.database().await?;
     let fences: Vec<Option<i64>> = sqlx::query(
         "SELECT CAST(fence AS SIGNED) AS fence FROM orders WHERE item_id = ? ORDER BY created_at, id",
     )
@@ -174,13 +174,13 @@ pub async fn three_tasks(place: &Place<'_>) -> Result<ArticleTable, CannotJudge>
 }
 
 /// S2.
-pub async fn waiting(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
-    let requests = place.share(f64::from(WAITS_REQUESTS));
+pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
+    let requests = setup.share(f64::from(WAITS_REQUESTS));
     let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
     let ours = [("", "(ours) in line, only the first asks", "-")];
     for (wait, what, theirs) in WAITS.into_iter().chain(ours) {
         let parameter = if wait.is_empty() { String::new() } else { format!("&wait={wait}") };
-        let run = place
+        let run = setup
             .fire(&format!("lock-redis?scope=item{parameter}"), 1, |options| {
                 options.stock = Some(i64::from(requests));
                 options.requests = requests;
@@ -241,11 +241,11 @@ pub async fn waiting(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
 }
 
 /// S3.
-pub async fn one_each(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
+pub async fn one_each(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
     const CLICKS: u32 = 10;
     const BUYERS: u32 = 200;
     const COUPONS: i64 = 150;
-    let run = place
+    let run = setup
         .fire("lock-redis", 2, |options| {
             options.stock = Some(COUPONS);
             options.buyers = BUYERS;
@@ -280,11 +280,11 @@ pub async fn one_each(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
 }
 
 /// S4.
-pub async fn every_way(place: &Place<'_>) -> Result<ArticleTable, CannotJudge> {
-    let units = place.share(WAYS_UNITS);
+pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
+    let units = setup.share(WAYS_UNITS);
     let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (what, strategy, instances, theirs, oversells) in WAYS {
-        let run = place
+        let run = setup
             .fire(strategy, instances, |options| {
                 // Half of them in surplus: with as many requests as units nobody could be sold a
                 // unit too many, and the article reads the fault from the rest of the stock.

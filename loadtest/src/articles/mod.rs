@@ -39,8 +39,8 @@ struct ArticleTable {
     pub broken: Vec<String>,
 }
 
-/// Where the experiments run.
-struct Place<'a> {
+/// The options of a run, and the servers and instances that its experiments use.
+struct Setup<'a> {
     pub options: &'a ArticlesOptions,
     pub testbed: &'a Testbed,
     pub instances: Vec<Instance>,
@@ -68,7 +68,7 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
         testbed.launcher.start("articles-2", &Overrides::default()).await?,
     ];
     let instances = services.iter().map(|service| service.instance.clone()).collect();
-    let place = Place { options, testbed: &testbed, instances };
+    let setup = Setup { options, testbed: &testbed, instances };
     let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
     let is_wanted =
         |name: &&str| options.only.is_empty() || options.only.iter().any(|only| only == name);
@@ -76,11 +76,11 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
     for name in NAMES.into_iter().filter(|name| is_wanted(name)) {
         steps.begin(name);
         let table = match name {
-            "S0" => experiments::marketplace(&place).await,
-            "S1" => experiments::three_tasks(&place).await,
-            "S2" => experiments::waiting(&place).await,
-            "S3" => experiments::one_each(&place).await,
-            _ => experiments::every_way(&place).await,
+            "S0" => experiments::marketplace(&setup).await,
+            "S1" => experiments::three_tasks(&setup).await,
+            "S2" => experiments::waiting(&setup).await,
+            "S3" => experiments::one_each(&setup).await,
+            _ => experiments::every_way(&setup).await,
         };
         match table {
             Ok(table) => {

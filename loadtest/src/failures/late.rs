@@ -1,6 +1,6 @@
 //! Purchases that write late: the lock or the counter by which they were let in is gone meanwhile.
 //!
-//! One instance reaches the database through a [`Turnstile`], which stops its purchase right before
+//! One instance reaches the database through a [`DatabaseProxy`], which stops its purchase right before
 //! the write. With the arbiter off the late write lands; with it on, the fence or the condition on
 //! the stock refuses it.
 
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::database_proxy::DatabaseProxy;
 use super::redis_server::{Persistence, RedisServer};
 use super::stage::{Press, Stage};
-use super::turnstile::Turnstile;
 use super::{Trial, Try};
 use crate::counters::Counters;
 use crate::drive::Instance;
@@ -37,26 +37,26 @@ const QUEUE_POLL: Duration = Duration::from_millis(100);
 pub struct Pair {
     slow: Service,
     fast: Service,
-    turnstile: Turnstile,
+    proxy: DatabaseProxy,
 }
 
 fn arbiter(attempt: &Try) -> Switch {
     if attempt.cured { Switch::On } else { Switch::Off }
 }
 
-async fn turnstile(stage: &Stage<'_>) -> Result<Turnstile, CannotJudge> {
-    Turnstile::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
+async fn database_proxy(stage: &Stage<'_>) -> Result<DatabaseProxy, CannotJudge> {
+    DatabaseProxy::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
 impl Pair {
     /// Starts both on the shop's servers.
     pub async fn start(stage: &Stage<'_>) -> Result<Self, CannotJudge> {
-        let turnstile = turnstile(stage).await?;
+        let proxy = database_proxy(stage).await?;
         let mut settings = LEASE.to_vec();
-        settings.push(("DATABASE_URL", &turnstile.url));
+        settings.push(("DATABASE_URL", &proxy.url));
         let slow = stage.service("break-slow", &settings).await?;
         let fast = stage.service("break-fast", &LEASE).await?;
-        Ok(Self { slow, fast, turnstile })
+        Ok(Self { slow, fast, proxy })
     }
 
     /// A holder is frozen before its write, longer than its lease; the other instance sells all.
@@ -74,15 +74,15 @@ impl Pair {
             item,
             buyer,
         };
-        self.turnstile.close();
+        self.proxy.hold_transactions();
         let late = stage.press_in_background(&press(&self.slow, 0));
-        let held = self.turnstile.holds(1).await;
+        let held = self.proxy.until_held(1).await;
         if held.is_ok() {
             self.slow.pause().await?;
         }
         // They wait until the lease has run out.
         let codes = stage.rush(&press(&self.fast, 1), 1..BUYERS).await;
-        self.turnstile.reopen();
+        self.proxy.release_transactions();
         self.slow.resume().await?;
         let late = late.await.unwrap_or_default();
         held?;
@@ -107,13 +107,13 @@ impl Pair {
 
 /// A lock that was not yet replicated when its Redis died; the promoted replica grants it again.
 pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
-    let turnstile = turnstile(stage).await?;
+    let proxy = database_proxy(stage).await?;
     let master = RedisServer::start(Persistence::Never).await?;
     let replica = RedisServer::start(Persistence::Never).await?;
     replica.follow(&master).await?;
     let (old, new) = (master.url(), replica.url());
     let mut settings = LEASE.to_vec();
-    settings.extend([("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &old)]);
+    settings.extend([("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &old)]);
     let slow = stage.service("break-failover-old", &settings).await?;
     let fast =
         stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
@@ -127,13 +127,13 @@ pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJ
     let fenced_before = fenced(&slow.instance).await;
     // The replica lags: what comes now reaches it too late.
     replica.cut_off().await?;
-    turnstile.close();
+    proxy.hold_transactions();
     let late = stage.press_in_background(&press(&slow, 0));
-    turnstile.holds(1).await?;
+    proxy.until_held(1).await?;
     master.kill().await;
     replica.promote().await?;
     let codes = stage.rush(&press(&fast, 1), 1..BUYERS).await;
-    turnstile.reopen();
+    proxy.release_transactions();
     let end = late_end(stage, item, &slow.instance, fenced_before).await;
     late.abort();
     let end = end?;
@@ -174,11 +174,11 @@ async fn fenced(instance: &Instance) -> f64 {
 
 /// A Redis without persistence dies while purchases are between its counter and the ledger.
 pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
-    let turnstile = turnstile(stage).await?;
+    let proxy = database_proxy(stage).await?;
     let mut redis = RedisServer::start(Persistence::Never).await?;
     let url = redis.url();
     let slow = stage
-        .service("break-counter-slow", &[("DATABASE_URL", &turnstile.url), ("REDIS_URL", &url)])
+        .service("break-counter-slow", &[("DATABASE_URL", &proxy.url), ("REDIS_URL", &url)])
         .await?;
     let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
@@ -190,15 +190,15 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
     };
     // One sale first: the counter is loaded, and its load is written in the ledger.
     let first = stage.press(&press(&slow, 0)).await;
-    turnstile.close();
+    proxy.hold_transactions();
     let late: Vec<_> =
         (1..=IN_FLIGHT).map(|buyer| stage.press_in_background(&press(&slow, buyer))).collect();
     // With the arbiter on they may share one transaction, so that one BEGIN is all that is held.
-    turnstile.holds(1).await?;
+    proxy.until_held(1).await?;
     counter_at(&redis, STOCK - 1 - i64::try_from(IN_FLIGHT).unwrap_or(0)).await?;
     redis.restart().await?;
     let codes = stage.rush(&press(&fast, 0), 10..10 + BUYERS).await;
-    turnstile.reopen();
+    proxy.release_transactions();
     let mut answers = Vec::new();
     for late in late {
         answers.push(late.await.unwrap_or_default());
@@ -240,24 +240,24 @@ async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
 /// A power cut takes the service and its Redis after buyers were told "queued". What was not on the
 /// disk is gone.
 pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
-    let turnstile = turnstile(stage).await?;
+    let proxy = database_proxy(stage).await?;
     // What saves it is no arbiter: nothing reached it. It is a queue that is on the disk.
     let persistence =
         if attempt.cured { Persistence::BeforeEveryAnswer } else { Persistence::Never };
     let mut redis = RedisServer::start(persistence).await?;
     let url = redis.url();
-    let settings = [("DATABASE_URL", turnstile.url.as_str()), ("REDIS_URL", &url)];
+    let settings = [("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
     let press =
         Press { instance: service.instance.clone(), strategy: "redis-stream", item, buyer: 0 };
     // Nothing that was queued reaches the ledger yet.
-    turnstile.close();
+    proxy.hold_transactions();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;
     let queued = i64::try_from(codes.get("queued").copied().unwrap_or(0)).unwrap_or(0);
     service.kill().await;
     // Its connections end with it.
-    turnstile.reopen();
+    proxy.release_transactions();
     redis.restart().await?;
     let kept: i64 = redis::cmd("DBSIZE")
         .query_async(&mut redis.connect().await?)

@@ -4,9 +4,10 @@
 //! break, and as many times with it, where it must hold. Each try has an item, locks and keys of its
 //! own, and counts the units sold.
 //! [`load`]: gates that break under load. [`late`]: purchases that write after their lock or
-//! counter is gone, stopped at a [`turnstile`]. [`plain`]: mistakes that no strategy of the service
+//! counter is gone, stopped by the [`database_proxy`]. [`plain`]: mistakes that no strategy of the service
 //! makes, done with plain Redis commands. Servers that must die are private ones ([`redis_server`]).
 
+mod database_proxy;
 mod late;
 mod list;
 mod load;
@@ -14,7 +15,6 @@ mod plain;
 mod redis_server;
 mod report;
 mod stage;
-mod turnstile;
 
 use serde::Serialize;
 

@@ -20,7 +20,7 @@ use super::look::{Written, choose, find_written, items_of, locked_by_others};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::sql::{Broken, Filled, commit};
 use crate::arbiter::{
-    ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, OrderWrite, SETTLE_ATTEMPTS_MAX,
+    ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
     StockWrite, UNANSWERED, WRITTEN_AS, pause,
 };
 use crate::domain::outcome::Dependency;
@@ -178,7 +178,7 @@ impl BatchWriter {
         }
         // Its transaction ends with the connection; then the ledger tells what became of a COMMIT.
         drop(own);
-        self.settle(&mut batch).await;
+        self.recover_lost_commit(&mut batch).await;
     }
 
     async fn connection(&mut self) -> sqlx::Result<Own> {
@@ -191,7 +191,7 @@ impl BatchWriter {
     /// Asks the ledger about the orders of a COMMIT that was not answered, all with one statement. It
     /// waits for a transaction that still holds their rows, so a COMMIT that is only slow is not
     /// mistaken for one that failed. Orders that were not written are undecided again.
-    async fn settle(&self, batch: &mut Batch<'_>) {
+    async fn recover_lost_commit(&self, batch: &mut Batch<'_>) {
         let is_unknown =
             |index: &usize| matches!(batch.answers[*index], Some(Ok(Outcome::Unknown(_))));
         let asked: Vec<usize> = (0..batch.purchases.len()).filter(is_unknown).collect();
@@ -200,7 +200,7 @@ impl BatchWriter {
         if purchases.is_empty() {
             return;
         }
-        for attempt in 1..=SETTLE_ATTEMPTS_MAX {
+        for attempt in 1..=LOST_COMMIT_READS_MAX {
             match find_written(&self.arbiter.pool, &purchases).await {
                 Ok(Written { mut orders, moved }) => {
                     for index in asked {

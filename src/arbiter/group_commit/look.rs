@@ -1,5 +1,5 @@
 //! The look at a batch's orders before they are written: which are decided already, and which go
-//! through together. Also the looks after a failure: which items' rows others hold, and which
+//! through together. Also the reads after a failure: which items' rows others hold, and which
 //! orders a lost COMMIT has written.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use crate::arbiter::{Answer, is_guarded, replay};
 use crate::domain::{
     ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
 };
-use crate::store::mysql::{answered, orders, settle, stock};
+use crate::store::mysql::{answered, lost_commit, orders, stock};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
@@ -239,7 +239,7 @@ pub(super) async fn find_written(
     let movable = purchases.iter().copied().filter(|one| !one.item.home.is_only);
     let movable = items_of(movable);
     let look = async {
-        let mut connection = settle::connection(pool).await?;
+        let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = connection.begin().await?;
         let rows = query.fetch_all(&mut *transaction).await?;
         // Nothing was written, and the locks were all that was wanted.

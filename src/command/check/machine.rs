@@ -6,28 +6,28 @@ use rustix::fs::statvfs;
 
 use super::{Finding, State};
 
-/// Room that `seckill dev` needs for the data of a new database and its log, in MiB.
-const ROOM_MIN_MIB: u64 = 300;
+/// Free space that `seckill dev` needs for the data of a new database and its log, in MiB.
+const FREE_MIN_MIB: u64 = 300;
 
-/// Checks the room on the disk of a folder, or of the nearest folder above that is there.
-pub fn check_room(dir: &Path) -> Finding {
+/// Checks the free space on the disk of a folder, or of the nearest folder above that is there.
+pub fn check_free_space(dir: &Path) -> Finding {
     let check = "machine.disk";
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let there = absolute.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/"));
-    let room = match statvfs(there) {
+    let free = match statvfs(there) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) / (1024 * 1024),
         Err(error) => {
             let found =
-                format!("the room on the disk of {} is not known: {error}", there.display());
+                format!("the free space on the disk of {} is not known: {error}", there.display());
             return Finding::bad(check, State::Warning, found, "check the folder");
         }
     };
-    let found = format!("the disk of {} has {room} MiB left", there.display());
-    if room >= ROOM_MIN_MIB {
+    let found = format!("the disk of {} has {free} MiB left", there.display());
+    if free >= FREE_MIN_MIB {
         return Finding::ok(check, found);
     }
     let remedy =
-        format!("free {ROOM_MIN_MIB} MiB, or set SECKILL_DATA_DIR to a folder on another disk");
+        format!("free {FREE_MIN_MIB} MiB, or set SECKILL_DATA_DIR to a folder on another disk");
     Finding::bad(check, State::Failed, found, remedy)
 }
 
@@ -36,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_without_room_is_told_from_one_with_room() {
-        // This file system has no room at all.
-        let finding = check_room(Path::new("/proc/self"));
+    fn a_full_disk_is_told_from_one_with_free_space() {
+        // This file system has no free space.
+        let finding = check_free_space(Path::new("/proc/self"));
         assert_eq!(finding.state, State::Failed, "{finding:?}");
         assert!(finding.sentence().contains("SECKILL_DATA_DIR"), "{finding:?}");
-        let finding = check_room(&std::env::temp_dir().join("not/there/yet"));
+        let finding = check_free_space(&std::env::temp_dir().join("not/there/yet"));
         assert_eq!(finding.state, State::Ok, "{finding:?}");
     }
 }

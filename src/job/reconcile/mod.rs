@@ -58,7 +58,7 @@ pub struct Reconcile {
     period: Duration,
     bounds: Bounds,
     /// The ledger, and where items live.
-    place: (ShardId, Homes),
+    ledger: (ShardId, Homes),
     /// Open sales first.
     walks: Mutex<[Walk; 4]>,
 }
@@ -84,14 +84,14 @@ impl Reconcile {
             Walk::new(Layout::Split, Sales::Ended),
         ]);
         let bounds = Bounds::default();
-        let place = (ShardId::HOME, Homes::only());
-        Self { pool, counters, buckets, metrics, period, bounds, place, walks }
+        let ledger = (ShardId::HOME, Homes::only());
+        Self { pool, counters, buckets, metrics, period, bounds, ledger, walks }
     }
 
     /// Compares only items that live in `shard`.
     #[must_use]
     pub fn of_shard(self, shard: ShardId, homes: Homes) -> Self {
-        Self { place: (shard, homes), ..self }
+        Self { ledger: (shard, homes), ..self }
     }
 
     /// Sets the number of items that one run inspects.
@@ -129,7 +129,7 @@ impl Reconcile {
     async fn compare_page(&self, walk: &mut Walk, done: &mut Done) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let mut page = page.map_err(|error| error.to_string())?;
-        let (shard, homes) = &self.place;
+        let (shard, homes) = &self.ledger;
         let items = page.counted.iter().map(|counted| counted.item).collect();
         let here = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
         let routes: HashMap<ItemId, Home> =

@@ -13,7 +13,7 @@ use super::is_writable;
 use super::replication::{self, Replication};
 use crate::metrics::Metrics;
 
-/// The pause between two looks.
+/// The pause between two checks.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Keeps the metrics of a ledger up to date until `stop` fires.

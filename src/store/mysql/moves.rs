@@ -217,7 +217,7 @@ const SET_FLIPPED: &str = "UPDATE item_moves SET state = 'flipped', flipped_at =
 /// # Errors
 /// The database's; it may have been done.
 pub async fn flip(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
-    settle(pool, of, SET_FLIPPED, of.target).await
+    set_state_and_home(pool, of, SET_FLIPPED, of.target).await
 }
 
 /// Makes the targets the homes of all items together, in the caller's transaction; `false` unless every move
@@ -233,7 +233,7 @@ pub async fn flip_together(
         if !change(transaction, SET_FLIPPED, of).await? {
             return Ok(false);
         }
-        place(transaction, of, of.target).await?;
+        set_home(transaction, of, of.target).await?;
     }
     Ok(true)
 }
@@ -246,7 +246,7 @@ pub async fn flip_together(
 pub async fn give_up(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
     let set = "UPDATE item_moves SET state = 'given_up' \
          WHERE item_id = ? AND epoch = ? AND state IN ('copying', 'closed')";
-    settle(pool, of, set, of.source).await
+    set_state_and_home(pool, of, set, of.source).await
 }
 
 /// Notes that nothing is left to do for a move that was flipped or given up.
@@ -261,14 +261,19 @@ pub async fn end(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
 }
 
 /// Changes the record and the item's home in one transaction.
-async fn settle(pool: &MySqlPool, of: &ItemMove, set: &str, home: ShardId) -> sqlx::Result<bool> {
+async fn set_state_and_home(
+    pool: &MySqlPool,
+    of: &ItemMove,
+    set: &str,
+    home: ShardId,
+) -> sqlx::Result<bool> {
     let work = async {
         let mut transaction = pool.begin().await?;
         let written = async {
             if !change(&mut transaction, set, of).await? {
                 return Ok(false);
             }
-            place(&mut transaction, of, home).await?;
+            set_home(&mut transaction, of, home).await?;
             Ok(true)
         };
         match written.await {
@@ -286,7 +291,11 @@ async fn settle(pool: &MySqlPool, of: &ItemMove, set: &str, home: ShardId) -> sq
 }
 
 /// Writes the home of an item, with the epoch of its move.
-async fn place(connection: &mut MySqlConnection, of: &ItemMove, home: ShardId) -> sqlx::Result<()> {
+async fn set_home(
+    connection: &mut MySqlConnection,
+    of: &ItemMove,
+    home: ShardId,
+) -> sqlx::Result<()> {
     let placed = sqlx::query(
         "INSERT INTO item_homes (item_id, shard, epoch) VALUES (?, ?, ?) \
          ON DUPLICATE KEY UPDATE shard = VALUES(shard), epoch = VALUES(epoch)",

@@ -27,9 +27,9 @@ use super::link::within;
 use super::replication::{self, Lag, Role};
 use crate::metrics::Metrics;
 
-/// The pause between two looks at the hosts.
+/// The pause between two questions to the hosts.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-/// The shortest pause between two looks, however many failures ask for one.
+/// The shortest pause between two questions, however many failures ask for one.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// How long a host may take to say whether it writes, the time to connect included.
 const ROLE_MAX: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ pub struct Writer {
 pub(super) struct Found {
     hosts: Vec<MySqlConnectOptions>,
     writer: watch::Sender<Option<Known>>,
-    /// Wakes the task that looks.
+    /// Wakes the task that asks the hosts.
     suspected: Notify,
     /// Whether the last connection led to a node of Galera.
     is_galera: AtomicBool,
@@ -96,7 +96,7 @@ impl Writer {
         !self.found.is_galera.load(Ordering::Relaxed)
     }
 
-    /// Asks for a look at the hosts: a server refused a write, or was lost.
+    /// Has the hosts asked soon: a server refused a write, or was lost.
     pub fn suspect(&self) {
         self.found.suspected.notify_one();
     }
@@ -127,7 +127,7 @@ impl Writer {
         loop {
             let asked = self.found.hosts.iter().zip(&mut lines).map(|(host, line)| ask(host, line));
             let (roles, lags): (Vec<_>, Vec<_>) = join_all(asked).await.into_iter().unzip();
-            self.judge(&roles, &metrics);
+            self.use_writer(&roles, &metrics);
             note_lags(&lags, &metrics);
             tokio::time::sleep(LOOK_PAUSE_MIN).await;
             tokio::select! {
@@ -143,8 +143,8 @@ impl Writer {
         }
     }
 
-    /// Moves to another writer if the hosts' answers say so.
-    fn judge(&self, roles: &[Option<Role>], metrics: &Metrics) {
+    /// Chooses the writer by the answers of the hosts, and moves the pools to it if it is another one.
+    fn use_writer(&self, roles: &[Option<Role>], metrics: &Metrics) {
         let writers = roles.iter().flatten().filter(|role| role.writes).count();
         metrics.ledger.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
         let one_may = roles.iter().flatten().any(|role| role.writes && !role.is_galera);
@@ -200,7 +200,7 @@ impl Found {
         self.writer.borrow().as_ref().is_some_and(|known| opened < Some(known.since))
     }
 
-    /// Asks for a look at the hosts.
+    /// Has the hosts asked soon.
     pub(super) fn suspect(&self) {
         self.suspected.notify_one();
     }

@@ -83,7 +83,7 @@ pub struct Counters {
     pub(super) loads: SingleFlight<ItemId, Result<u64, CounterError>>,
     pub(super) layout: Layout,
     /// The ledger, and where items live.
-    pub(super) place: (ShardId, Homes),
+    pub(super) ledger: (ShardId, Homes),
 }
 
 /// The layout of counters in the ledger and in Redis.
@@ -109,20 +109,20 @@ impl Counters {
         layout: Layout,
     ) -> Self {
         let (epochs, loads) = (Cache::new(REMEMBERED_MAX), SingleFlight::new());
-        let place = (ShardId::HOME, Homes::only());
-        Self { redis, pool, metrics, epochs, loads, layout, place }
+        let ledger = (ShardId::HOME, Homes::only());
+        Self { redis, pool, metrics, epochs, loads, layout, ledger }
     }
 
     /// The counters of the items that live in `shard`: those of others are not loaded from its ledger.
     #[must_use]
     pub fn of_shard(self, shard: ShardId, homes: Homes) -> Self {
-        Self { place: (shard, homes), ..self }
+        Self { ledger: (shard, homes), ..self }
     }
 
     /// Makes counters of another layout on the same Redis and ledger.
     pub(super) fn with(&self, layout: Layout) -> Self {
         let (redis, pool) = (self.redis.clone(), self.pool.clone());
-        let (shard, homes) = self.place.clone();
+        let (shard, homes) = self.ledger.clone();
         Self::with_layout(redis, pool, self.metrics.clone(), layout).of_shard(shard, homes)
     }
 

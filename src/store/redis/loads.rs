@@ -118,7 +118,7 @@ impl Counters {
     /// Checks that the item lives in this ledger, by its home and the epoch of its stock row. What a move
     /// has left behind is not loaded: the instances with the new route would take it for the item's units.
     async fn check_home(&self, item: ItemId) -> Result<(), CounterError> {
-        let (shard, homes) = &self.place;
+        let (shard, homes) = &self.ledger;
         if homes.is_only() {
             return Ok(());
         }

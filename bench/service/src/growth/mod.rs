@@ -52,7 +52,7 @@ const ITEM_STOCK: i64 = 100_000_000;
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct GrowthOptions {
     pub curves: Vec<Curve>,
     /// Points beyond it are left out.
     pub size_max: u32,
@@ -97,17 +97,17 @@ struct Course {
 
 /// Measures the curves on the service at `url` and on further instances with logs in `logs`.
 pub async fn measure(
-    wish: &Wish,
+    options: &GrowthOptions,
     url: &[String],
     environment: &Environment,
     logs: &Path,
 ) -> Result<Growth, CannotJudge> {
-    let mut course = Course::prepare(wish, url, environment, logs).await?;
-    let (points, left_out) = course.stock_up(wish).await?;
+    let mut course = Course::prepare(options, url, environment, logs).await?;
+    let (points, left_out) = course.stock_up(options).await?;
     let mut loads: BTreeMap<Point, Vec<Load>> = BTreeMap::new();
-    for round in 0..wish.rounds {
-        eprintln!("growth, round {} of {}", round + 1, wish.rounds);
-        for curve in &wish.curves {
+    for round in 0..options.rounds {
+        eprintln!("growth, round {} of {}", round + 1, options.rounds);
+        for curve in &options.curves {
             let mut walk: Vec<Point> =
                 points.iter().filter(|point| point.curve == *curve).copied().collect();
             if round % 2 == 1 {
@@ -124,7 +124,7 @@ pub async fn measure(
         points.iter().map(|point| Figure::of(*point, &loads[point])).collect();
     let cores = process::cores();
     let explained =
-        wish.curves.iter().map(|curve| (*curve, explain::curve(*curve, &figures))).collect();
+        options.curves.iter().map(|curve| (*curve, explain::curve(*curve, &figures))).collect();
     let broken = loads
         .iter()
         .flat_map(|(point, loads)| loads.iter().map(move |load| (point, load)))
@@ -133,13 +133,22 @@ pub async fn measure(
         })
         .collect();
     let loads = points.iter().filter_map(|point| loads.remove_entry(point)).collect();
-    let seconds = wish.span.as_secs_f64();
-    Ok(Growth { rounds: wish.rounds, seconds, cores, figures, explained, left_out, loads, broken })
+    let seconds = options.span.as_secs_f64();
+    Ok(Growth {
+        rounds: options.rounds,
+        seconds,
+        cores,
+        figures,
+        explained,
+        left_out,
+        loads,
+        broken,
+    })
 }
 
 impl Course {
     async fn prepare(
-        wish: &Wish,
+        options: &GrowthOptions,
         url: &[String],
         environment: &Environment,
         logs: &Path,
@@ -153,7 +162,7 @@ impl Course {
             tokens: Tokens::new(mint),
             services: Services::Named,
         };
-        let launcher = if wish.curves.contains(&Curve::Instances) {
+        let launcher = if options.curves.contains(&Curve::Instances) {
             let program = Mint::new(None, environment).into_program();
             Some(Launcher::new(program, environment, logs)?)
         } else {
@@ -162,7 +171,7 @@ impl Course {
         let lab_item = RunOptions { strategy: vec![BATCH.to_owned()], ..RunOptions::default() };
         Ok(Self {
             generator,
-            span: wish.span,
+            span: options.span,
             admin,
             shop,
             launcher,
@@ -174,9 +183,12 @@ impl Course {
     }
 
     /// Makes the items; gives the points that can be measured, and in words those that cannot.
-    async fn stock_up(&mut self, wish: &Wish) -> Result<(Vec<Point>, Vec<String>), CannotJudge> {
+    async fn stock_up(
+        &mut self,
+        options: &GrowthOptions,
+    ) -> Result<(Vec<Point>, Vec<String>), CannotJudge> {
         let points: Vec<Point> =
-            wish.curves.iter().flat_map(|curve| curve.points(wish.size_max)).collect();
+            options.curves.iter().flat_map(|curve| curve.points(options.size_max)).collect();
         let needs_items = |point: &&Point| point.curve == Curve::Items;
         let needed = points.iter().filter(needs_items).map(|point| point.items).max().unwrap_or(0);
         if needed > 0 {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::flavour::OPTION_FILE;
 use super::operator::{failed, until};
-use super::set::{Members, Place};
+use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer, Origin};
 use crate::error::StartError;
 
@@ -34,19 +34,20 @@ const NOBODY: &str = "gcomm://";
 ///
 /// # Errors
 /// A program is missing, or a node did not start.
-pub(super) async fn start(place: Place, writer: usize) -> Result<Members, StartError> {
+pub(super) async fn start(shared: Shared, writer: usize) -> Result<Members, StartError> {
     let programs = programs()?;
-    let first = most_advanced(&place, writer)?;
-    let begins = options(&place, first, &programs, NOBODY);
+    let first = most_advanced(&shared, writer)?;
+    let begins = options(&shared, first, &programs, NOBODY);
     let beginner = MysqlServer::start(begins).await?;
     // From now on it joins the others, whenever it starts.
-    let peers = peers(&place);
+    let peers = peers(&shared);
     beginner.home().write(OPTION_FILE, &option_lines(&peers))?;
     let others = (0..COUNT).filter(|index| *index != first);
-    let joiners = others.map(|index| MysqlServer::start(options(&place, index, &programs, &peers)));
+    let joiners =
+        others.map(|index| MysqlServer::start(options(&shared, index, &programs, &peers)));
     let mut servers = futures::future::try_join_all(joiners).await?;
     servers.insert(first, beginner);
-    let members = Members { servers, place };
+    let members = Members { servers, shared };
     for index in 0..COUNT {
         until_synced(&members, index).await?;
     }
@@ -57,15 +58,15 @@ pub(super) async fn start(place: Place, writer: usize) -> Result<Members, StartE
 ///
 /// # Errors
 /// It stays behind.
-pub(super) async fn until_synced(members: &Members, place: usize) -> Result<(), StartError> {
+pub(super) async fn until_synced(members: &Members, index: usize) -> Result<(), StartError> {
     until("wait for a node to be synced", async || {
-        let state = state(members, place).await?;
+        let state = state(members, index).await?;
         if state.is_synced() { Ok(()) } else { Err(format!("{state:?}")) }
     })
     .await
 }
 
-/// Waits until the first node in the URL that is not `but` takes writes, and answers its place. Its
+/// Waits until the first node in the URL that is not `but` takes writes, and answers its index. Its
 /// commits wait until the nodes have left a silent one behind.
 ///
 /// # Errors
@@ -73,9 +74,9 @@ pub(super) async fn until_synced(members: &Members, place: usize) -> Result<(), 
 pub(super) async fn until_writer(members: &Members, but: usize) -> Result<usize, StartError> {
     until("wait for another node", async || {
         let mut seen = Vec::new();
-        for place in (0..COUNT).filter(|place| *place != but) {
-            match state(members, place).await {
-                Ok(state) if state.is_synced() && state.writes => return Ok(place),
+        for index in (0..COUNT).filter(|index| *index != but) {
+            match state(members, index).await {
+                Ok(state) if state.is_synced() && state.writes => return Ok(index),
                 state => seen.push(format!("{state:?}")),
             }
         }
@@ -102,9 +103,9 @@ impl State {
     }
 }
 
-async fn state(members: &Members, place: usize) -> Result<State, String> {
+async fn state(members: &Members, index: usize) -> Result<State, String> {
     let asked = async {
-        let mut node = members.operator(place).await?;
+        let mut node = members.operator(index).await?;
         let status = "SHOW GLOBAL STATUS WHERE Variable_name IN \
              ('wsrep_ready', 'wsrep_cluster_status', 'wsrep_local_state')";
         let status = sqlx::query_as(status).fetch_all(&mut node).await.map_err(failed("ask"))?;
@@ -117,8 +118,8 @@ async fn state(members: &Members, place: usize) -> Result<State, String> {
 }
 
 /// The address with all nodes.
-fn peers(place: &Place) -> String {
-    let nodes = place.ports.chunks(PORTS_EACH).map(|ports| format!("127.0.0.1:{}", ports[0]));
+fn peers(shared: &Shared) -> String {
+    let nodes = shared.ports.chunks(PORTS_EACH).map(|ports| format!("127.0.0.1:{}", ports[0]));
     format!("{NOBODY}{}", nodes.collect::<Vec<_>>().join(","))
 }
 
@@ -127,9 +128,9 @@ fn option_lines(peers: &str) -> String {
 }
 
 /// The options of a node.
-fn options(place: &Place, index: usize, programs: &Path, peers: &str) -> MysqlOptions {
-    let mut options = place.options(index);
-    let [group, lacks, all] = [0, 1, 2].map(|port| place.ports[index * PORTS_EACH + port]);
+fn options(shared: &Shared, index: usize, programs: &Path, peers: &str) -> MysqlOptions {
+    let mut options = shared.options(index);
+    let [group, lacks, all] = [0, 1, 2].map(|port| shared.ports[index * PORTS_EACH + port]);
     let library = programs.join(LIBRARY);
     let transport = [
         format!("gmcast.listen_addr=tcp://127.0.0.1:{group}"),
@@ -164,15 +165,15 @@ fn options(place: &Place, index: usize, programs: &Path, peers: &str) -> MysqlOp
     options
 }
 
-/// The place of the node whose data are newest; it begins the component, and the others join it. If
+/// The index of the node whose data are newest; it begins the component, and the others join it. If
 /// all were killed at once, no node knows its position: then it is the writer, which has everything
 /// that it has answered.
 ///
 /// # Errors
 /// Its file cannot be written.
-fn most_advanced(place: &Place, writer: usize) -> Result<usize, StartError> {
+fn most_advanced(shared: &Shared, writer: usize) -> Result<usize, StartError> {
     let position = |index: usize| {
-        let path = place.folder(index)?.join("data").join(POSITION);
+        let path = shared.folder(index)?.join("data").join(POSITION);
         let text = fs::read_to_string(&path).ok()?;
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;

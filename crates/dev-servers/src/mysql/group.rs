@@ -7,7 +7,7 @@
 use sqlx::mysql::MySqlConnection;
 
 use super::operator::{OPERATOR, failed, run, until};
-use super::set::{Members, Place};
+use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer};
 use crate::error::StartError;
 
@@ -20,14 +20,14 @@ const GROUP: &str = "5ec4111a-0000-4000-8000-000000000001";
 /// The channel on which a member gets what it lacks.
 const RECOVERY: &str = "group_replication_recovery";
 
-/// Starts the servers and the group, and returns with the place of the primary once all are online.
+/// Starts the servers and the group, and returns with the index of the primary once all are online.
 ///
 /// # Errors
 /// The error of a server that did not start, or did not join.
-pub(super) async fn start(place: Place) -> Result<(Members, usize), StartError> {
-    let starts = (0..COUNT).map(|index| MysqlServer::start(options(&place, index)));
+pub(super) async fn start(shared: Shared) -> Result<(Members, usize), StartError> {
+    let starts = (0..COUNT).map(|index| MysqlServer::start(options(&shared, index)));
     let servers = futures::future::try_join_all(starts).await?;
-    let members = Members { servers, place };
+    let members = Members { servers, shared };
     let first = most_advanced(&members).await?;
     begin(&members, first).await?;
     for index in (0..COUNT).filter(|index| *index != first) {
@@ -40,8 +40,8 @@ pub(super) async fn start(place: Place) -> Result<(Members, usize), StartError> 
 ///
 /// # Errors
 /// It does not get what it lacks.
-pub(super) async fn join(members: &Members, place: usize) -> Result<(), StartError> {
-    let mut member = members.operator(place).await?;
+pub(super) async fn join(members: &Members, index: usize) -> Result<(), StartError> {
+    let mut member = members.operator(index).await?;
     // One that was expelled has to leave first.
     run(&mut member, "leave the group", "STOP GROUP_REPLICATION").await?;
     let statements = format!("{}; START GROUP_REPLICATION", recovery(members));
@@ -53,16 +53,16 @@ pub(super) async fn join(members: &Members, place: usize) -> Result<(), StartErr
     .await
 }
 
-/// Waits until a member that is not `but` is the primary and takes writes, and answers its place.
+/// Waits until a member that is not `but` is the primary and takes writes, and answers its index.
 ///
 /// # Errors
 /// None is elected.
 pub(super) async fn until_primary(members: &Members, but: usize) -> Result<usize, StartError> {
     until("wait for another primary", async || {
         let mut seen = Vec::new();
-        for place in (0..COUNT).filter(|place| *place != but) {
-            match takes_writes(members, place).await {
-                Ok(true) => return Ok(place),
+        for index in (0..COUNT).filter(|index| *index != but) {
+            match takes_writes(members, index).await {
+                Ok(true) => return Ok(index),
                 answer => seen.push(format!("{answer:?}")),
             }
         }
@@ -82,15 +82,15 @@ pub(super) async fn hand_over(members: &Members, primary: usize) -> Result<(), S
 }
 
 /// Begins a group of one.
-async fn begin(members: &Members, place: usize) -> Result<(), StartError> {
-    let mut member = members.operator(place).await?;
+async fn begin(members: &Members, index: usize) -> Result<(), StartError> {
+    let mut member = members.operator(index).await?;
     let statements = format!(
         "{}; SET GLOBAL group_replication_bootstrap_group = ON; START GROUP_REPLICATION; \
          SET GLOBAL group_replication_bootstrap_group = OFF",
         recovery(members)
     );
     run(&mut member, "begin the group", &statements).await?;
-    until("wait for the first member", async || match takes_writes(members, place).await {
+    until("wait for the first member", async || match takes_writes(members, index).await {
         Ok(true) => Ok(()),
         answer => Err(format!("{answer:?}")),
     })
@@ -102,7 +102,7 @@ fn recovery(members: &Members) -> String {
     format!(
         "CHANGE REPLICATION SOURCE TO SOURCE_USER = '{OPERATOR}', SOURCE_PASSWORD = '{}' \
          FOR CHANNEL '{RECOVERY}'",
-        members.place.password
+        members.shared.password
     )
 }
 
@@ -113,17 +113,17 @@ async fn state_of_self(member: &mut MySqlConnection) -> sqlx::Result<String> {
 }
 
 /// Whether a member is the primary, and its group has let it write.
-async fn takes_writes(members: &Members, place: usize) -> Result<bool, StartError> {
+async fn takes_writes(members: &Members, index: usize) -> Result<bool, StartError> {
     let asked = "SELECT MEMBER_STATE = 'ONLINE' AND MEMBER_ROLE = 'PRIMARY' \
          AND NOT @@GLOBAL.super_read_only AND NOT @@GLOBAL.read_only \
          FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid";
-    let mut member = members.operator(place).await?;
+    let mut member = members.operator(index).await?;
     let writes = sqlx::query_scalar(asked).fetch_optional(&mut member).await;
     let writes: Option<i64> = writes.map_err(failed("ask"))?;
     Ok(writes == Some(1))
 }
 
-/// The place of the member that has every transaction that any member has.
+/// The index of the member that has every transaction that any member has.
 ///
 /// # Errors
 /// A member does not answer.
@@ -133,24 +133,24 @@ async fn most_advanced(members: &Members) -> Result<usize, StartError> {
          FROM performance_schema.replication_connection_status \
          WHERE CHANNEL_NAME = 'group_replication_applier'), ''))";
     let mut newest = (0, String::new());
-    for place in 0..COUNT {
-        let mut member = members.operator(place).await?;
+    for index in 0..COUNT {
+        let mut member = members.operator(index).await?;
         let mine: String =
             sqlx::query_scalar(has).fetch_one(&mut member).await.map_err(failed("ask"))?;
         let compared = sqlx::query_scalar("SELECT GTID_SUBSET(?, ?)").bind(&mine).bind(&newest.1);
         let is_older: i64 = compared.fetch_one(&mut member).await.map_err(failed("ask"))?;
         if is_older == 0 {
-            newest = (place, mine);
+            newest = (index, mine);
         }
     }
     Ok(newest.0)
 }
 
 /// The options of a member.
-fn options(place: &Place, index: usize) -> MysqlOptions {
-    let mut options = place.options(index);
+fn options(shared: &Shared, index: usize) -> MysqlOptions {
+    let mut options = shared.options(index);
     let addresses: Vec<String> =
-        place.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        shared.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     options.extra_arguments.extend(MEMBER.map(str::to_owned));
     options.extra_arguments.extend([
         format!("--loose-group-replication-group-name={GROUP}"),

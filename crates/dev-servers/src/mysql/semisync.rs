@@ -10,7 +10,7 @@ use sqlx::mysql::MySqlConnection;
 
 use super::flavour::OPTION_FILE;
 use super::operator::{OPERATOR, failed, run, until};
-use super::set::{Members, Place};
+use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer};
 use crate::error::StartError;
 
@@ -50,34 +50,34 @@ impl Part {
 ///
 /// # Errors
 /// The error of a server that did not start, or did not replicate.
-pub(super) async fn start(place: Place, primary: usize) -> Result<Members, StartError> {
+pub(super) async fn start(shared: Shared, primary: usize) -> Result<Members, StartError> {
     let member = |index: usize| {
         let part = if index == primary { Part::Primary } else { Part::Replica };
-        MysqlServer::start(options(&place, index, part))
+        MysqlServer::start(options(&shared, index, part))
     };
     let (first, second) = tokio::try_join!(member(0), member(1))?;
-    let members = Members { servers: vec![first, second], place };
+    let members = Members { servers: vec![first, second], shared };
     replicate(&members, primary, 1 - primary).await?;
     Ok(members)
 }
 
-/// Makes the replica the primary, and answers its place: it applies everything that it has received,
+/// Makes the replica the primary, and answers its index: it applies everything that it has received,
 /// then takes writes. The old primary must be gone or demoted before.
 ///
 /// # Errors
 /// The replica does not answer, or does not come to the end of its relay log.
 pub(super) async fn promote(members: &Members, primary: usize) -> Result<usize, StartError> {
-    let place = 1 - primary;
+    let index = 1 - primary;
     // From now on, the old primary starts read-only, whenever it starts.
     write_part(members, primary, Part::Replica)?;
-    let mut replica = members.operator(place).await?;
+    let mut replica = members.operator(index).await?;
     run(&mut replica, "stop receiving", "STOP SLAVE IO_THREAD; START SLAVE SQL_THREAD").await?;
     applied(&mut replica).await?;
     let promotion = "STOP SLAVE; RESET SLAVE ALL; \
          SET GLOBAL rpl_semi_sync_master_enabled = 1, GLOBAL read_only = 0";
     run(&mut replica, "promote", promotion).await?;
-    write_part(members, place, Part::Primary)?;
-    Ok(place)
+    write_part(members, index, Part::Primary)?;
+    Ok(index)
 }
 
 /// Starts replication to a member, and waits until the primary counts on it. What the member had
@@ -88,7 +88,7 @@ pub(super) async fn promote(members: &Members, primary: usize) -> Result<usize, 
 pub(super) async fn replicate(
     members: &Members,
     primary: usize,
-    place: usize,
+    index: usize,
 ) -> Result<(), StartError> {
     let statements = format!(
         "STOP SLAVE; SET GLOBAL read_only = 1, GLOBAL rpl_semi_sync_master_enabled = 0; \
@@ -97,9 +97,9 @@ pub(super) async fn replicate(
          MASTER_USE_GTID = slave_pos, MASTER_DEMOTE_TO_SLAVE = 1, MASTER_CONNECT_RETRY = 1; \
          START SLAVE",
         members.servers[primary].port(),
-        members.place.password
+        members.shared.password
     );
-    let mut replica = members.operator(place).await?;
+    let mut replica = members.operator(index).await?;
     run(&mut replica, "start replication", &statements).await?;
     let mut source = members.operator(primary).await?;
     let states = "SHOW GLOBAL STATUS WHERE Variable_name IN \
@@ -151,13 +151,13 @@ async fn slave_columns<const COLUMNS: usize>(
     Ok(names.map(|name| row.try_get_unchecked(name).unwrap_or_default()))
 }
 
-fn write_part(members: &Members, place: usize, part: Part) -> Result<(), StartError> {
-    members.servers[place].home().write(OPTION_FILE, part.options())
+fn write_part(members: &Members, index: usize, part: Part) -> Result<(), StartError> {
+    members.servers[index].home().write(OPTION_FILE, part.options())
 }
 
 /// The options of a member.
-fn options(place: &Place, index: usize, part: Part) -> MysqlOptions {
-    let mut options = place.options(index);
+fn options(shared: &Shared, index: usize, part: Part) -> MysqlOptions {
+    let mut options = shared.options(index);
     options.extra_arguments.push(format!("--rpl-semi-sync-master-timeout={WAIT_MS}"));
     options.extra_arguments.extend(REPLICATION.map(str::to_owned));
     options.option_lines = Some(part.options().to_owned());

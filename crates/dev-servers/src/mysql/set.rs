@@ -14,7 +14,7 @@ use super::{DATABASE, MysqlOptions, MysqlServer, galera, group, operator, semisy
 use crate::error::StartError;
 use crate::ports;
 
-/// The file with the place of the writer, from 1, beside the members' folders.
+/// The file with the number of the writer, from 1, beside the members' folders.
 const WRITER: &str = "primary";
 /// The file with the ports on which the members speak to each other.
 const PORTS: &str = "ports";
@@ -42,12 +42,12 @@ pub struct MysqlSet {
 #[derive(Debug)]
 pub(super) struct Members {
     pub(super) servers: Vec<MysqlServer>,
-    pub(super) place: Place,
+    pub(super) shared: Shared,
 }
 
 /// Where a set keeps its data, and what its members share.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Shared {
     program: PathBuf,
     /// `None` for throw-away servers.
     directory: Option<PathBuf>,
@@ -83,11 +83,11 @@ impl MysqlSet {
         directory: Option<&Path>,
         writer: usize,
     ) -> Result<Self, StartError> {
-        let place = Place::open(directory, engine)?;
+        let shared = Shared::open(directory, engine)?;
         let (members, writer) = match engine {
-            Replicated::SemiSync => (semisync::start(place, writer).await?, writer),
-            Replicated::Group => group::start(place).await?,
-            Replicated::Galera => (galera::start(place, writer).await?, 0),
+            Replicated::SemiSync => (semisync::start(shared, writer).await?, writer),
+            Replicated::Group => group::start(shared).await?,
+            Replicated::Galera => (galera::start(shared, writer).await?, 0),
         };
         let set = Self { engine, members, writer };
         set.remember()?;
@@ -116,23 +116,23 @@ impl MysqlSet {
         self.engine
     }
 
-    /// The place of the writer in the URL, from 0.
+    /// The index of the writer in the URL, from 0.
     #[must_use]
     pub fn writer(&self) -> usize {
         self.writer
     }
 
     /// A member, to kill, freeze and restart.
-    pub fn member(&mut self, place: usize) -> &mut MysqlServer {
-        &mut self.members.servers[place]
+    pub fn member(&mut self, index: usize) -> &mut MysqlServer {
+        &mut self.members.servers[index]
     }
 
     /// A connection with all privileges to a member.
     ///
     /// # Errors
     /// It does not answer.
-    pub async fn operator(&self, place: usize) -> Result<MySqlConnection, StartError> {
-        self.members.operator(place).await
+    pub async fn operator(&self, index: usize) -> Result<MySqlConnection, StartError> {
+        self.members.operator(index).await
     }
 
     /// Returns once another member is the writer; the old one must be gone, frozen or demoted. The
@@ -170,13 +170,13 @@ impl MysqlSet {
     ///
     /// # Errors
     /// It does not replicate.
-    pub async fn rejoin(&mut self, place: usize) -> Result<(), StartError> {
+    pub async fn rejoin(&mut self, index: usize) -> Result<(), StartError> {
         match self.engine {
-            Replicated::SemiSync => semisync::replicate(&self.members, self.writer, place).await,
-            Replicated::Group => group::join(&self.members, place).await,
+            Replicated::SemiSync => semisync::replicate(&self.members, self.writer, index).await,
+            Replicated::Group => group::join(&self.members, index).await,
             Replicated::Galera => {
-                galera::until_synced(&self.members, place).await?;
-                let mut node = self.operator(place).await?;
+                galera::until_synced(&self.members, index).await?;
+                let mut node = self.operator(index).await?;
                 operator::run(&mut node, "let it write", "SET GLOBAL read_only = 0").await
             }
         }
@@ -185,8 +185,8 @@ impl MysqlSet {
     /// Stops all members, the writer last, and returns when they have ended.
     pub async fn stop(&self) {
         let servers = &self.members.servers;
-        let others = (0..servers.len()).filter(|place| *place != self.writer);
-        join_all(others.map(|place| servers[place].stop())).await;
+        let others = (0..servers.len()).filter(|index| *index != self.writer);
+        join_all(others.map(|index| servers[index].stop())).await;
         servers[self.writer].stop().await;
     }
 
@@ -209,7 +209,7 @@ impl MysqlSet {
     }
 
     fn remember(&self) -> Result<(), StartError> {
-        let Some(directory) = &self.members.place.directory else { return Ok(()) };
+        let Some(directory) = &self.members.shared.directory else { return Ok(()) };
         let path = directory.join(WRITER);
         fs::write(&path, format!("{}\n", self.writer + 1)).map_err(StartError::io("write", &path))
     }
@@ -247,12 +247,12 @@ impl Replicated {
 }
 
 impl Members {
-    pub(super) async fn operator(&self, place: usize) -> Result<MySqlConnection, StartError> {
-        operator::connect(self.servers[place].port(), &self.place.password).await
+    pub(super) async fn operator(&self, index: usize) -> Result<MySqlConnection, StartError> {
+        operator::connect(self.servers[index].port(), &self.shared.password).await
     }
 }
 
-impl Place {
+impl Shared {
     /// Takes the ports of an earlier start on this folder, or chooses new ones.
     fn open(directory: Option<&Path>, engine: Replicated) -> Result<Self, StartError> {
         let (program, ports) = (engine.program()?, engine.ports());
@@ -272,18 +272,18 @@ impl Place {
     }
 
     /// The folder of a member, if it is kept.
-    pub(super) fn folder(&self, place: usize) -> Option<PathBuf> {
-        self.directory.as_ref().map(|path| path.join(format!("member-{}", place + 1)))
+    pub(super) fn folder(&self, index: usize) -> Option<PathBuf> {
+        self.directory.as_ref().map(|path| path.join(format!("member-{}", index + 1)))
     }
 
     /// The options of a member, with the operator's account.
-    pub(super) fn options(&self, place: usize) -> MysqlOptions {
-        let mut options = match self.folder(place) {
+    pub(super) fn options(&self, index: usize) -> MysqlOptions {
+        let mut options = match self.folder(index) {
             Some(folder) => MysqlOptions::new(folder),
             None => MysqlOptions::temporary(),
         };
         options.program = Some(self.program.clone());
-        options.extra_arguments.push(format!("--server-id={}", place + 1));
+        options.extra_arguments.push(format!("--server-id={}", index + 1));
         options.extra_statements = operator::account(&self.password);
         options.password = Some(self.password.clone());
         options

@@ -130,7 +130,7 @@ impl Member<'_> {
         let codec = ProstCodec::<Q, A>::default();
         let path = PathAndQuery::from_static(path);
         let answer = grpc.unary(Request::new(question), path, codec).await;
-        self.judge(answer.map(tonic::Response::into_inner))
+        self.note(answer.map(tonic::Response::into_inner))
     }
 
     /// Renews a lease.
@@ -147,7 +147,7 @@ impl Member<'_> {
             answers.message().await?.ok_or_else(ended)
         };
         let answer = answer.await;
-        self.judge(answer)
+        self.note(answer)
     }
 
     /// Watches for deletions. The stream ends by itself when the member loses its leader.
@@ -163,7 +163,7 @@ impl Member<'_> {
         requests.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let answer = grpc.streaming(requests, PathAndQuery::from_static(WATCH), codec).await;
-        self.judge(answer.map(tonic::Response::into_inner))
+        self.note(answer.map(tonic::Response::into_inner))
     }
 
     async fn ready(&self) -> Result<Grpc<Channel>, Status> {
@@ -173,7 +173,7 @@ impl Member<'_> {
     }
 
     /// Notes whether the member answered. A refusal is an answer; any other error is none.
-    fn judge<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
+    fn note<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
         const REFUSALS: [Code; 3] =
             [Code::NotFound, Code::FailedPrecondition, Code::InvalidArgument];
         self.awaits_answer =

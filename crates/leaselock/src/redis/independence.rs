@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout};
 use super::Connection;
 use crate::store::{BackendError, StoreResult};
 
-/// How long after a look that missed a server the next one is taken.
+/// The pause between a check that missed a server and the next check.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The result of the looks at the servers until now.
+/// The result of the checks of the servers until now.
 #[derive(Default)]
 pub(super) struct Independence {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ enum State {
     /// Nobody was asked yet.
     #[default]
     Unseen,
-    /// Not all servers have told who they are; the time of the last look.
+    /// Not all servers have told who they are; the time of the last check.
     SeenInPart(Instant),
     /// All servers are independent.
     Seen,

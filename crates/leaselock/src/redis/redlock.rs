@@ -179,7 +179,7 @@ impl<C: Connection> RedlockStore<C> {
     }
 
     /// Yes if a majority said yes, no if it no longer can; otherwise an error.
-    fn judge(&self, votes: Votes) -> StoreResult<bool> {
+    fn decide(&self, votes: Votes) -> StoreResult<bool> {
         if self.is_certain(&votes) {
             return Ok(votes.yes >= self.majority());
         }
@@ -213,18 +213,18 @@ impl<C: Connection> LeaseStore for RedlockStore<C> {
         if votes.yes + votes.no >= self.majority() {
             return Ok(None);
         }
-        self.judge(votes).map(|_| None)
+        self.decide(votes).map(|_| None)
     }
 
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
         let arguments = [token.as_str().to_owned(), lease.as_millis().to_string()];
         let sent = self.send_all(&self.scripts.renew, name, arguments, lease);
-        self.judge(self.count(sent).await)
+        self.decide(self.count(sent).await)
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let arguments = [token.as_str().to_owned()];
         let sent = self.send_all(&self.scripts.release, name, arguments, LEASE_MAX);
-        self.judge(self.count(sent).await)
+        self.decide(self.count(sent).await)
     }
 }

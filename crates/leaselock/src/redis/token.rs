@@ -1,13 +1,13 @@
 //! `token` on `redis`: one key per name, whose value is a random owner token.
 //!
 //! **How it works.** Acquire is one Redis script. If the key is absent, the script creates a fence
-//! and sets the key, with an expiry, to `token:fence`. A holder that may hand its hold over
-//! inside its process has to hear of waiting processes; for such a holder, the script adds the
-//! holder's notification channel to the value. The key may already
-//! contain the caller's token, because a release granted the lock to this caller or because an
-//! earlier answer was lost. Then the script repeats that grant and restarts its lease. Release and
-//! renewal compare the token first, so no caller can free or prolong the hold of another caller.
-//! Without contention, acquire and release take one round trip each.
+//! and sets the key, with an expiry, to `token:fence`. A holder that may hand its hold over inside
+//! its process has to learn that other processes wait. So the script also stores the notification
+//! channel of such a holder in the key. The key may already contain the caller's token, because a
+//! release granted the lock to this caller or because an earlier answer was lost. Then the script
+//! repeats that grant and restarts its lease. Release and renewal compare the token first, so no
+//! caller can free or prolong the hold of another caller. Without contention, acquire and release
+//! take one round trip each.
 //!
 //! **How it waits.** A [`Subscriber`] is a Redis connection that receives notifications. With a
 //! subscriber, a contender that is refused enters a queue in Redis, in order of arrival. The

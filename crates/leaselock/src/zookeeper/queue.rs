@@ -83,7 +83,7 @@ impl<R: Rule> Queue<R> {
         };
         let (node, seen) = match found {
             Some(node) => (node, self.look(&client, &directory).await),
-            None => self.stand(&client, &directory, &stem).await?,
+            None => self.join(&client, &directory, &stem).await?,
         };
         self.contenders.update(token, |contender| {
             (contender.node, contender.unsure) = (Some(node.clone()), false);
@@ -128,7 +128,7 @@ impl<R: Rule> Queue<R> {
     }
 
     /// Makes a node and reads the queue, in one round trip.
-    async fn stand(
+    async fn join(
         &self,
         client: &Client,
         directory: &str,

@@ -14,6 +14,7 @@ use leaselock::{
     AcquireError, AcquireOptions, Capabilities, Fencing, Guard, LeasedMutex, Mutex, ReleaseOutcome,
     Wait, demo,
 };
+use linearizability::Recorder;
 use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -23,7 +24,6 @@ use super::conformance::{assert_all_are_tested, conformance};
 use super::dying::{Child, Role, Row, dying};
 use super::fenced_number::Number;
 use super::histories::{Added, CountSpec, LockOp, LockSpec};
-use super::history::Recorder;
 use super::support::{own_redis, random, rounds};
 use super::testbed::{Testbed, can_be_held, lazily, listed, name, now_ms};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, waiting};

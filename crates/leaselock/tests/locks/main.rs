@@ -23,7 +23,6 @@ mod faults;
 mod fenced_number;
 mod handing;
 mod histories;
-mod history;
 mod kinds;
 mod linear;
 mod linear_failover;

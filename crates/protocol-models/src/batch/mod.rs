@@ -47,8 +47,8 @@ pub enum Mistake {
     AffectedRowsIgnored,
     /// An order that is refused has its whole batch refused.
     WholeBatchRefused,
-    /// A lost COMMIT is settled by a read that does not wait.
-    SettleWithoutWaiting,
+    /// A lost COMMIT is recovered by a read that does not wait.
+    RecoverWithoutWaiting,
     /// The orders of a lost COMMIT are written again, under new keys, without a look at the ledger.
     AgainWithoutKey,
     /// A batch is answered before its COMMIT.
@@ -174,8 +174,8 @@ pub enum Action {
     Commit(usize),
     /// The ledger decides a COMMIT whose answer was lost.
     Decide(usize, bool),
-    /// `batch.rs`, `settle`: one statement for all orders, which waits for their rows.
-    Settle(usize),
+    /// `batch.rs`, `recover_lost_commit`: one statement for all orders, which waits for their rows.
+    Recover(usize),
     /// The answer to COMMIT is lost.
     LoseAnswer(usize),
     /// An order's time is over before a batch of its item begins.
@@ -214,7 +214,7 @@ impl Model for Batch {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        use Action::{Advance, Commit, Decide, Enter, LoseAnswer, Overtake, Settle};
+        use Action::{Advance, Commit, Decide, Enter, LoseAnswer, Overtake, Recover};
         // Those that are plainly impossible are left out, since trying one costs a copy of the state.
         let [may_lose, may_end] = state.faults.map(|faults| faults < FAULTS);
         for instance in 0..INSTANCES {
@@ -239,9 +239,9 @@ impl Model for Batch {
                     actions.extend(may_lose.then_some(LoseAnswer(one)));
                 }
                 Step::Unanswered => {
-                    actions.extend([Decide(one, true), Decide(one, false), Settle(one)]);
+                    actions.extend([Decide(one, true), Decide(one, false), Recover(one)]);
                 }
-                Step::Decided => actions.push(Settle(one)),
+                Step::Decided => actions.push(Recover(one)),
             }
         }
     }

@@ -42,7 +42,7 @@ impl State {
             }
             Action::LoseAnswer(one) => self.lose_answer(mistake, one),
             Action::Decide(one, is_committed) => self.decide(one, is_committed),
-            Action::Settle(one) => self.settle(mistake, one),
+            Action::Recover(one) => self.recover(mistake, one),
             Action::TimeOver(order) => {
                 let waits = self.places[order] == Place::Own;
                 self.places[order] = Place::Answered(Answer::Unavailable);
@@ -303,9 +303,9 @@ impl State {
         true
     }
 
-    fn settle(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
+    fn recover(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         let transaction = &mut self.transactions[one];
-        let waits = mistake != Some(Mistake::SettleWithoutWaiting);
+        let waits = mistake != Some(Mistake::RecoverWithoutWaiting);
         match transaction.step {
             Step::Decided => {}
             Step::Unanswered if !waits && !transaction.is_abandoned => {}

@@ -1,6 +1,6 @@
-//! A turnstile in front of the database: it lets an instance's traffic through, and on request
-//! holds each transaction at its BEGIN. So a purchase can be stopped between its look at the stock
-//! and its write, every time, without touching the service.
+//! A proxy in front of the database: it lets an instance's traffic through, and on request holds each
+//! transaction at its BEGIN. So an experiment can stop a purchase between its read of the stock and
+//! its write, every time, without a change of the service.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,34 +16,34 @@ const BEGIN: &[u8] = b"\x03BEGIN";
 /// A purchase that has not come to its write by then does not come at all.
 const HELD_WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// An open or closed turnstile; dropping it ends its connections.
-pub struct Turnstile {
+/// The proxy; dropping it ends its connections.
+pub struct DatabaseProxy {
     link: FaultyLink,
-    /// The database's address through the turnstile.
+    /// The URL of the database through the proxy.
     pub url: String,
 }
 
-impl Turnstile {
-    /// Stands in front of the database of a `mysql://` address.
+impl DatabaseProxy {
+    /// Opens a proxy in front of the database of a `mysql://` URL.
     pub async fn open(url: &str) -> Result<Self, CannotJudge> {
-        let cannot = |error| CannotJudge(format!("no turnstile: {error}"));
-        let link = FaultyLink::to(place(url)?).await.map_err(cannot)?;
+        let cannot = |error| CannotJudge(format!("no proxy in front of the database: {error}"));
+        let link = FaultyLink::to(address(url)?).await.map_err(cannot)?;
         let url = through(url, link.port())?;
         Ok(Self { link, url })
     }
 
     /// Holds every BEGIN from now on.
-    pub fn close(&self) {
+    pub fn hold_transactions(&self) {
         self.link.trap(Trap::at(BEGIN).hold().always());
     }
 
     /// Lets every transaction through again, also those that are held.
-    pub fn reopen(&self) {
+    pub fn release_transactions(&self) {
         self.link.mend();
     }
 
     /// Waits until this many transactions are held.
-    pub async fn holds(&self, count: u64) -> Result<(), CannotJudge> {
+    pub async fn until_held(&self, count: u64) -> Result<(), CannotJudge> {
         timeout(HELD_WAIT_MAX, self.link.holds(count)).await.map_err(|_| {
             CannotJudge(format!(
                 "{} of {count} purchases came to their write in {} s",
@@ -54,7 +54,7 @@ impl Turnstile {
     }
 }
 
-fn place(url: &str) -> Result<Server, CannotJudge> {
+fn address(url: &str) -> Result<Server, CannotJudge> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| not_mysql())?;
     Ok(match options.get_socket() {
         Some(path) => Server::Unix(path.clone()),
@@ -84,22 +84,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_leads_through_the_turnstile() {
+    fn the_address_leads_through_the_proxy() {
         let url = "mysql://me:secret@localhost/shop?socket=%2Frun%2Fmysql.sock&charset=utf8mb4";
         let led = through(url, 7).expect("an address");
         assert_eq!(led, "mysql://me:secret@127.0.0.1:7/shop");
         assert!(
-            matches!(place(url), Ok(Server::Unix(path)) if path == Path::new("/run/mysql.sock"))
+            matches!(address(url), Ok(Server::Unix(path)) if path == Path::new("/run/mysql.sock"))
         );
-        assert!(matches!(place("mysql://me@db:3307/shop"), Ok(Server::Tcp(at)) if at == "db:3307"));
+        assert!(
+            matches!(address("mysql://me@db:3307/shop"), Ok(Server::Tcp(at)) if at == "db:3307")
+        );
     }
 
     #[tokio::test]
-    async fn a_closed_turnstile_holds_begins_and_nothing_else() {
+    async fn the_proxy_holds_begins_and_nothing_else() {
         let server = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("mysql://me@{}/shop", server.local_addr().expect("an address"));
-        let turnstile = Turnstile::open(&url).await.expect("open");
-        let address = turnstile.url.split(['@', '/']).nth(3).expect("an address").to_owned();
+        let proxy = DatabaseProxy::open(&url).await.expect("open");
+        let address = proxy.url.split(['@', '/']).nth(3).expect("an address").to_owned();
         let mut client = TcpStream::connect(address).await.expect("connected");
         let (mut upstream, _) = server.accept().await.expect("accepted");
         let mut read = async |length: usize| {
@@ -107,12 +109,12 @@ mod tests {
             upstream.read_exact(&mut bytes).await.expect("bytes");
             bytes
         };
-        turnstile.close();
+        proxy.hold_transactions();
         client.write_all(b"\x03SELECT 1").await.expect("sent");
         assert_eq!(read(9).await, b"\x03SELECT 1");
         client.write_all(BEGIN).await.expect("sent");
-        turnstile.holds(1).await.expect("held");
-        turnstile.reopen();
+        proxy.until_held(1).await.expect("held");
+        proxy.release_transactions();
         assert_eq!(read(BEGIN.len()).await, BEGIN);
     }
 }
