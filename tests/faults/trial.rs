@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Run;
-use crate::checker::{self, TrialOutcome};
+use crate::checker::{self, Allowed, TrialOutcome};
 use crate::item::SaleItem;
 use crate::service::{Service, Setup};
 use crate::testbed::Testbed;
@@ -88,8 +88,8 @@ pub struct Plan {
     pub setups: Vec<Setup>,
     /// Whether the known-bad strategy sells as well.
     pub control: bool,
-    /// Orders that were answered 202 may be lost: the queue's Redis promises no more.
-    pub queue_may_be_lost: bool,
+    /// What the servers of this trial do not promise.
+    pub allowed: Allowed,
     /// Units of each item.
     pub stock: i64,
     /// Number and speed of the clients.
@@ -106,7 +106,7 @@ impl Plan {
             strategies: wanted.of(seed),
             setups: vec![setup.clone(), setup.clone()],
             control: true,
-            queue_may_be_lost: false,
+            allowed: Allowed::default(),
             stock: STOCK,
             pace: EVEN,
             item: json!({}),
@@ -189,7 +189,7 @@ pub async fn run_trial(
     let records = workload.finish().await?;
     let proof = proof?;
     let trial = TrialOutcome::new(injections, proof, recovered);
-    checker::check_trial(testbed, &services[0], records, trial, plan.queue_may_be_lost).await
+    checker::check_trial(testbed, &services[0], records, trial, plan.allowed).await
 }
 
 /// Injects the fault once each item has been sold five times.

@@ -85,7 +85,7 @@ pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let setup = setup.with("REDIS_URL", own.server.url());
     let counted = &["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "mysql-atomic"];
     let mut plan = Plan::new(seed, Wanted::These(counted), &setup);
-    plan.queue_may_be_lost = true;
+    plan.allowed.queue_may_be_lost = true;
     run_trial(testbed, plan, async |_, trial| {
         for _ in 0..3 {
             sleep(FAULT / 3).await;
@@ -284,7 +284,7 @@ pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
 fn on(testbed: &Testbed, seed: u64, url: &str, forgets: bool) -> Plan {
     let setup = testbed.setup().with("REDIS_URL", url);
     let mut plan = Plan::new(seed, Wanted::Needing("redis"), &setup);
-    plan.queue_may_be_lost = forgets;
+    plan.allowed.queue_may_be_lost = forgets;
     plan
 }
 
