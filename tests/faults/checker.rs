@@ -1,6 +1,6 @@
 //! Checks a trial: the ledger against the record of answers, and the service's own audit.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub struct TrialOutcome {
     pub resolved: i64,
     /// Orders that were answered 202 and lost, where that answer promised no more.
     pub queued_lost: i64,
+    /// Accepted orders that were lost with a writer whose replica was behind; the old writer names them.
+    pub lost_with_writer: i64,
     /// How long each strategy took to sell again after the fault was over.
     pub recovery: Vec<(String, Duration)>,
     /// Known-bad strategies that the audit caught, and how many there were.
@@ -56,13 +58,15 @@ pub struct TrialOutcome {
 }
 
 /// What a trial's servers do not promise, so that it is no violation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// Orders that were answered 202 may be lost: the queue's Redis promises no more.
     pub queue_may_be_lost: bool,
     /// An instance may see less than another one has answered: they read from different servers. Then nothing
     /// is judged in the order of time (I16 to I19).
     pub reads_may_be_older: bool,
+    /// Ids of the orders that only a writer had whose replica was behind.
+    pub lost_with_writer: HashSet<String>,
 }
 
 /// How much the rules about time had to judge.
@@ -118,6 +122,7 @@ impl TrialOutcome {
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
         self.queued_lost += other.queued_lost;
+        self.lost_with_writer += other.lost_with_writer;
         self.recovery.extend(other.recovery.iter().cloned());
         self.controls.0 += other.controls.0;
         self.controls.1 += other.controls.1;
@@ -152,7 +157,7 @@ pub async fn check_trial(
     service: &Service,
     records: Vec<Record>,
     mut trial: TrialOutcome,
-    allowed: Allowed,
+    allowed: &Allowed,
 ) -> Run<TrialOutcome> {
     let checked = records.into_iter().map(|record| async move {
         let item = Arc::clone(&record.item);
@@ -161,7 +166,7 @@ pub async fn check_trial(
     });
     for (item, checked) in futures::future::join_all(checked).await {
         trial.attempts += item.attempts();
-        let CheckedItem { judgement, queued_lost, in_time, broken } = checked?;
+        let CheckedItem { judgement, queued_lost, lost_with_writer, in_time, broken } = checked?;
         if item.control {
             let caught = !judgement.is_clean();
             trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
@@ -175,6 +180,7 @@ pub async fn check_trial(
         trial.unresolved += judgement.unknown.purchases;
         trial.resolved += judgement.unknown.settled_by_retry;
         trial.queued_lost += queued_lost;
+        trial.lost_with_writer += lost_with_writer;
         let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
         trial.broken.extend(findings.map(|finding| {
             format!("{}: {} {}", item.strategy, finding.invariant, finding.examples.join("; "))
@@ -198,6 +204,7 @@ fn open(answers: &[Answer]) -> Vec<String> {
 struct CheckedItem {
     judgement: Judgement,
     queued_lost: i64,
+    lost_with_writer: i64,
     in_time: JudgedInTime,
     broken: Vec<String>,
 }
@@ -206,13 +213,18 @@ async fn check_item(
     testbed: &Testbed,
     service: &Service,
     record: Record,
-    allowed: Allowed,
+    allowed: &Allowed,
 ) -> Run<CheckedItem> {
-    let Allowed { queue_may_be_lost, reads_may_be_older } = allowed;
+    let Allowed { queue_may_be_lost, reads_may_be_older, ref lost_with_writer } = *allowed;
     let Record { item, mut answers, history } = record;
     let item = &*item;
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
-    let mut settled = settled(&mut reader, item, &answers, queue_may_be_lost).await?;
+    let is_promised = |answer: &Answer| {
+        let queued = queue_may_be_lost && answer.status == 202;
+        !queued && !is_of(answer, lost_with_writer)
+    };
+    let mut settled = settled(&mut reader, item, &answers, is_promised).await?;
+    let lost_with_writer = forget_lost_with_writer(&mut answers, lost_with_writer, &settled);
     let mut queued_lost = 0;
     if queue_may_be_lost {
         queued_lost = forget_lost_promises(&mut answers, &mut settled);
@@ -242,7 +254,7 @@ async fn check_item(
         true => JudgedInTime::default(),
         false => JudgedInTime::of(&answers, &history),
     };
-    Ok(CheckedItem { judgement, queued_lost, in_time, broken })
+    Ok(CheckedItem { judgement, queued_lost, lost_with_writer, in_time, broken })
 }
 
 /// The ledger once nothing is under way: every purchase was answered definitely before.
@@ -250,13 +262,10 @@ async fn settled(
     reader: &mut Reader,
     item: &SaleItem,
     answers: &[Answer],
-    queue_may_be_lost: bool,
+    is_promised: impl Fn(&Answer) -> bool,
 ) -> Run<Ledger> {
-    let last: Vec<Answer> = answers
-        .iter()
-        .filter(|answer| answer.last && !(queue_may_be_lost && answer.status == 202))
-        .cloned()
-        .collect();
+    let last = answers.iter().filter(|answer| answer.last && is_promised(answer));
+    let last: Vec<Answer> = last.cloned().collect();
     let settled = reader.settled_ledger(item.id, &last, SETTLE_MAX).await;
     settled.map_err(|error| error.0)
 }
@@ -281,6 +290,32 @@ fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
         !lost
     });
     i64::try_from(gone.len().max(superseded)).unwrap_or(i64::MAX)
+}
+
+/// Takes the purchases out of the record whose orders only the lost writer had; answers how many. If the service has
+/// written such a purchase again, since it found no order under its key at the new writer, that order counts.
+fn forget_lost_with_writer(
+    answers: &mut Vec<Answer>,
+    ids: &HashSet<String>,
+    ledger: &Ledger,
+) -> i64 {
+    let keys = ledger.orders.iter().filter_map(|order| Some((order.key.as_deref()?, &order.id)));
+    let again: HashMap<&str, &String> = keys.collect();
+    let mut lost = HashSet::new();
+    for answer in answers.iter_mut().filter(|answer| is_of(answer, ids)) {
+        match answer.key.as_deref().and_then(|key| again.get(key)) {
+            Some(id) => answer.order_id = Some((*id).clone()),
+            None => drop(lost.insert(answer.request)),
+        }
+    }
+    answers.retain(|answer| !lost.contains(&answer.request));
+    i64::try_from(lost.len()).unwrap_or(i64::MAX)
+}
+
+/// Whether a purchase was accepted with one of these orders.
+fn is_of(answer: &Answer, ids: &HashSet<String>) -> bool {
+    answer.outcome == Outcome::Accepted
+        && answer.order_id.as_ref().is_some_and(|id| ids.contains(id))
 }
 
 /// Purchases that were accepted and then refused: the same key must give the same answer.

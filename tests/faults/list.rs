@@ -182,6 +182,9 @@ pub const LIST: &[Row] = rows! {
     "writer-demoted": mysql_engines::pair::demoted,
         "the writer is set read-only and its replica is promoted; the old writer becomes a replica",
         "503 in between; the services follow the new writer";
+    "writer-killed-replica-behind": mysql_engines::behind,
+        "the replica stops receiving, the writer goes on without it and is killed; the replica is promoted",
+        "exactly the orders are lost that only the old writer had, and it names them";
     "group-killed": mysql_engines::group::killed,
         "kill -9 of the primary of Group Replication under load; the group elects another one",
         "nothing accepted is lost; the services follow the new primary";

@@ -167,6 +167,7 @@ impl Sum {
             "unresolved": self.all.unresolved,
             "resolved_by_key": self.all.resolved,
             "queued_lost_as_promised": self.all.queued_lost,
+            "lost_with_old_writer": self.all.lost_with_writer,
             "controls_caught": self.all.controls.0,
             "controls": self.all.controls.1,
             "recovery_ms_median": milliseconds(self.median()),
@@ -243,10 +244,11 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
     );
     for sum in sums {
         let all = &sum.all;
-        let lost = match all.queued_lost {
-            0 => all.lost.to_string(),
-            queued => format!("{} (and {queued} queued)", all.lost),
-        };
+        let mut lost = all.lost.to_string();
+        let allowed = [(all.queued_lost, "queued"), (all.lost_with_writer, "with the old writer")];
+        for (count, kind) in allowed.into_iter().filter(|(count, _)| *count > 0) {
+            lost.push_str(&format!(" (and {count} {kind})"));
+        }
         let again = match (sum.median(), sum.recoveries.last()) {
             (Some(median), Some(worst)) => format!("{} / {}", seconds(median), seconds(*worst)),
             _ => "-".to_owned(),

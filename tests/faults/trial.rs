@@ -122,6 +122,8 @@ pub struct Trial {
     pub random: StdRng,
     /// How often the fault was injected.
     pub injections: u32,
+    /// What the servers of this trial do not promise; a fault may add to it.
+    pub allowed: Allowed,
     fault_ended: Option<Instant>,
 }
 
@@ -177,7 +179,8 @@ pub async fn run_trial(
     let begin = Instant::now();
     let workload = Workload::start(items, &addresses, plan.pace, plan.seed);
     let random = StdRng::seed_from_u64(plan.seed);
-    let mut trial = Trial { services, workload, random, injections: 0, fault_ended: None };
+    let allowed = plan.allowed;
+    let mut trial = Trial { services, workload, random, injections: 0, allowed, fault_ended: None };
     let proof = inject(testbed, &mut trial, fault).await;
     if trial.fault_ended.is_none() {
         trial.fault_ended();
@@ -185,11 +188,11 @@ pub async fn run_trial(
     let recovered = trial.workload.recovered(RECOVERY_MAX).await;
     // Long enough that a trial is not over before its clients have bought.
     tokio::time::sleep(testbed.sells.saturating_sub(begin.elapsed())).await;
-    let Trial { services, workload, injections, .. } = trial;
+    let Trial { services, workload, injections, allowed, .. } = trial;
     let records = workload.finish().await?;
     let proof = proof?;
     let trial = TrialOutcome::new(injections, proof, recovered);
-    checker::check_trial(testbed, &services[0], records, trial, plan.allowed).await
+    checker::check_trial(testbed, &services[0], records, trial, &allowed).await
 }
 
 /// Injects the fault once each item has been sold five times.

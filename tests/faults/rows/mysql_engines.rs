@@ -4,10 +4,13 @@
 //! Recovery counts from the moment of the fault where the engine chooses the next writer, so it
 //! includes the time of the choice. A pair has no such choice: there it counts from the promotion.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use dev_servers::{MysqlSet, Replicated};
 use rand::RngExt;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, Executor};
 use tokio::time::sleep;
 
 use super::redis::process_state;
@@ -24,6 +27,8 @@ const AT_COMMIT_MAX: Duration = Duration::from_secs(10);
 const FOLLOWED_MAX: Duration = Duration::from_secs(20);
 /// What was in flight at the moment of the fault is answered within this.
 const IN_FLIGHT: Duration = Duration::from_millis(300);
+/// Purchases after the replica has stopped receiving, at least.
+const UNREPLICATED_MIN: u64 = 40;
 /// Purchases while two nodes are written to, at least.
 const CONTESTED_MIN: u64 = 200;
 
@@ -62,7 +67,7 @@ rows_of! {
 
 async fn killed(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
-    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    let plan = plan(engine, seed, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let after = trial.random.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
@@ -83,7 +88,7 @@ async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) 
     let wire = Wire::to(set.member(old).port()).await?;
     let (here, there) = (format!(":{}", set.member(old).port()), format!(":{}", wire.port));
     let url = set.url_of(Testbed::DATABASE).replacen(&here, &there, 1);
-    let plan = Plan::new(seed, Wanted::Safe, &setup.with("DATABASE_URL", url));
+    let plan = plan(engine, seed, &setup.with("DATABASE_URL", url));
     run_trial(testbed, plan, async |testbed, trial| {
         wire.set(Link::LosesCommitAnswers);
         let begin = Instant::now();
@@ -102,7 +107,7 @@ async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) 
 
 async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
-    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    let plan = plan(engine, seed, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let old = set.writer();
         let paused = set.member(old).pause();
@@ -119,7 +124,7 @@ async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialRe
 
 async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
-    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    let plan = plan(engine, seed, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let (old, begin) = (set.writer(), Instant::now());
         trial.injections += 1;
@@ -136,6 +141,49 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
     .await
 }
 
+/// The replica of a pair is promoted although it has stopped receiving before. Orders that only the old writer had are
+/// lost. The old writer names them when it runs again, and no other order may be missing.
+pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
+    let mut plan = plan(Replicated::SemiSync, seed, &setup);
+    // What was seen before the promotion may be gone after it.
+    plan.allowed.reads_may_be_older = true;
+    run_trial(testbed, plan, async |testbed, trial| {
+        let old = set.writer();
+        let mut replica = set.operator(1 - old).await.map_err(said)?;
+        replica.execute("STOP SLAVE").await.map_err(|error| error.to_string())?;
+        let then = trial.sold();
+        // The first commits wait for the replica; then the writer goes on without it.
+        until("sales without the replica", FOLLOWED_MAX, || async {
+            (trial.sold() >= then + UNREPLICATED_MIN).then_some(())
+        })
+        .await?;
+        set.member(old).kill().await;
+        trial.injections += 1;
+        let took = take_over(&mut set, testbed, trial).await?;
+        set.restart_former(old).await.map_err(said)?;
+        let only_there = orders_missing(&mut set, old).await?;
+        let proof = format!("{} orders were only on the old writer; {took}", only_there.len());
+        let bit = !only_there.is_empty();
+        trial.allowed.lost_with_writer = only_there;
+        followed(trial, bit, proof).await
+    })
+    .await
+}
+
+/// Ids of the orders that a former writer has and the present one has not.
+async fn orders_missing(set: &mut MysqlSet, former: usize) -> Run<HashSet<String>> {
+    let mut ids = [HashSet::new(), HashSet::new()];
+    for (ids, index) in ids.iter_mut().zip([former, set.writer()]) {
+        let url = set.member(index).tcp_url_of(Testbed::DATABASE);
+        let mut reader = MySqlConnection::connect(&url).await.map_err(|error| error.to_string())?;
+        let read = sqlx::query_scalar("SELECT id FROM orders").fetch_all(&mut reader).await;
+        ids.extend(read.map_err(|error| error.to_string())?);
+    }
+    let [there, here] = ids;
+    Ok(&there - &here)
+}
+
 /// Two nodes of Galera are written to at once: each service has another order of the hosts.
 pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let (mut set, setup) = on(testbed, Replicated::Galera).await?;
@@ -144,10 +192,8 @@ pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let [first, second] = &ports;
     let turned =
         url.replacen(first, "HOST", 1).replacen(second, first, 1).replacen("HOST", second, 1);
-    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
+    let mut plan = plan(Replicated::Galera, seed, &setup);
     plan.setups[1] = setup.with("DATABASE_URL", turned);
-    // Each instance reads from its own node, and Galera applies the other node's writes a moment later.
-    plan.allowed.reads_may_be_older = true;
     run_trial(testbed, plan, async |testbed, trial| {
         trial.injections += 1;
         let then = trial.sold();
@@ -185,6 +231,14 @@ async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)>
     look_at_writer(&mut set, testbed);
     // What Galera may lose in a crash is what these trials are about.
     Ok((set, setup.with("SECKILL_ACCEPT_RISKS", "lossy-failover")))
+}
+
+/// What a trial on this engine sells. While instances use different nodes of Galera, they read from different servers,
+/// and a node applies what the others have committed a moment later.
+fn plan(engine: Replicated, seed: u64, setup: &Setup) -> Plan {
+    let mut plan = Plan::new(seed, Wanted::Safe, setup);
+    plan.allowed.reads_may_be_older = engine == Replicated::Galera;
+    plan
 }
 
 /// The audit reads the present writer from now on.

@@ -27,6 +27,8 @@ const APPLY_SECONDS: u32 = 1;
 enum Part {
     Primary,
     Replica,
+    /// A former primary that shows all that it has committed, and takes no writes.
+    Former,
 }
 
 impl Part {
@@ -41,6 +43,9 @@ impl Part {
             }
             Self::Replica => {
                 "[mysqld]\nread-only=1\ninit-rpl-role=SLAVE\nrpl-semi-sync-master-enabled=0\n"
+            }
+            Self::Former => {
+                "[mysqld]\nread-only=1\ninit-rpl-role=MASTER\nrpl-semi-sync-master-enabled=0\n"
             }
         }
     }
@@ -78,6 +83,17 @@ pub(super) async fn promote(members: &Members, primary: usize) -> Result<usize, 
     run(&mut replica, "promote", promotion).await?;
     write_part(members, index, Part::Primary)?;
     Ok(index)
+}
+
+/// Starts a primary that was replaced, with all that it has committed: as a replica it would take back the commits that
+/// it never sent. Its next start is that of a replica.
+///
+/// # Errors
+/// It does not start.
+pub(super) async fn restart_former(members: &mut Members, index: usize) -> Result<(), StartError> {
+    write_part(members, index, Part::Former)?;
+    members.servers[index].restart().await?;
+    write_part(members, index, Part::Replica)
 }
 
 /// Starts replication to a member, and waits until the primary counts on it. What the member had

@@ -165,6 +165,18 @@ impl MysqlSet {
         self.take_over().await
     }
 
+    /// Starts a writer that was killed and replaced, read-only, with all that it has committed. So it can be asked which
+    /// commits its replica never received.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn restart_former(&mut self, index: usize) -> Result<(), StartError> {
+        match self.engine {
+            Replicated::SemiSync => semisync::restart_former(&mut self.members, index).await,
+            Replicated::Group | Replicated::Galera => self.members.servers[index].restart().await,
+        }
+    }
+
     /// Lets a running member replicate again. What the old primary of a pair had committed and
     /// never sent is lost.
     ///
