@@ -38,6 +38,9 @@ const LAG_MAX: Duration = Duration::from_millis(200);
 /// How long a new connection waits for the writer to be found before it is given up.
 const FOUND_MAX: Duration = Duration::from_millis(500);
 
+/// Makes SELECT and BEGIN wait until a node of Galera has applied all that was committed before they came.
+const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
+
 /// The writer among the hosts of one URL. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Writer {
@@ -205,7 +208,8 @@ impl Found {
         self.suspected.notify_one();
     }
 
-    /// Sets up the session of a new connection, and notes whether it leads to a node of Galera.
+    /// Sets up the session of a new connection, and notes whether it leads to a node of Galera. Instances may use
+    /// different nodes for a moment, so each read waits there until the node has applied what the others committed.
     ///
     /// # Errors
     /// The server's.
@@ -217,7 +221,11 @@ impl Found {
         let statements = format!("{session}; SHOW GLOBAL VARIABLES LIKE 'wsrep_on'");
         let rows = connection.fetch_all(sqlx::raw_sql(&statements)).await?;
         let is_on = |row: &MySqlRow| row.try_get::<String, _>(1).is_ok_and(|value| value == "ON");
-        self.is_galera.store(rows.iter().any(is_on), Ordering::Relaxed);
+        let is_galera = rows.iter().any(is_on);
+        self.is_galera.store(is_galera, Ordering::Relaxed);
+        if is_galera && self.hosts.len() > 1 {
+            connection.execute(sqlx::raw_sql(READS_WAIT)).await?;
+        }
         Ok(())
     }
 

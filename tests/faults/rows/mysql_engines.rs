@@ -67,7 +67,7 @@ rows_of! {
 
 async fn killed(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
-    let plan = plan(engine, seed, &setup);
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let after = trial.random.random_range(0..300);
         sleep(Duration::from_millis(after)).await;
@@ -88,7 +88,7 @@ async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) 
     let wire = Wire::to(set.member(old).port()).await?;
     let (here, there) = (format!(":{}", set.member(old).port()), format!(":{}", wire.port));
     let url = set.url_of(Testbed::DATABASE).replacen(&here, &there, 1);
-    let plan = plan(engine, seed, &setup.with("DATABASE_URL", url));
+    let plan = Plan::new(seed, Wanted::Safe, &setup.with("DATABASE_URL", url));
     run_trial(testbed, plan, async |testbed, trial| {
         wire.set(Link::LosesCommitAnswers);
         let begin = Instant::now();
@@ -107,7 +107,7 @@ async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) 
 
 async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
-    let plan = plan(engine, seed, &setup);
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let old = set.writer();
         let paused = set.member(old).pause();
@@ -124,7 +124,7 @@ async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialRe
 
 async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
-    let plan = plan(engine, seed, &setup);
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let (old, begin) = (set.writer(), Instant::now());
         trial.injections += 1;
@@ -145,7 +145,7 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
 /// lost. The old writer names them when it runs again, and no other order may be missing.
 pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
-    let mut plan = plan(Replicated::SemiSync, seed, &setup);
+    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     // What was seen before the promotion may be gone after it.
     plan.allowed.reads_may_be_older = true;
     run_trial(testbed, plan, async |testbed, trial| {
@@ -192,7 +192,7 @@ pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let [first, second] = &ports;
     let turned =
         url.replacen(first, "HOST", 1).replacen(second, first, 1).replacen("HOST", second, 1);
-    let mut plan = plan(Replicated::Galera, seed, &setup);
+    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     plan.setups[1] = setup.with("DATABASE_URL", turned);
     run_trial(testbed, plan, async |testbed, trial| {
         trial.injections += 1;
@@ -231,14 +231,6 @@ async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)>
     look_at_writer(&mut set, testbed);
     // What Galera may lose in a crash is what these trials are about.
     Ok((set, setup.with("SECKILL_ACCEPT_RISKS", "lossy-failover")))
-}
-
-/// What a trial on this engine sells. While instances use different nodes of Galera, they read from different servers,
-/// and a node applies what the others have committed a moment later.
-fn plan(engine: Replicated, seed: u64, setup: &Setup) -> Plan {
-    let mut plan = Plan::new(seed, Wanted::Safe, setup);
-    plan.allowed.reads_may_be_older = engine == Replicated::Galera;
-    plan
 }
 
 /// The audit reads the present writer from now on.
