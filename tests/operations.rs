@@ -216,6 +216,14 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "1").await;
     change(2).await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
+    seen(r#"seckill_audit_broken_items{invariant="I14"}"#, "0").await;
+    // A unit that is offered to nobody.
+    sqlx::query("UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?")
+        .bind(item)
+        .execute(&shop.pool)
+        .await
+        .expect("changed behind the service's back");
+    seen(r#"seckill_audit_broken_items{invariant="I13"}"#, "1").await;
 }
 
 #[tokio::test]

@@ -71,6 +71,7 @@ fn of_ledger(
         queue: ledger.queue.clone(),
         breakers: ledger.breakers.clone(),
         admission,
+        metrics: ledger.metrics.clone(),
     };
     let drained = shared.lifecycle.drained();
     let look_up = Box::pin(key_reader.run(drained.clone()));

@@ -38,7 +38,7 @@ pub struct Arguments {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
-    super::start_logging(&config)?;
+    super::start_logging_of_migrations(&config)?;
     let dir = config.data.dir.clone();
     fs::DirBuilder::new()
         .recursive(true)

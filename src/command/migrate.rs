@@ -18,7 +18,7 @@ const COUNT_PERIOD: Duration = Duration::from_millis(500);
 /// Creates the database if it is missing, and runs the migrations that it has not seen.
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
-    super::start_logging(&config)?;
+    super::start_logging_of_migrations(&config)?;
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {
         let pool = mysql::pool(ledger)?;

@@ -2,6 +2,7 @@
 //! and then elsewhere. It goes to standard error, so that the output of the command stays its own.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Work that ends sooner shows no progress.
@@ -15,6 +16,26 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The width of the bar, in characters.
 const BAR_WIDTH: usize = 30;
 
+/// Whether a bar stands in the last line of the terminal. Changed under the lock of standard error.
+static IS_DRAWN: AtomicBool = AtomicBool::new(false);
+
+/// Standard error for the lines of the log: a line removes the bar, which is drawn again below it.
+pub struct LogOutput;
+
+impl Write for LogOutput {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let mut out = std::io::stderr().lock();
+        if IS_DRAWN.swap(false, Ordering::Relaxed) {
+            out.write_all(b"\r\x1b[K")?;
+        }
+        out.write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
+
 /// The progress of some work in steps.
 pub struct Progress {
     what: &'static str,
@@ -25,10 +46,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins work of `total` steps.
+    /// Begins work of `total` steps; 0 means that nobody knows yet.
     pub fn new(what: &'static str, total: usize) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { what, total, began: Instant::now(), shown: None, is_terminal }
+    }
+
+    /// Says how many steps there are.
+    pub fn set_total(&mut self, total: usize) {
+        self.total = total;
     }
 
     /// Shows that `done` steps are done, if it is time to.
@@ -43,6 +69,9 @@ impl Progress {
 
     fn line(&self, done: usize, elapsed: Duration) -> String {
         let (what, total, seconds) = (self.what, self.total, elapsed.as_secs());
+        if total == 0 {
+            return format!("seckill: {what}, {seconds} s");
+        }
         if !self.is_terminal {
             return format!("seckill: {what}: {done} of {total} after {seconds} s");
         }
@@ -86,7 +115,8 @@ pub async fn while_waiting<T>(what: &'static str, work: impl Future<Output = T>)
 /// Writes over the line on a terminal, and a line of its own elsewhere. A terminal that has gone must not
 /// end the work.
 fn draw(is_terminal: bool, line: &str) {
-    let mut out = std::io::stderr();
+    let mut out = std::io::stderr().lock();
+    IS_DRAWN.store(is_terminal && !line.is_empty(), Ordering::Relaxed);
     let _ = match is_terminal {
         true => write!(out, "\r{line}\x1b[K").and_then(|()| out.flush()),
         false => writeln!(out, "{line}"),
@@ -108,7 +138,8 @@ mod tests {
         );
         progress.is_terminal = false;
         assert_eq!(progress.line(4, QUIET), "seckill: auditing: 4 of 4 after 2 s");
-        assert!(Progress::new("nothing", 0).line(0, QUIET).contains("0 of 0"));
+        progress.set_total(0);
+        assert_eq!(progress.line(0, QUIET), "seckill: auditing, 2 s");
         progress.show(1);
         assert!(progress.shown.is_none(), "quick work shows nothing");
     }

@@ -151,7 +151,7 @@ fn limits(config: &Config, pause_ms_max: u64) -> Limits {
 /// Waits for a move, and shows how many rows are copied.
 async fn while_shown<T>(mover: &Mover, work: impl Future<Output = T>) -> T {
     let rows = mover.progress();
-    let mut progress: Option<Progress> = None;
+    let mut progress = Progress::new("copying rows", 0);
     let mut work = std::pin::pin!(work);
     loop {
         match tokio::time::timeout(LOOK_PERIOD, &mut work).await {
@@ -159,7 +159,8 @@ async fn while_shown<T>(mover: &Mover, work: impl Future<Output = T>) -> T {
             Err(_) => {
                 let total = rows.total.load(Ordering::Relaxed);
                 let copied = rows.rows.load(Ordering::Relaxed).min(total);
-                progress.get_or_insert_with(|| Progress::new("copying rows", total)).show(copied);
+                progress.set_total(total);
+                progress.show(copied);
             }
         }
     }

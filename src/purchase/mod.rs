@@ -92,6 +92,8 @@ pub struct LedgerParts {
     pub breakers: Breakers,
     /// Limits the purchases that run at once.
     pub admission: Admission,
+    /// Counts outcomes by strategy.
+    pub metrics: Metrics,
 }
 
 /// The parts of the purchase path.
@@ -106,7 +108,7 @@ pub struct Parts {
     pub hub: Hub,
     /// Counts outcomes by item.
     pub outcome_counts: OutcomeCounts,
-    /// Counts outcomes by strategy.
+    /// Counts what belongs to no ledger.
     pub metrics: Metrics,
     /// The wall clock.
     pub clock: Clock,
@@ -160,7 +162,8 @@ impl Purchases {
         }
         if let Some(card) = card {
             let seconds = started.elapsed().as_secs_f64();
-            self.parts.metrics.purchase_ended(card.name, outcome.as_str(), seconds);
+            let ledger = self.parts.ledgers.at(found.home.shard);
+            ledger.metrics.purchase_ended(card.name, outcome.as_str(), seconds);
             self.parts.outcome_counts.count(found.id, &outcome);
         }
         outcome

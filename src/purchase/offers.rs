@@ -97,11 +97,9 @@ impl Purchases {
             self.parts.metrics.waiting.changed("accepted");
             self.parts.hub.waiting_changed(id, buyer);
         }
-        self.parts.metrics.purchase_ended(
-            CARD.name,
-            outcome.as_str(),
-            started.elapsed().as_secs_f64(),
-        );
+        let seconds = started.elapsed().as_secs_f64();
+        let ledger = self.parts.ledgers.at(found.home.shard);
+        ledger.metrics.purchase_ended(CARD.name, outcome.as_str(), seconds);
         self.parts.outcome_counts.count(id, &outcome);
         outcome
     }

@@ -19,7 +19,6 @@ pub mod observer;
 pub mod open;
 pub mod readers;
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,11 +27,11 @@ use std::time::{Duration, Instant};
 use hyper::Uri;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::plan::Plan;
+use crate::progress::Bar;
 use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
 use message::Purchases;
@@ -227,41 +226,25 @@ pub fn micros_since(start: Instant, now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The bar goes away when the task is ended.
 fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new(drive.plan.requests.len() as u64)
-    } else {
-        ProgressBar::hidden()
-    };
-    if let Ok(style) =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {per_sec} {elapsed} {msg}")
-    {
-        bar.set_style(style);
-    }
     let total = drive.plan.requests.len();
+    let bar = Bar::new(total, "{bar:30} {pos}/{len} {elapsed} {msg}");
     tokio::spawn(async move {
-        let _cleared = ClearOnDrop(bar.clone());
         let (began, mut said) = (Instant::now(), 0);
         let mut ticks = tokio::time::interval(Duration::from_millis(PROGRESS_PERIOD_MS));
         loop {
             ticks.tick().await;
-            bar.set_message(format!("{} accepted", drive.tally.accepted.load(Ordering::Relaxed)));
             let done = drive.tally.done.load(Ordering::Relaxed);
-            bar.set_position(done);
             let seconds = began.elapsed().as_secs();
-            if bar.is_hidden() && seconds >= said + LINE_PERIOD_SECONDS {
+            if let Some(bar) = &bar {
+                let accepted = drive.tally.accepted.load(Ordering::Relaxed);
+                let per_second = done / seconds.max(1);
+                bar.show(done, format!("{per_second} per second, {accepted} accepted"));
+            } else if seconds >= said + LINE_PERIOD_SECONDS {
                 said = seconds;
                 eprintln!("loadtest: {done} of {total} answered after {seconds} s");
             }
         }
     })
-}
-
-/// The bar goes away when its task is ended, so that the report starts on a clean line.
-struct ClearOnDrop(ProgressBar);
-
-impl Drop for ClearOnDrop {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }
