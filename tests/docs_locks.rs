@@ -116,13 +116,13 @@ fn section(kind: &Capabilities) -> String {
         .map(|line| line.strip_prefix(' ').unwrap_or(line))
         .collect();
     let failover = match (kind.survives_failover, kind.between_processes, kind.fencing) {
-        (true, _, _) => "The death of one server makes no second holder.",
+        (true, _, _) => "When one server dies, no hold is forgotten.",
         (false, false, _) => "There is no server to fail: it ends with its process.",
         (false, true, Fencing::None) => {
-            "What the new server has not heard of is forgotten, and nothing tells the late one from the right one."
+            "The new server may not know a hold, so there may be two holders, and no fence tells the later one from the earlier one."
         }
         (false, true, _) => {
-            "The new server may not have heard of a hold: two holders, and the fence decides."
+            "The new server may not know a hold, so there may be two holders. Writes of the earlier one are refused by their fence."
         }
     };
     let (name, backend, manual) = (kind.kind, kind.backend, plain(&manual.join("\n")));

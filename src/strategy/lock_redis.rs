@@ -1,31 +1,31 @@
-//! `lock-redis`, the main one: the buyer's lock without waiting, then the item's lock, waiting.
+//! `lock-redis`, the main lock strategy: tries the buyer's lock, then waits for the item's lock.
 //!
 //! # How it works
-//! 1. The buyer's lock is *tried*: a buyer whose other click is still running is answered 409
-//!    `request_in_progress` at once.
-//! 2. The item's lock is *waited for*, first come first served inside this process. The order of
-//!    the two is fixed, so that no two buyers can wait for each other.
-//! 3. Under both: read the stock, check, write. Both locks are leases with a random owner, renewed
-//!    while they are held and released by compare-and-delete; the item's lock carries a fence,
-//!    which the arbiter raises in the same transaction.
+//! 1. The strategy *tries* the buyer's lock. If another request of this buyer holds it, the answer
+//!    is 409 `request_in_progress` at once.
+//! 2. The strategy *waits* for the item's lock, first come first served inside this process. Every
+//!    request takes the two locks in this sequence, so no two buyers can wait for each other.
+//! 3. Under both locks it reads the stock, checks it and writes. Each lock has a lease and a random
+//!    owner token. It is renewed while it is held, and released by compare-and-delete. The item's
+//!    lock also has a fence, which the arbiter stores in the transaction of the order.
 //!
-//! The requests of this process that wait for the item's lock need the same work, so one of them
-//! takes the lock and does the work of all in one transaction (`kit/combined_sale.rs`): one hold
-//! for a batch instead of one hold for an order. With another `store` or `wait`, or with the
-//! arbiter off, each has a hold of its own.
+//! The requests of this process that wait for the item's lock need the same work. So one of them
+//! takes the lock and writes the orders of all in one transaction (`kit/combined_sale.rs`). With
+//! another `store` or `wait`, or with the arbiter off, each request takes the lock by itself.
 //!
 //! `store=redis` guards the counter in Redis instead of the stock row; `scope` chooses what is
 //! locked: `market`, `item`, `user`, or `item-user` (both, the default).
 //!
 //! # What can go wrong
-//! * A holder that is paused beyond its lease does not know that another one holds the lock now.
-//!   The fence keeps its late write out; with the arbiter off it is let in.
-//! * A failover of Redis may forget the lock: two holders, and again the fence decides.
-//! * `scope=user` does not guard the stock at all, only the buyer's clicks.
+//! * A holder that is paused beyond its lease does not know that another request has the lock now.
+//!   The fence refuses its late write. With the arbiter off nothing refuses it.
+//! * A failover of Redis may forget the lock. Then there are two holders, and again the fence
+//!   refuses the earlier one.
+//! * `scope=user` does not guard the stock. It only keeps two requests of one buyer apart.
 //!
 //! # When to use it
-//! When the work under the lock is more than one statement. To take stock alone, `mysql-atomic`
-//! does the same with one round trip fewer.
+//! When the work under the lock is more than one statement. If the work is only to take stock,
+//! `mysql-atomic` does it with one round trip fewer.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "SELECT ... FOR UPDATE locks the row; the program checks the stock; then UPDATE and COMMIT.",
-        breaks_when: "Never oversells; the row of a popular item stays locked for one round trip longer.",
+        breaks_when: "Never oversells; the row of a popular item stays locked for one round trip longer than with `mysql-atomic`.",
         needs: &[],
         durable_before_reply: true,
         source: "S4",

@@ -31,7 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: false,
         breaks_with: Breaks::Alone,
         summary: "Compare-and-set on a timestamp in whole seconds; losers try again.",
-        breaks_when: "Two writes happen in the same second: the second one does not notice the first.",
+        breaks_when: "Two writes have the same timestamp: the later one does not notice the earlier one.",
         needs: &[],
         durable_before_reply: true,
         source: "S4",

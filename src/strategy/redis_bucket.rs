@@ -39,7 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "The counter is split over eight keys; the buyer's id chooses the key that is tried first, and the others follow.",
-        breaks_when: "Redis loses a bucket while purchases are in flight.",
+        breaks_when: "Redis loses a bucket while purchases run.",
         needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "ours",

@@ -51,7 +51,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "One script checks the sale's window, the buyer's limit and the stock, and takes the units.",
-        breaks_when: "Redis loses the counter while purchases are in flight.",
+        breaks_when: "Redis loses the counter while purchases run.",
         needs: &[Dependency::Redis],
         durable_before_reply: true,
         source: "S4",
