@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use seckill::arbiter::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
-use seckill::domain::{
-    Cents, Item, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, UserId,
-};
+use seckill::domain::{Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{self, items};
 use serde_json::json;
 use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{Instance, Shop, eventually};
+use crate::support::{Instance, Shop, eventually, purchase_of};
 
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;
@@ -52,21 +50,8 @@ impl BatchTestbed {
         testbed
     }
 
-    fn purchase(&self, buyer: i64, units: i64) -> Purchase {
-        let (order_id, now) = (OrderId::generate(), time::OffsetDateTime::now_utc());
-        Purchase {
-            order_id,
-            item: Arc::clone(&self.item),
-            buyer: UserId::new(buyer).expect("positive"),
-            quantity: Quantity::new(units.into()).expect("positive"),
-            amount: Cents::new(units * 250).expect("a price"),
-            key: RequestKey::of_order(order_id),
-            strategy: "mysql-batch",
-            trace: Default::default(),
-            look: Default::default(),
-            created_at: now,
-            expires_at: now + time::Duration::HOUR,
-        }
+    fn purchase(&self, buyer: i64, units: u32) -> Purchase {
+        purchase_of(&self.item, buyer, units)
     }
 
     /// Counts units for a buyer, in a transaction that is not committed.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use leaselock::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 
+use crate::support::files_below;
+
 #[test]
 fn the_page_of_locks_has_the_table_of_capabilities() {
     let expected: String = KINDS.iter().map(|kind| row(kind) + "\n").collect();
@@ -23,15 +25,8 @@ fn the_page_of_locks_names_tests_that_exist() {
     let page = read(Path::new("docs/locks.md"));
     let (_, below) = page.split_once("<!-- shown -->\n").expect("the mark that begins");
     let (table, _) = below.split_once("<!-- end of shown -->").expect("and its end");
-    let mut tests = String::new();
-    let mut unread = ["tests", "crates/leaselock/tests"].map(|folder| root().join(folder)).to_vec();
-    while let Some(path) = unread.pop() {
-        if let Ok(entries) = fs::read_dir(&path) {
-            unread.extend(entries.flatten().map(|entry| entry.path()));
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
-            tests.push_str(&read(&path));
-        }
-    }
+    let files = ["tests", "crates/leaselock/tests"].map(|folder| files_below(folder, "rs"));
+    let tests: String = files.iter().flatten().map(|path| read(path)).collect();
     // Whatever stands in backquotes in the last column.
     let named: Vec<&str> = table
         .lines()

@@ -40,8 +40,10 @@ fn counters(shop: &Shop) -> Counters {
     Counters::new(redis_of(shop), shop.pool.clone(), Metrics::new())
 }
 
-fn by_way_of(link: &FaultyLink, shop: &Shop) -> Config {
-    Config { redis_url: Secret::new(link.url()), ..shop.config.clone() }
+/// The shop, with its Redis behind a link.
+fn by_way_of(link: &FaultyLink, shop: &Shop) -> Shop {
+    let config = Config { redis_url: Secret::new(link.url()), ..shop.config.clone() };
+    Shop { config, pool: shop.pool.clone() }
 }
 
 async fn purchase(shop: &Shop, item: ItemId, key: &str, units: u32) -> Purchase {
@@ -53,6 +55,14 @@ async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
     let statement = format!("SELECT epoch FROM {table} WHERE item_id = ?");
     let row = sqlx::query_scalar(&statement).bind(item.get());
     row.fetch_optional(&shop.pool).await.expect("asked")
+}
+
+/// Waits until the first load has its epoch.
+async fn first_load(shop: &Shop, item: ItemId) {
+    eventually("the first load", || async {
+        (epoch(shop, "redis_counters", item).await == Some(1)).then_some(())
+    })
+    .await;
 }
 
 /// Waits until `count` loads wait for the lock of the stock row.
@@ -72,21 +82,13 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let instance = shop.start().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
-    let here = counters(&shop);
-    let slow = RedisClient::new(&by_way_of(&link, &shop)).expect("the URL is fine");
-    let there = Counters::new(slow, shop.pool.clone(), Metrics::new());
+    let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
     // Nobody reads the stock for now.
     let mut holder = shop.pool.acquire().await.expect("a connection");
     let wanted = purchase(&shop, item, "k", 2).await;
     sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
-    let taking = {
-        let here = here.clone();
-        tokio::spawn(async move { here.take_once(&wanted).await })
-    };
-    eventually("the first load", || async {
-        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
-    })
-    .await;
+    let taking = tokio::spawn(async move { here.take_once(&wanted).await });
+    first_load(&shop, item).await;
     let reading = tokio::spawn(async move { there.read(item).await });
     loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
@@ -107,8 +109,7 @@ async fn a_load_that_comes_late_changes_nothing() {
     let instance = shop.start().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
-    let slow = RedisClient::new(&by_way_of(&link, &shop)).expect("the URL is fine");
-    let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
+    let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
     let mut holder = shop.pool.acquire().await.expect("a connection");
     sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
     let reading = tokio::spawn(async move { there.read(item).await });
@@ -129,8 +130,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
     let instance = shop.start().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
-    let slow = RedisClient::new(&by_way_of(&link, &shop)).expect("the URL is fine");
-    let (here, there) = (counters(&shop), Counters::new(slow, shop.pool.clone(), Metrics::new()));
+    let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
     let mut claimed = shop.pool.begin().await.expect("a transaction");
     sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
         .bind(item.get())
@@ -146,10 +146,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
     .await;
     link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
-    eventually("the first load's epoch", || async {
-        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
-    })
-    .await;
+    first_load(&shop, item).await;
     let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
@@ -169,10 +166,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
     let mut holder = shop.pool.acquire().await.expect("a connection");
     sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
     let taking = tokio::spawn(async move { here.take_once(&wanted).await });
-    eventually("the first load", || async {
-        (epoch(&shop, "redis_counters", item).await == Some(1)).then_some(())
-    })
-    .await;
+    first_load(&shop, item).await;
     // The other one waits in vain, and is held up when it takes the next epoch.
     let mut claims = shop.pool.begin().await.expect("a transaction");
     sqlx::query("SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE")
@@ -200,8 +194,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
 async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let shop = shop().await;
     let link = link_to(&redis_url().await).await;
-    let slow = Shop { config: by_way_of(&link, &shop), pool: shop.pool.clone() };
-    let instance = slow.start().await;
+    let instance = by_way_of(&link, &shop).start().await;
     let item = lab_item(&instance).await;
     let order = instance.buyer(1).buy(STRATEGY, item.get()).await;
     assert_eq!(order.status, 201, "{}", order.text);

@@ -7,7 +7,7 @@ use seckill::account::Role;
 use serde_json::json;
 
 use crate::process::{free_addr, program, signal};
-use crate::support::{Client, Shop, eventually};
+use crate::support::{Client, Shop};
 
 #[tokio::test]
 async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
@@ -27,10 +27,7 @@ async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
         let pid = child.id().expect("running");
         let output = tokio::spawn(child.wait_with_output());
         let stranger = Client::new(addr.parse().expect("an address"), None);
-        eventually("the service to answer", || async {
-            stranger.request(Method::GET, "/healthz").send().await.ok().map(drop)
-        })
-        .await;
+        stranger.until_answered().await;
         let name = format!("planted-name-{format}");
         let credentials = json!({ "username": name, "password": "planted-password" });
         assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);

@@ -7,30 +7,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::support::files_below;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Every file of a kind below a folder.
-fn files(folder: &str, kind: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder of the project").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == kind) {
-                found.push(path);
-            }
-        }
-    }
-    assert!(!found.is_empty(), "no {kind} below {folder}");
-    found
 }
 
 /// The entries of a table of strings, each with the parameters in its sentences.
@@ -74,7 +58,7 @@ fn every_sentence_that_a_page_asks_for_exists() {
     let known = strings("en");
     // So that a pattern that finds nothing any more is seen: pages and scripts ask in these forms.
     let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
-    for page in files("static", "html") {
+    for page in files_below("static", "html") {
         let text = read(&page);
         for attribute in ["data-text=\"", "data-label=\""] {
             for key in text.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()) {
@@ -83,7 +67,7 @@ fn every_sentence_that_a_page_asks_for_exists() {
             }
         }
     }
-    for script in files("static/js", "js") {
+    for script in files_below("static/js", "js") {
         if script.parent().is_some_and(|folder| folder.ends_with("strings")) {
             continue;
         }
@@ -101,7 +85,7 @@ fn every_sentence_that_a_page_asks_for_exists() {
 
 #[test]
 fn every_file_that_a_page_names_exists_and_nothing_runs_inline() {
-    for page in files("static", "html") {
+    for page in files_below("static", "html") {
         let text = read(&page);
         for attribute in ["href=\"/", "src=\"/"] {
             for named in text.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()) {

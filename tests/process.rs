@@ -66,12 +66,7 @@ pub async fn serve(shop: &Shop, addr: &str, settings: &[(&str, &str)]) -> Child 
     let mut serve = program(shop, &["serve"]);
     serve.env("SECKILL_HTTP_ADDR", addr).envs(settings.iter().copied());
     let child = serve.spawn().expect("started");
-    let stranger = Client::new(addr.parse().expect("an address"), None);
-    eventually("the service to answer", || async {
-        let request = stranger.request(reqwest::Method::GET, "/healthz");
-        request.send().await.ok().filter(|answer| answer.status().is_success()).map(drop)
-    })
-    .await;
+    Client::new(addr.parse().expect("an address"), None).until_answered().await;
     child
 }
 

@@ -1,14 +1,14 @@
 //! The script of `redis-lua` checks the buyer's limit and the sale's window besides the stock.
 
 use futures::future::join_all;
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, SaleWindow, UserId};
+use seckill::domain::{ItemId, Purchase, SaleWindow};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::items;
 use seckill::store::redis::{Counters, RedisClient, Take};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{Answer, Instance, Shop, eventually};
+use crate::support::{Answer, Instance, Shop, eventually, purchase_of};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -126,19 +126,7 @@ async fn the_window_is_compared_with_the_clock_of_redis() {
     for (starts_at, ends_at, expected) in windows {
         let mut item = (*found.item).clone();
         item.window = SaleWindow::new(starts_at, ends_at).expect("in order");
-        let purchase = Purchase {
-            order_id: OrderId::generate(),
-            amount: item.price,
-            item: item.into(),
-            buyer: UserId::new(3).expect("positive"),
-            quantity: Quantity::ONE,
-            key: RequestKey::parse("k").expect("a key"),
-            strategy: STRATEGY,
-            trace: Default::default(),
-            look: Default::default(),
-            created_at: now,
-            expires_at: now,
-        };
+        let purchase = Purchase { strategy: STRATEGY, ..purchase_of(&item.into(), 3, 1) };
         assert_eq!(counters.take_once(&purchase).await.expect("asked"), expected);
     }
 }

@@ -8,9 +8,7 @@ use faulty_link::Trap;
 use futures::future::join_all;
 use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
 use seckill::config::{Config, Secret};
-use seckill::domain::{
-    Cents, Item, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, UserId,
-};
+use seckill::domain::{Item, ItemId, Outcome, Purchase, Refusal, RequestKey};
 use seckill::metrics::Metrics;
 use seckill::store::mysql::{self, items};
 use serde_json::json;
@@ -19,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::{
     Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger,
-    purchase_path,
+    purchase_of, purchase_path,
 };
 
 /// Group commit with one shared queue, and some items.
@@ -71,20 +69,7 @@ impl Testbed {
     }
 
     fn purchase(&self, item: usize, buyer: i64) -> Purchase {
-        let (order_id, now) = (OrderId::generate(), time::OffsetDateTime::now_utc());
-        Purchase {
-            order_id,
-            item: Arc::clone(&self.items[item]),
-            buyer: UserId::new(buyer).expect("positive"),
-            quantity: Quantity::ONE,
-            amount: Cents::new(250).expect("a price"),
-            key: RequestKey::of_order(order_id),
-            strategy: "mysql-batch",
-            trace: Default::default(),
-            look: Default::default(),
-            created_at: now,
-            expires_at: now + time::Duration::HOUR,
-        }
+        purchase_of(&self.items[item], buyer, 1)
     }
 
     /// Writes purchases that come in the same moment.

@@ -5,7 +5,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use dev_servers::MysqlOptions;
-use reqwest::Method;
 use seckill::config::Secret;
 use serde_json::{Value, json};
 
@@ -135,10 +134,7 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
     let pid = child.id().expect("running");
     let output = tokio::spawn(child.wait_with_output());
     let stranger = Client::new(addr.parse().expect("an address"), None);
-    eventually("the service to answer", || async {
-        stranger.request(Method::GET, "/healthz").send().await.ok().map(drop)
-    })
-    .await;
+    stranger.until_answered().await;
     let ready = stranger.get("/readyz").await;
     assert_ne!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
     // Jobs try twice a second: as many lines there would be.

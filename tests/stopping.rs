@@ -117,10 +117,7 @@ async fn a_second_signal_does_not_wait() {
         .spawn()
         .expect("started");
     let client = Client::new(addr.parse().expect("an address"), Some(maker.token(1, Role::Buyer)));
-    eventually("the service to answer", || async {
-        client.request(Method::GET, "/healthz").send().await.ok().map(drop)
-    })
-    .await;
+    client.until_answered().await;
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let request = client.request(Method::POST, &purchase_path("mysql-atomic", item));
     let press = tokio::spawn(request.header("idempotency-key", "once").send());

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use seckill::strategy::LIST;
 
+use crate::support::files_below;
+
 /// What each part of `src` may import of the others. `app` knows all; the program's commands are
 /// outside the library.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
@@ -87,21 +89,11 @@ fn root() -> PathBuf {
 
 /// Every Rust file below `folder`, with its text.
 fn files(folder: &str) -> BTreeMap<PathBuf, String> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder of the project").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|kind| kind == "rs") {
-                let text = fs::read_to_string(&path).expect("a readable file");
-                found.insert(path.strip_prefix(root()).expect("below the root").to_owned(), text);
-            }
-        }
-    }
-    assert!(!found.is_empty(), "{folder} has no files");
-    found
+    let texts = files_below(folder, "rs").into_iter().map(|path| {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        (path.strip_prefix(root()).expect("below the root").to_owned(), text)
+    });
+    texts.collect()
 }
 
 /// The code of a file: without its tests and without comments.

@@ -266,10 +266,7 @@ async fn a_traced_line_of_the_log_names_its_trace() {
         let pid = child.id().expect("running");
         let output = tokio::spawn(child.wait_with_output());
         let client = Client::new(addr.parse().expect("an address"), Some(token));
-        eventually("the service to answer", || async {
-            client.request(Method::GET, "/healthz").send().await.ok().map(drop)
-        })
-        .await;
+        client.until_answered().await;
         let answer =
             buy_with(&client, "mysql-atomic", item, &format!("00-{TRACE}-{PARENT}-01")).await;
         assert_eq!(answer.status, 201, "{}", answer.text);

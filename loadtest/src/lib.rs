@@ -12,7 +12,7 @@
 //! 5. [`compare`]: all strategies side by side. [`articles`]: the experiments of the five articles.
 //!    [`failures`]: known failures, made to happen. They start instances of their own
 //!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`]. A few do without
-//!    the service, with a [`plain_lock`].
+//!    the service, with a [`plain_lock`]. The bench and tests put [`haproxy`] before instances.
 //! 6. [`document`]: the one model of reports, and [`files`], which writes them. [`circumstances`]
 //!    and [`spread`] stand in all of them; the benches (`bench/`) use them too.
 //!
@@ -29,6 +29,7 @@ pub mod environment;
 pub mod failure;
 pub mod failures;
 pub mod files;
+pub mod haproxy;
 pub mod launcher;
 pub mod options;
 pub mod plain_lock;

@@ -10,6 +10,7 @@ use crate::account::{Role, password};
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
 use crate::domain::Username;
+use crate::http::server;
 use crate::store::mysql::engine::Engine;
 use crate::store::mysql::{self, hosts, users};
 use crate::store::redis::RedisClient;
@@ -39,6 +40,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging_of_migrations(&config)?;
+    // An address that another program uses is found before servers are started.
+    drop(server::listen(config.http.addr)?);
     let dir = config.data.dir.clone();
     fs::DirBuilder::new()
         .recursive(true)

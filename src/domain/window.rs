@@ -1,6 +1,6 @@
 //! The time window of a sale.
 
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
 /// A half-open interval of time: open from `starts_at` until just before `ends_at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +45,6 @@ impl SaleWindow {
         }
     }
 
-    /// The time until the start; zero once it has started.
-    #[must_use]
-    pub fn until_start(&self, now: OffsetDateTime) -> Duration {
-        (self.starts_at - now).max(Duration::ZERO)
-    }
-
     /// The first instant at which it is open.
     #[must_use]
     pub fn starts_at(&self) -> OffsetDateTime {
@@ -67,6 +61,7 @@ impl SaleWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use time::Duration;
     use time::macros::datetime;
 
     #[test]

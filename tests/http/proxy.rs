@@ -1,19 +1,20 @@
 //! The proxy of `docker-compose.yml`: what a client says of its own address does not get past it, and
 //! the purchases of one item go to one instance.
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::net::SocketAddr;
+use std::path::Path;
 
+use loadtest::haproxy::{self, Haproxy};
 use reqwest::Method;
 use serde_json::json;
-use tokio::process::{Child, Command};
 
 use super::{BOUND, eventually};
 use crate::support::{Client, Instance, Shop, unique};
 
 /// How many sign-ins one address may ask for at once.
 const BURST: usize = 3;
+/// Connections of HAProxy at most: a test machine may not have files for twenty thousand.
+const CONNECTIONS_MAX: u32 = 100;
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -36,68 +37,22 @@ fn the_proxy_tells_the_address_itself_and_is_the_only_one_believed() {
     assert_eq!(value("SECKILL_HTTP_TRUSTED_PROXIES:"), value("ipv4_address:"));
 }
 
-/// The project's configuration in front of instances.
-fn configuration(listen: SocketAddr, instances: &[SocketAddr]) -> String {
-    let text = read("deploy/haproxy.cfg");
-    let lines = text.lines().map(|line| {
-        let indent = &line[..line.len() - line.trim_start().len()];
-        match line.trim_start() {
-            "bind :8080" => format!("{indent}bind {listen}"),
-            // A test machine may not have files for twenty thousand.
-            "maxconn 20000" => format!("{indent}maxconn 100"),
-            server if server.starts_with("server-template") => {
-                let server = |(number, instance)| {
-                    format!("{indent}server instance{number} {instance} init-addr last,libc\n")
-                };
-                (1..).zip(instances).map(server).collect()
-            }
-            _ => line.to_owned(),
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n") + "\n"
-}
-
-fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
-}
-
-/// Starts HAProxy; answers it and the file that it reads at its start.
-fn start(program: &Path, configuration: &str) -> (Child, PathBuf) {
-    let file = std::env::temp_dir().join(unique("haproxy"));
-    std::fs::write(&file, configuration).expect("a file");
-    let mut command = Command::new(program);
-    command.arg("-db").arg("-f").arg(&file).kill_on_drop(true);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    (child.expect("haproxy starts"), file)
-}
-
 /// Starts HAProxy before `instances`, and answers a client of it once it has found them.
-async fn in_front_of(program: &Path, instances: &[&Instance]) -> (Child, Client) {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let listen = free.local_addr().expect("an address");
-    drop(free);
+async fn in_front_of(program: &Path, instances: &[&Instance]) -> (Haproxy, Client) {
     let addresses: Vec<SocketAddr> = instances.iter().map(|instance| instance.addr).collect();
-    let (proxy, file) = start(program, &configuration(listen, &addresses));
-    let client = Client::new(listen, None);
-    // The proxy looks at the instances first.
-    eventually(BOUND, || async {
-        let answer = client.request(Method::GET, "/api/items").send().await;
-        answer.map_err(|error| error.to_string()).and_then(|answer| {
-            let status = answer.status();
-            if status == 200 { Ok(()) } else { Err(status.to_string()) }
-        })
-    })
-    .await;
-    std::fs::remove_file(file).expect("it was read");
+    let folder = std::env::temp_dir().join(unique("haproxy"));
+    std::fs::create_dir(&folder).expect("a folder");
+    let proxy = Haproxy::start(program, &addresses, CONNECTIONS_MAX, &folder).await;
+    std::fs::remove_dir_all(folder).expect("it was read");
+    let proxy = proxy.expect("HAProxy finds the instances");
+    let client = Client::new(proxy.instance.address, None);
     (proxy, client)
 }
 
 /// Runs where HAProxy is installed; elsewhere the test above has read the configuration.
 #[tokio::test]
 async fn a_forged_address_does_not_get_past_the_proxy() {
-    let Some(program) = program() else { return };
+    let Some(program) = haproxy::program() else { return };
     let shop = Shop::with(|config| {
         config.limits.loopback_exempt = false;
         config.limits.address_per_second = 1;
@@ -134,7 +89,7 @@ async fn sold(instance: &Instance) -> usize {
 #[tokio::test]
 async fn the_purchases_of_an_item_go_to_one_instance_while_it_is_there() {
     const BUYERS: i64 = 6;
-    let Some(program) = program() else { return };
+    let Some(program) = haproxy::program() else { return };
     // The proxy's health checks have a name of their own.
     let shop = Shop::with(|config| config.http.hosts = "*".to_owned()).await;
     let (first, second) = tokio::join!(shop.start(), shop.start());

@@ -8,6 +8,8 @@ use std::sync::Once;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
+use super::eventually;
+
 /// How many answers a failure prints, and how much of each.
 const RECENT_ANSWERS_MAX: usize = 6;
 const RECENT_CHARACTERS_MAX: usize = 400;
@@ -87,6 +89,14 @@ impl Client {
             Some(token) => request.bearer_auth(token),
             None => request,
         }
+    }
+
+    /// Waits until the service answers.
+    pub async fn until_answered(&self) {
+        eventually("the service to answer", || async {
+            self.request(Method::GET, "/healthz").send().await.ok().map(drop)
+        })
+        .await;
     }
 
     pub async fn send(request: RequestBuilder) -> Answer {

@@ -2,6 +2,7 @@
 
 mod client;
 pub mod crowd;
+mod files;
 mod instance;
 mod purchase;
 pub mod strategies;
@@ -20,8 +21,9 @@ use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
+pub use files::files_below;
 pub use instance::{Instance, Shop, hold_stock_row, item_body, redis_of, statements_running};
-pub use purchase::{purchase, until_in_flight};
+pub use purchase::{purchase, purchase_of, until_in_flight};
 pub use waiting::{BOUND, assert_clean, eventually, when};
 
 /// The servers of this run. They end with the process.

@@ -1,6 +1,8 @@
 //! Purchases as the service hands them to a gate or the arbiter, for tests below the HTTP interface.
 
-use seckill::domain::{ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
+use std::sync::Arc;
+
+use seckill::domain::{Item, ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
 use seckill::store::mysql::items;
 use time::{Duration, OffsetDateTime};
 
@@ -14,16 +16,22 @@ pub async fn purchase(
     (strategy, key): (&'static str, &str),
 ) -> Purchase {
     let item = items::find(&shop.pool, item).await.expect("read").expect("an item").item;
+    let key = RequestKey::parse(key).expect("a key");
+    Purchase { strategy, key, ..purchase_of(&item, 1, units) }
+}
+
+/// A purchase by `mysql-batch` without a key of the buyer, whose hold ends in an hour.
+pub fn purchase_of(item: &Arc<Item>, buyer: i64, units: u32) -> Purchase {
     let quantity = Quantity::new(units.into()).expect("positive");
-    let now = OffsetDateTime::now_utc();
+    let (order_id, now) = (OrderId::generate(), OffsetDateTime::now_utc());
     Purchase {
-        order_id: OrderId::generate(),
-        amount: item.price.times(quantity).expect("small"),
-        item,
-        buyer: UserId::new(1).expect("positive"),
+        order_id,
+        item: Arc::clone(item),
+        buyer: UserId::new(buyer).expect("positive"),
         quantity,
-        key: RequestKey::parse(key).expect("a key"),
-        strategy,
+        amount: item.price.times(quantity).expect("small"),
+        key: RequestKey::of_order(order_id),
+        strategy: "mysql-batch",
         trace: Default::default(),
         look: Default::default(),
         created_at: now,

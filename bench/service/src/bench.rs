@@ -8,6 +8,7 @@ use loadtest::circumstances::{Circumstances, version_of};
 use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use loadtest::haproxy;
 use loadtest::process;
 use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
@@ -20,7 +21,7 @@ use crate::measure::Build;
 use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Round};
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
-use crate::{history, proxy, report};
+use crate::{history, report};
 
 /// The part of `--seconds` that a load of the curves lasts.
 const GROWTH_SHARE: f64 = 1.0 / 2.0;
@@ -115,7 +116,7 @@ impl BenchOptions {
         Selection {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             neighbours: self.neighbours || self.all,
-            instances: self.instances || (self.all && proxy::program().is_some()),
+            instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
             connections_max: connections_max(),
         }

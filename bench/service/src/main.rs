@@ -30,7 +30,6 @@ mod measure;
 mod neighbours;
 mod per_order;
 mod processes;
-mod proxy;
 mod report;
 mod round;
 mod steps;

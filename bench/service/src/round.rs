@@ -14,7 +14,6 @@ use crate::measure::{BATCH, Build, CLIENTS, ITEMS, Measure};
 use crate::neighbours;
 use crate::per_order::PerOrder;
 use crate::processes::{Services, Used};
-use crate::proxy::{self, Proxy};
 use crate::steps::{self, Selection, Step};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
@@ -22,6 +21,7 @@ use crate::work::Counters;
 use crate::workload::Workload;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
+use loadtest::haproxy::{self, Haproxy};
 use loadtest::plan::Pace;
 
 /// Connections of the open models.
@@ -41,6 +41,8 @@ pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
 /// What is planned for one client, and for items that many loads sell, whose buyers are minted each time.
 const LONE_PER_SECOND: f64 = 5_000.0;
 const MANY_ITEMS_PER_SECOND: f64 = 20_000.0;
+/// Connections of HAProxy at most: this machine may not have files for twenty thousand.
+const PROXY_CONNECTIONS_MAX: u32 = 2_000;
 /// Requests of one load at least and at most.
 const REQUESTS: (f64, f64) = (500.0, 1_000_000.0);
 
@@ -119,7 +121,7 @@ impl Bench {
         let proxy = if selection.instances {
             let missing =
                 || CannotJudge("--instances needs haproxy, which is not installed".into());
-            Some(proxy::program().ok_or_else(missing)?)
+            Some(haproxy::program().ok_or_else(missing)?)
         } else {
             None
         };
@@ -316,7 +318,8 @@ impl Bench {
         let services = subject.start_instances(count).await?;
         let addresses: Vec<SocketAddr> =
             services.iter().map(|service| service.instance.address).collect();
-        let proxy = Proxy::start(program, &addresses, &self.folder).await?;
+        let proxy =
+            Haproxy::start(program, &addresses, PROXY_CONNECTIONS_MAX, &self.folder).await?;
         let requests = bounded(REQUESTS_PER_SECOND * self.span.as_secs_f64());
         let stock = i64::from(requests);
         let item = subject.item(stock).await?;

@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leaselock::{Capabilities, Fencing};
-use redis_connection::Slot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::cluster_permits::{cut_off, lose_the_primary};
+use super::failovers::{
+    KEPT_LEASE, LEASE, RECOVERY_MAX, cut_off, fail_over, kill_the_owner, lose_the_primary,
+    owner_and_heir, replace_the_primary,
+};
 use super::fenced_number::Number;
 use super::histories::{Added, CountSpec, LockSpec};
 use super::linear::{Histories, Process};
@@ -39,20 +41,10 @@ const KINDS: [&str; 9] = [
 const PROCESSES: usize = 3;
 /// The pause of a process between two holds: the histories stay short enough to be checked.
 const PAUSE: Duration = Duration::from_millis(40);
-/// The lease of a contender where holders lose their server. A hold that a failover forgot costs no more.
-const LEASE: Duration = Duration::from_secs(3);
-/// The lease where holds are kept, and none may end because the machine is busy.
-const KEPT_LEASE: Duration = Duration::from_secs(15);
 /// A lease whose first renewal comes after every failover.
 const NEVER_RENEWED: Duration = Duration::from_secs(120);
-/// How long a failover may take until each kind has added again.
-const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// Additions of each kind before the failover, and after it.
 const ADDITIONS: usize = 6;
-
-fn slot() -> u16 {
-    Slot::of(b"thing:1").number()
-}
 
 /// One kind with its histories.
 struct Contended {
@@ -115,11 +107,8 @@ async fn contend(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_stays_linearizable_over_a_planned_failover() {
     let cluster = own_cluster(1).await;
-    let (contended, _) = contend(&cluster.url(), (&KINDS, KEPT_LEASE), async {
-        let owner = cluster.owner(slot(), None).await.expect("an owner");
-        cluster.fail_over(owner).await.expect("a failover");
-    })
-    .await;
+    let fault = fail_over(&cluster);
+    let (contended, _) = contend(&cluster.url(), (&KINDS, KEPT_LEASE), fault).await;
     for one in contended {
         one.histories.check(one.kind.kind);
     }
@@ -142,37 +131,24 @@ fn check_fenced(contended: Vec<Contended>, (begin, end): (Instant, Instant)) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_with_fences_stay_linearizable_while_a_primary_of_the_cluster_dies() {
     let cluster = own_cluster(1).await;
-    let (contended, fault) = contend(&cluster.url(), (&fenced(), LEASE), async {
-        let owner = cluster.owner(slot(), None).await.expect("an owner");
-        let heir = cluster.replica_of(owner).await.expect("a replica");
-        lose_the_primary(&cluster, owner, heir).await;
-    })
-    .await;
-    check_fenced(contended, fault);
+    let fault = kill_the_owner(&cluster);
+    let (contended, times) = contend(&cluster.url(), (&fenced(), LEASE), fault).await;
+    check_fenced(contended, times);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_with_fences_stay_linearizable_while_sentinels_replace_the_primary() {
     let group = own_sentinels().await;
-    let (contended, fault) = contend(&group.url(), (&fenced(), LEASE), async {
-        let primary = group.primary().await.expect("a primary");
-        group.servers[primary].kill().await;
-        let since = Instant::now();
-        while group.primary().await == Some(primary) {
-            assert!(since.elapsed() < RECOVERY_MAX, "the Sentinels did not replace it");
-            sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-    check_fenced(contended, fault);
+    let fault = replace_the_primary(&group);
+    let (contended, times) = contend(&group.url(), (&fenced(), LEASE), fault).await;
+    check_fenced(contended, times);
 }
 
 /// A holder whose hold the new primary has not received, and a second holder beside it. The first one has
 /// read before, and writes after the second one has. Answers the histories, and whether two held at once.
 async fn forgotten(kind: &'static Capabilities) -> (Histories, bool) {
     let cluster = own_cluster(1).await;
-    let owner = cluster.owner(slot(), None).await.expect("an owner");
-    let heir = cluster.replica_of(owner).await.expect("a replica");
+    let (owner, heir) = owner_and_heir(&cluster).await;
     let (testbed, histories) = (Testbed::new(), Histories::default());
     Number::make(&testbed).await;
     let process = async || Process {

@@ -19,6 +19,7 @@ mod counting;
 mod dying;
 mod etcd;
 mod failover;
+mod failovers;
 mod faults;
 mod fenced_number;
 mod handing;

@@ -1,4 +1,4 @@
-//! HAProxy before instances of the service, as `deploy/haproxy.cfg` says, for P11.
+//! HAProxy before instances of the service, configured as in `deploy/haproxy.cfg`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,23 @@ use hyper::header::HOST;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use loadtest::drive::Instance;
-use loadtest::drive::connection::{Connection, Exchange};
-use loadtest::failure::CannotJudge;
-use loadtest::launcher::free_port;
-use loadtest::service;
+use crate::drive::Instance;
+use crate::drive::connection::{Connection, Exchange};
+use crate::failure::CannotJudge;
+use crate::launcher::free_port;
+use crate::service;
 
-const CONFIGURATION: &str = include_str!("../../../deploy/haproxy.cfg");
-/// The proxy must have found its instances within this; it looks at them every two seconds.
+const CONFIGURATION: &str = include_str!("../../deploy/haproxy.cfg");
+/// The proxy must have found an instance within this; it looks at them every two seconds.
 const START_MAX: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(100);
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// After the first answer: the other instances are looked at, too.
 const ALL_FOUND: Duration = Duration::from_millis(2_500);
 
-/// A running proxy. It ends with this value.
-pub struct Proxy {
+/// A running HAProxy. It ends with this value.
+pub struct Haproxy {
+    /// Where clients connect to.
     pub instance: Instance,
     /// Ends the process when it is dropped.
     _child: Child,
@@ -40,17 +41,23 @@ pub fn program() -> Option<PathBuf> {
     folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
 }
 
-impl Proxy {
-    /// Starts it before these instances. Its configuration is written into `folder`.
+impl Haproxy {
+    /// Starts it before these instances, and waits until it has found them. Writes its configuration
+    /// into `folder`, where nothing else reads it.
+    ///
+    /// # Errors
+    /// When it does not start, or finds no instance.
     pub async fn start(
         program: &Path,
         instances: &[SocketAddr],
+        connections_max: u32,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let file = folder.join(format!("haproxy-{}.cfg", instances.len()));
+        let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
         let unwritable = |error| CannotJudge(format!("cannot write {}: {error}", file.display()));
-        std::fs::write(&file, configuration(listen, instances)).map_err(unwritable)?;
+        std::fs::write(&file, configuration(listen, instances, connections_max))
+            .map_err(unwritable)?;
         let child = Command::new(program)
             .arg("-db")
             .arg("-f")
@@ -84,13 +91,13 @@ async fn answers(proxy: &Instance) -> bool {
 }
 
 /// The project's configuration with these addresses.
-fn configuration(listen: SocketAddr, instances: &[SocketAddr]) -> String {
+fn configuration(listen: SocketAddr, instances: &[SocketAddr], connections_max: u32) -> String {
     let lines = CONFIGURATION.lines().map(|line| {
         let indent = &line[..line.len() - line.trim_start().len()];
         match line.trim_start() {
             "bind :8080" => format!("{indent}bind {listen}"),
             // This machine may not have files for twenty thousand.
-            "maxconn 20000" => format!("{indent}maxconn 2000"),
+            "maxconn 20000" => format!("{indent}maxconn {connections_max}"),
             // What it would log costs time and is read by nobody.
             log if log.starts_with("log ") => String::new(),
             server if server.starts_with("server-template") => {
@@ -112,7 +119,7 @@ mod tests {
     #[test]
     fn purchases_are_still_sent_by_their_item() {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let text = configuration(address(1), &[address(2), address(3)]);
+        let text = configuration(address(1), &[address(2), address(3)], 100);
         assert!(
             text.contains("bind 127.0.0.1:1\n") && text.contains("balance hash path"),
             "{text}"

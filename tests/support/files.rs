@@ -1,0 +1,22 @@
+//! The project's own files, for tests that read them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The path of every file of a kind (`rs`) below a folder of the project.
+pub fn files_below(folder: &str, kind: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the project").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == kind) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no {kind} below {folder}");
+    found
+}
