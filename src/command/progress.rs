@@ -46,7 +46,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins work of `total` steps; 0 means that nobody knows yet.
+    /// Begins work of `total` steps. With 0, the number is not known yet.
     pub fn new(what: &'static str, total: usize) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { what, total, began: Instant::now(), shown: None, is_terminal }
