@@ -142,7 +142,7 @@ impl Client {
             return answer;
         }
         let path = answer.headers["location"].to_str().expect("a path").to_owned();
-        let order = super::eventually("a queued order to be decided", || async {
+        let order = eventually("a queued order to be decided", || async {
             let order = self.get(&path).await;
             assert_eq!(order.status, 200, "a queued order is not found: {}", order.text);
             (order.json["status"] != "queued").then_some(order)
