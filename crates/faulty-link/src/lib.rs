@@ -188,6 +188,13 @@ impl FaultyLink {
         *self.shared.caught.borrow()
     }
 
+    /// Waits until traps have [caught](FaultyLink::caught) this many messages since the link was
+    /// made. It has no bound of its own: wrap it in a time-out.
+    pub async fn until_caught(&self, messages: u64) {
+        // The sender lives as long as `self`.
+        let _ = self.shared.caught.subscribe().wait_for(|caught| *caught >= messages).await;
+    }
+
     /// Waits until no trap is set: the one that springs once has sprung. It has no bound of its own:
     /// wrap it in a time-out.
     pub async fn until_sprung(&self) {
