@@ -218,6 +218,9 @@ pub fn item_body(changes: Value) -> Value {
 /// rolled back or dropped.
 pub async fn hold_stock_row(pool: &MySqlPool, item: i64) -> Transaction<'static, MySql> {
     let mut holder = pool.begin().await.expect("a transaction");
+    // The sessions of the service end a transaction that idles for 20 s; a test on a busy machine may take longer.
+    let patient = "SET SESSION wait_timeout = 600 /*M! , SESSION idle_transaction_timeout = 600 */";
+    sqlx::raw_sql(patient).execute(&mut *holder).await.expect("the session waits");
     sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
         .bind(item)
         .execute(&mut *holder)
