@@ -62,10 +62,8 @@ pub struct TrialOutcome {
 pub struct Allowed {
     /// Orders that were answered 202 may be lost: the queue's Redis promises no more.
     pub queue_may_be_lost: bool,
-    /// An instance may see less than another one has answered: they read from different servers. Then nothing
-    /// is judged in the order of time (I16 to I19).
-    pub reads_may_be_older: bool,
-    /// Ids of the orders that only a writer had whose replica was behind.
+    /// Ids of the orders that only a writer had whose replica was behind. If there are any, what was seen before
+    /// the promotion may be gone after it, so nothing is judged in the order of time (I16 to I19).
     pub lost_with_writer: HashSet<String>,
 }
 
@@ -215,7 +213,8 @@ async fn check_item(
     record: Record,
     allowed: &Allowed,
 ) -> Run<CheckedItem> {
-    let Allowed { queue_may_be_lost, reads_may_be_older, ref lost_with_writer } = *allowed;
+    let Allowed { queue_may_be_lost, ref lost_with_writer } = *allowed;
+    let is_in_order = lost_with_writer.is_empty();
     let Record { item, mut answers, history } = record;
     let item = &*item;
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
@@ -239,7 +238,7 @@ async fn check_item(
         before: &Ledger::default(),
         after: &settled,
         answers: &answers,
-        in_time: (!reads_may_be_older).then_some(in_time),
+        in_time: is_in_order.then_some(in_time),
     };
     let judgement = audit_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
     let mut broken = Vec::new();
@@ -250,9 +249,9 @@ async fn check_item(
             broken.push(why);
         }
     }
-    let in_time = match reads_may_be_older {
-        true => JudgedInTime::default(),
-        false => JudgedInTime::of(&answers, &history),
+    let in_time = match is_in_order {
+        true => JudgedInTime::of(&answers, &history),
+        false => JudgedInTime::default(),
     };
     Ok(CheckedItem { judgement, queued_lost, lost_with_writer, in_time, broken })
 }

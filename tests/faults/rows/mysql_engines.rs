@@ -145,9 +145,7 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
 /// lost. The old writer names them when it runs again, and no other order may be missing.
 pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
-    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
-    // What was seen before the promotion may be gone after it.
-    plan.allowed.reads_may_be_older = true;
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let old = set.writer();
         let mut replica = set.operator(1 - old).await.map_err(said)?;
