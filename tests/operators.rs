@@ -64,7 +64,7 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
 
     let (code, text) = run(&shop, &["operator", "list"]).await;
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("operator\tGrace") && text.contains("1 operators"), "{text}");
+    assert!(text.contains("operator\tGrace") && text.contains("1 operator\n"), "{text}");
     let (code, text) = run(&shop, &["operator", "revoke", "grace"]).await;
     assert_eq!(code, 0, "{text}");
     eventually(BOUND, || async {

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use dev_servers::MysqlOptions;
+use dev_servers::{MysqlOptions, MysqlServer};
 use seckill::config::Secret;
 use serde_json::{Value, json};
 
@@ -104,6 +104,70 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     let checks = fine["checks"].as_array().expect("a list");
     let operators = checks.iter().find(|check| check["check"] == "ledger.operators");
     assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
+}
+
+/// Whether the servers of the tests are MariaDB, which can be told to be older or to have little room.
+async fn is_mariadb(shop: &Shop) -> bool {
+    let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&shop.pool);
+    let version: String = version.await.expect("it answers");
+    version.contains("MariaDB")
+}
+
+/// A database server of the test's own, and a shop on it.
+async fn on_own_server(arguments: &[&str]) -> (MysqlServer, Shop) {
+    let mut options = MysqlOptions::temporary();
+    options.extra_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let server = own_mysql(options).await;
+    let url = server.url_of(&unique("seckill_own"));
+    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    (server, shop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_too_old_is_refused() {
+    if !is_mariadb(&Shop::new().await).await {
+        return println!("left out: MySQL has no option for the version that it names");
+    }
+    let (_server, shop) = on_own_server(&["--version=10.5.9-MariaDB"]).await;
+    let (code, text) = serve(&shop, &[]).await;
+    let sentence = "the version of MariaDB, 10.5.9-MariaDB, is too old";
+    assert_eq!((code, text.contains(sentence)), (2, true), "{text}");
+    assert!(text.contains("use MySQL >= 8.0.16 or MariaDB >= 10.6"), "{text}");
+    assert_found(&doctor(&shop, &[]).await, sentence);
+}
+
+/// Where the tables share one file that may not grow, InnoDB answers as on a disk without space.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
+    if !is_mariadb(&Shop::new().await).await {
+        return println!("left out: MySQL keeps each table and its undo log in files that grow");
+    }
+    let room = "--innodb-data-file-path=ibdata1:12M:autoextend:max:24M";
+    let (server, shop) = on_own_server(&["--skip-innodb-file-per-table", room]).await;
+    let fine = doctor(&shop, &[]).await;
+    assert_eq!(fine["healthy"], true, "{fine:#}");
+    sqlx::raw_sql("CREATE TABLE filler (bytes LONGBLOB)").execute(&shop.pool).await.expect("made");
+    for bytes in [400_000, 7_000, 100] {
+        let insert = format!("INSERT INTO filler VALUES (REPEAT('x', {bytes}))");
+        let mut rows = 0;
+        let full = loop {
+            match sqlx::query(&insert).execute(&shop.pool).await {
+                Ok(_) => rows += 1,
+                Err(error) => break error,
+            }
+            assert!(rows < 10_000, "it takes rows without end");
+        };
+        assert!(full.to_string().contains("1114"), "{full}");
+    }
+    let sentence = "cannot write, probably because its disk is full";
+    let (code, text) = serve(&shop, &[]).await;
+    assert_eq!((code, text.contains(sentence)), (2, true), "{text}");
+    assert!(text.contains("free some space on the disk of the database"), "{text}");
+    assert_found(&doctor(&shop, &[]).await, sentence);
+    let url = server.url_of(&unique("seckill_full"));
+    let migrate = program(&shop, &["migrate"]).env("DATABASE_URL", &url).output().await;
+    let (code, text) = told(&migrate.expect("it runs"));
+    assert_eq!((code, text.contains("free some space on the disk")), (2, true), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

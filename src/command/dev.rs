@@ -39,7 +39,7 @@ pub struct Arguments {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
-    super::start_logging_of_migrations(&config)?;
+    super::start_logging(&config)?;
     // An address that another program uses is found before servers are started.
     drop(server::listen(config.http.addr)?);
     let dir = config.data.dir.clone();
@@ -111,8 +111,8 @@ async fn serve_shop(
     extra: &extra_servers::ExtraServers,
 ) -> Ended {
     RedisClient::new(&config)?.takes_password().await?;
+    super::migrate::migrate_all(&config).await?;
     let pool = mysql::pool(&config)?;
-    super::migrate::migrate(&config, &pool).await?;
     // Their passwords are known to everyone, so they work for this machine alone.
     config.demo_accounts = config.http.addr.ip().is_loopback();
     if config.demo_accounts {

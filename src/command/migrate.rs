@@ -18,18 +18,24 @@ const COUNT_PERIOD: Duration = Duration::from_millis(500);
 /// Creates the database if it is missing, and runs the migrations that it has not seen.
 pub async fn run(file: Option<&Path>) -> Ended {
     let config = super::settings(file)?;
-    super::start_logging_of_migrations(&config)?;
+    super::start_logging(&config)?;
+    match migrate_all(&config).await? {
+        1 => println!("the schema is up to date"),
+        count => println!("the schemas of {count} ledgers are up to date"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Migrates every ledger of the settings; answers how many there are.
+pub(super) async fn migrate_all(config: &Config) -> Result<usize, String> {
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {
         let pool = mysql::pool(ledger)?;
         let migrated = migrate(ledger, &pool).await;
         migrated.map_err(|why| if number == 0 { why } else { format!("shard {number}: {why}") })?;
+        pool.close().await;
     }
-    match ledgers.len() {
-        1 => println!("the schema is up to date"),
-        count => println!("the schemas of {count} ledgers are up to date"),
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(ledgers.len())
 }
 
 /// Migrates, and shows how many migrations are done.

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -140,23 +140,8 @@ fn env_file() -> Option<PathBuf> {
 
 /// Starts logging to standard error.
 fn start_logging(config: &Config) -> Result<(), String> {
-    log_with(config, filter(config)?)
-}
-
-/// Starts logging for a command that migrates: sqlx would log a slow migration with its whole text.
-fn start_logging_of_migrations(config: &Config) -> Result<(), String> {
-    let mut filter = filter(config)?;
-    if !config.log.filter.contains("sqlx") {
-        filter = filter.with_target("sqlx::query", LevelFilter::ERROR);
-    }
-    log_with(config, filter)
-}
-
-fn filter(config: &Config) -> Result<Targets, String> {
-    config.log.filter.parse().map_err(|error| format!("log.filter cannot be read: {error}"))
-}
-
-fn log_with(config: &Config, filter: Targets) -> Result<(), String> {
+    let filter: Targets =
+        config.log.filter.parse().map_err(|error| format!("log.filter cannot be read: {error}"))?;
     // Colours only on a terminal.
     let layer =
         fmt::layer().with_writer(|| progress::LogOutput).with_ansi(std::io::stderr().is_terminal());

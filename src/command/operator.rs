@@ -118,7 +118,10 @@ async fn list(pool: &MySqlPool) -> Ended {
     for operator in &listed {
         println!("{}\t{}\t{}", operator.id, operator.role, operator.username);
     }
-    println!("{} operators", listed.len());
+    match listed.len() {
+        1 => println!("1 operator"),
+        count => println!("{count} operators"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -44,7 +44,7 @@ enum Action {
 /// Runs the action. Exit 2 with a sentence when nothing was done.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
-    super::start_logging_of_migrations(&config)?;
+    super::start_logging(&config)?;
     match &arguments.action {
         Action::Add { shard } => add(&config, *shard).await,
         Action::List => list(&Overview::new(ledgers::open(&config)?)).await,

@@ -120,8 +120,9 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
     let purchase = one_unit(&shop, item).await;
     let outcome = arbiter.write(&guarded(&purchase, None)).await;
     assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
-    store::order_routine::install(&shop.pool).await.expect("it is made");
-    store::order_routine::install(&shop.pool).await.expect("it is there");
+    let mut connection = shop.pool.acquire().await.expect("a connection");
+    store::order_routine::install(&mut connection).await.expect("it is made");
+    store::order_routine::install(&mut connection).await.expect("it is there");
     assert_eq!(instance.audit(item).await["held"], 1);
 }
 

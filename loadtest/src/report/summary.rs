@@ -158,7 +158,8 @@ fn refused_once_sold_out(answers: &[Answer]) -> Option<f64> {
         answers.iter().filter(|answer| answer.outcome == Outcome::Accepted).map(at).max()?;
     let after: Vec<u64> = answers
         .iter()
-        .filter(|answer| answer.outcome == Outcome::Refused && answer.answered_at_us > sold_out_at)
+        .filter(|answer| answer.outcome == Outcome::Refused && answer.code == "sold_out")
+        .filter(|answer| answer.answered_at_us > sold_out_at)
         .map(at)
         .collect();
     let seconds = (after.iter().max()? - sold_out_at) as f64 / 1e6;

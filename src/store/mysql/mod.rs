@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{ConnectOptions, Connection, Executor, MySqlPool};
+use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection, MySqlPool};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -142,43 +142,67 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
             create_database(host, database).await?;
         }
     }
-    let failed =
-        |error: &dyn std::fmt::Display| format!("the schema cannot be brought up to date: {error}");
     if hosts.len() > 1 {
         // From now on the pool's options lead to the writer.
-        drop(pool.acquire().await.map_err(|error| failed(&error))?);
+        drop(pool.acquire().await.map_err(|error| migration_failed(&error))?);
     }
-    let options = pool.connect_options();
-    let mut lock = options.connect().await.map_err(|error| failed(&error))?;
+    // A slow migration would be logged with its whole text.
+    let options = (*pool.connect_options()).clone().disable_statement_logging();
+    let mut connection = options.connect().await.map_err(|error| migration_failed(&error))?;
     let locked = sqlx::query_scalar(
         "SELECT GET_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)), ?)",
     )
     .bind(MIGRATION_WAIT_SECONDS)
-    .fetch_one(&mut lock);
+    .fetch_one(&mut connection);
     let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
-    let locked: Option<i64> = within(limit, locked).await.map_err(|error| failed(&error))?;
+    let locked: Option<i64> =
+        within(limit, locked).await.map_err(|error| migration_failed(&error))?;
     match locked {
         Some(1) => {}
         Some(_) => {
-            return Err(failed(&format!(
+            return Err(migration_failed(&format!(
                 "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
             )));
         }
-        None => return Err(failed(&"the server refuses GET_LOCK")),
+        None => return Err(migration_failed(&"the server refuses GET_LOCK")),
     }
-    let migrated = MIGRATIONS.run(pool).await;
     // The lock ends with its connection.
-    let _ = answered(lock.close()).await;
-    migrated.map_err(|error| failed(&error))?;
+    let migrated = migrate_on(&mut connection, config, pool).await;
+    let _ = answered(connection.close()).await;
+    migrated
+}
+
+/// Runs the migrations on one connection, which holds their lock.
+async fn migrate_on(
+    connection: &mut MySqlConnection,
+    config: &Config,
+    pool: &MySqlPool,
+) -> Result<(), String> {
+    let level = sqlx::query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    let migrated = match answered(level.execute(&mut *connection)).await {
+        Ok(_) => MIGRATIONS.run(&mut *connection).await,
+        Err(error) => Err(error.into()),
+    };
+    migrated.map_err(|error| migration_failed(&error))?;
     users::fill_skeletons(pool)
         .await
         .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))?;
     if config.mysql.order_routine
-        && let Err(error) = order_routine::install(pool).await
+        && let Err(error) = order_routine::install(connection).await
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
     }
     Ok(())
+}
+
+fn migration_failed(error: &dyn std::fmt::Display) -> String {
+    /// The words of a server whose disk is full: a table or a file cannot grow.
+    const FULL: [&str; 4] = ["is full", "errno: 28 ", "errno: 135 ", "No space left"];
+    let text = format!("the schema cannot be brought up to date: {error}");
+    match FULL.iter().any(|words| text.contains(words)) {
+        true => format!("{text}; free some space on the disk of the database"),
+        false => text,
+    }
 }
 
 /// The number of migrations that the database has; 0 if it does not say.

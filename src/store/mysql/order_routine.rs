@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
-use sqlx::{Executor, MySqlPool};
+use sqlx::{Executor, MySqlConnection};
 
 use super::link::answered;
 
@@ -28,13 +28,12 @@ pub static NAME: LazyLock<String> = LazyLock::new(|| {
     format!("write_order_{}", digits.concat())
 });
 
-/// Creates the procedure unless it is there.
+/// Creates the procedure unless it is there. The connection keeps the settings with which it was made.
 ///
 /// # Errors
 /// The database's: it has no procedures, this account may not create them, or it does not answer.
-pub async fn install(pool: &MySqlPool) -> sqlx::Result<()> {
+pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     let work = async {
-        let mut connection = pool.acquire().await?;
         let found: i64 = sqlx::query_scalar(
             "SELECT COUNT(*) FROM information_schema.routines \
              WHERE routine_schema = DATABASE() AND routine_name = ?",
@@ -45,8 +44,6 @@ pub async fn install(pool: &MySqlPool) -> sqlx::Result<()> {
         if found > 0 {
             return Ok(());
         }
-        // The setting must not stay with the connection.
-        connection.close_on_drop();
         connection.execute(sqlx::raw_sql(SESSION)).await?;
         let text = TEXT.replacen(PLACEHOLDER, &NAME, 1);
         connection.execute(sqlx::raw_sql(&text)).await?;
