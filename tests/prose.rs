@@ -65,6 +65,9 @@ fn prose_has_no_riddles() {
             path.extension().is_some_and(|kind| kind == "rs" || kind == "lua" || kind == "sql");
         let mut earlier_is_doc = false;
         for (number, line) in text.lines().enumerate() {
+            if ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark)) {
+                found.push(format!("{name}:{}: a merge has left it undecided: {line}", number + 1));
+            }
             let line = line.trim();
             let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
             if let Some(doc) = doc

@@ -15,6 +15,7 @@
 //! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
 mod after_error;
+mod answers;
 mod budget;
 pub mod checks;
 mod doubt;
@@ -49,6 +50,7 @@ use crate::store::mysql::{Fault, Writer};
 
 use after_error::after_error;
 pub use after_error::replay;
+pub use answers::Answers;
 use budget::RetryBudget;
 use form::Forms;
 use item_concurrency::ItemConcurrency;

@@ -30,14 +30,9 @@ impl LedgerOrders {
     /// # Errors
     /// See [`FindError`].
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
-        match self.find_in_ledger(id, owner).await {
-            Ok(None) => {}
-            Ok(found) => return Ok(found),
-            // A queued order can still be found.
-            Err(away) => {
-                let queued = self.queue.find_known(id, owner).await.ok().flatten();
-                return queued.map(Some).ok_or(FindError::Ledger(away));
-            }
+        // Without the ledger's answer nobody knows whether a queued order is written by now.
+        if let Some(written) = self.find_in_ledger(id, owner).await? {
+            return Ok(Some(written));
         }
         if let Some(queued) = self.find_queued(id, owner).await? {
             return Ok(Some(queued));

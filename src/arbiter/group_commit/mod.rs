@@ -9,7 +9,6 @@
 //! says which items are apart, `batch.rs` decides what is written together, `look.rs` finds the
 //! orders that are not, and `sql.rs` holds the transaction.
 
-mod answers;
 mod batch;
 mod connections;
 mod fair_queue;

@@ -14,18 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
-use super::answers::{AnswerSender, Answers};
 use super::batch::BatchWriter;
 use super::connections::BatchConnections;
 use super::fair_queue::{Cut, FairQueue};
 use super::look::items_of;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::suspicion::{SUSPECTS_MAX, Suspicion};
-use crate::arbiter::{Answer, is_late};
+use crate::arbiter::{Answer, Answers, is_late};
 use crate::domain::{ItemId, Outcome, Purchase, Span, Unavailable};
 
 /// Orders of one batch.
@@ -59,7 +59,9 @@ impl Waiting {
 
 /// The side that waits for the answer to an order.
 pub(super) struct Asker {
-    answer: AnswerSender,
+    answer: oneshot::Sender<Answer>,
+    /// The runtime on which it waits.
+    runtime: Handle,
     /// The instant after which no batch may begin that has the order.
     deadline: Option<Instant>,
     /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
@@ -70,14 +72,16 @@ pub(super) struct Asker {
 
 impl Asker {
     /// The two ends: the one that is answered, and the one that gets the answer. Whoever sets the
-    /// third has the order: a batch, or the buyer's side that takes it back.
+    /// third has the order: a batch, or the buyer's side that takes it back. To be called on the
+    /// runtime of the task that waits.
     pub(super) fn new(
         deadline: Option<Instant>,
     ) -> (Self, oneshot::Receiver<Answer>, Arc<AtomicBool>) {
-        let (answer, answered) = AnswerSender::channel();
+        let (answer, answered) = oneshot::channel();
         let claimed = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&claimed);
-        (Self { answer, deadline, claimed, is_left_over: false }, answered, own)
+        let runtime = Handle::current();
+        (Self { answer, runtime, deadline, claimed, is_left_over: false }, answered, own)
     }
 
     /// Takes the order into a batch, unless it was taken back or its time is over.
@@ -94,8 +98,13 @@ impl Asker {
 
     /// Answers an order that no batch has written.
     pub(super) fn answer(self, answer: Answer) {
-        self.answer.send(answer);
+        send((self.answer, answer));
     }
+}
+
+/// Sends an answer. The receiver may be dropped: a retry with the key reads the result from the ledger.
+fn send((to, answer): (oneshot::Sender<Answer>, Answer)) {
+    let _ = to.send(answer);
 }
 
 /// Claims an order; `false` when it was claimed before.
@@ -296,10 +305,10 @@ impl BatchQueue {
             }
             Some(_) => {}
         }
-        let mut sent = Answers::of_batch();
+        let mut sent = Answers::of_batch(send);
         for ((purchase, asker), answer) in purchases.into_iter().zip(askers).zip(answers) {
             match answer {
-                Some(answer) => sent.add(asker.answer, answer),
+                Some(answer) => sent.add(asker.runtime, (asker.answer, answer)),
                 None => {
                     let now = Instant::now();
                     group.suspect(purchase.item.id, |one| one.raise_until_clean(now));

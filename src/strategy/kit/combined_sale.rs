@@ -11,12 +11,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::{ledger_view, sale_locks};
-use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
+use crate::arbiter::{Answer, Answers, BATCH_MAX, BatchWriter, Conflict, Fence};
 use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 use crate::store::cache::Cache;
 use crate::strategy::StrategyContext;
@@ -41,6 +42,8 @@ struct Wanted {
     purchase: Purchase,
     /// Gets the answer when the batch has ended, also after the deadline of the request.
     answer: oneshot::Sender<Outcome>,
+    /// The runtime on which the request waits.
+    runtime: Handle,
     /// Ends when the batch begins.
     _waiting: Span,
 }
@@ -82,7 +85,8 @@ impl CombinedSale {
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
         let _waiting = sale_locks::lock_wait(&purchase, &name);
         let (answer, answered) = oneshot::channel();
-        match combiner.submit(Wanted { purchase, answer, _waiting }, deadline).await {
+        let wanted = Wanted { purchase, answer, runtime: Handle::current(), _waiting };
+        match combiner.submit(wanted, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
@@ -117,11 +121,15 @@ impl Shared {
         batches: &mut BatchWriter,
         name: &LockName,
         held: &HeldFor,
-        mut operations: Vec<Operation<Wanted, ()>>,
+        operations: Vec<Operation<Wanted, ()>>,
     ) {
-        let wanted = operations.iter_mut().filter_map(Operation::take_input);
-        let (purchases, waiting): (Vec<Purchase>, Vec<oneshot::Sender<Outcome>>) =
-            wanted.map(|one| (one.purchase, one.answer)).unzip();
+        let (mut purchases, mut waiting) = (Vec::new(), Vec::new());
+        for mut operation in operations {
+            if let Some(Wanted { purchase, answer, runtime, .. }) = operation.take_input() {
+                purchases.push(purchase);
+                waiting.push((runtime, Waiting { answer, _operation: operation }));
+            }
+        }
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
             Err(outcome) => return answer(waiting, std::iter::repeat(outcome)),
@@ -186,11 +194,22 @@ async fn left_for(batches: &mut BatchWriter, purchases: &[Purchase]) -> Result<i
     batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
 }
 
-fn answer(waiting: Vec<oneshot::Sender<Outcome>>, outcomes: impl IntoIterator<Item = Outcome>) {
-    for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
+/// A request of a batch whose purchase was taken.
+struct Waiting {
+    answer: oneshot::Sender<Outcome>,
+    /// Dropped after the answer is sent: this wakes the request.
+    _operation: Operation<Wanted, ()>,
+}
+
+fn answer(waiting: Vec<(Handle, Waiting)>, outcomes: impl IntoIterator<Item = Outcome>) {
+    let mut answers = Answers::of_batch(|(waiting, outcome): (Waiting, Outcome)| {
         // A request that was cancelled has no receiver any more.
-        let _ = waiting.send(outcome);
+        let _ = waiting.answer.send(outcome);
+    });
+    for ((runtime, waiting), outcome) in waiting.into_iter().zip(outcomes) {
+        answers.add(runtime, (waiting, outcome));
     }
+    answers.finish();
 }
 
 impl fmt::Debug for CombinedSale {

@@ -118,29 +118,6 @@ impl Queue {
     /// See [`CounterError`].
     pub async fn find(&self, order: OrderId, owner: UserId) -> Result<Option<Order>, CounterError> {
         let items: Vec<ItemId> = self.refresh().await?.into_iter().collect();
-        Ok(self.find_among(&items, order, owner).await?)
-    }
-
-    /// Finds an owner's queued order in the queues that this process knows, for the time when the
-    /// ledger does not answer.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn find_known(
-        &self,
-        order: OrderId,
-        owner: UserId,
-    ) -> Result<Option<Order>, RedisError> {
-        let items: Vec<ItemId> = self.items().iter().copied().collect();
-        self.find_among(&items, order, owner).await
-    }
-
-    async fn find_among(
-        &self,
-        items: &[ItemId],
-        order: OrderId,
-        owner: UserId,
-    ) -> Result<Option<Order>, RedisError> {
         for items in items.chunks(QUEUES_TOGETHER_MAX) {
             let mut pipeline = redis::pipe();
             for &item in items {
