@@ -110,22 +110,43 @@ fn section(kind: &Capabilities) -> String {
         .map_while(|line| line.strip_prefix("//!"))
         .map(|line| line.strip_prefix(' ').unwrap_or(line))
         .collect();
-    let failover = match (kind.survives_failover, kind.between_processes, kind.fencing) {
-        (true, _, _) => "When one server dies, no hold is forgotten.",
-        (false, false, _) => "There is no server to fail: it ends with its process.",
-        (false, true, Fencing::None) => {
-            "The new server may not know a hold, so there may be two holders, and no fence tells the later one from the earlier one."
-        }
-        (false, true, _) => {
-            "The new server may not know a hold, so there may be two holders. Writes of the earlier one are refused by their fence."
-        }
-    };
+    let failover = failover(kind);
     let (name, backend, manual) = (kind.kind, kind.backend, plain(&manual.join("\n")));
     let file = file.display();
     format!(
         "### `{name}` on {backend}\n\n{manual}\n\n**On a failover.** {failover}\n\n\
          Its file: [{file}](../{file})\n\n"
     )
+}
+
+/// What the death of a server does to a kind. A counter and a latch have no holder, and readers on
+/// Redis have no fence.
+fn failover(kind: &Capabilities) -> &'static str {
+    use Primitive::{CountdownLatch, ReadWrite, SharedCounter};
+    if !kind.between_processes {
+        return "There is no server to fail: it ends with its process.";
+    }
+    match (kind.survives_failover, kind.primitive, kind.fencing) {
+        (true, SharedCounter | CountdownLatch, _) => {
+            "When one server dies, no confirmed change is lost."
+        }
+        (true, _, _) => "When one server dies, no hold is forgotten.",
+        (false, SharedCounter, _) => {
+            "The new server may not know the last changes, so the number may go back."
+        }
+        (false, CountdownLatch, _) => {
+            "The new server may not know the number, so waiters may go on too early."
+        }
+        (false, _, Fencing::None) => {
+            "The new server may not know a hold, so there may be two holders, and no fence tells the later one from the earlier one."
+        }
+        (false, ReadWrite, _) => {
+            "The new server may not know a hold, so a writer may hold beside readers or beside another writer. Writes of the earlier writer are refused by their fence; readers have no fence."
+        }
+        (false, _, _) => {
+            "The new server may not know a hold, so there may be two holders. Writes of the earlier one are refused by their fence."
+        }
+    }
 }
 
 /// Without the links that only the code's documentation can follow.

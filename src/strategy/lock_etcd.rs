@@ -2,7 +2,8 @@
 //!
 //! # How it works
 //! The item's lock is a queue by create revision. Who came first has it; the others watch the key
-//! just ahead of their own. The revision is the fence that the arbiter compares.
+//! just ahead of their own. The arbiter compares the fence: the key's revision plus a number that
+//! etcd stores.
 //!
 //! # What can go wrong
 //! A holder that is paused beyond its lease is kept out by the fence; with the arbiter off it is
@@ -24,7 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: each contender puts a key into a queue in etcd and watches the key before its own, and the first key holds the lock; under the lock the stock is read, checked and written.",
-        breaks_when: "A holder is paused beyond its lease; the arbiter then refuses its late write by the fence.",
+        breaks_when: "A holder is paused beyond its lease. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Etcd],
         durable_before_reply: true,
         source: "S4",

@@ -25,7 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: one ephemeral node in ZooKeeper, which every waiting contender watches; under the lock the stock is read, checked and written.",
-        breaks_when: "A holder is paused beyond its session; the arbiter then refuses its late write by the fence.",
+        breaks_when: "A holder is paused beyond its session. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Zookeeper],
         durable_before_reply: true,
         source: "S4",

@@ -72,7 +72,7 @@ pub struct Allowed {
 pub struct JudgedInTime {
     /// Answers that said "sold out".
     pub sold_out: u64,
-    /// Sights of orders by readers, those in lists included.
+    /// Order states that readers observed, those in lists included.
     pub orders: u64,
     /// Lists of orders that were read.
     pub lists: u64,

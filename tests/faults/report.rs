@@ -223,7 +223,7 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
     let mut page = format!(
         "{} kinds of fault, {} injections, {} purchase requests, seeds {}, {:.0} s. Oversold, \
          duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {}. \
-         Judged in the order of time: {} answers \"sold out\", {} sights of orders, {} lists. \
+         Judged in the order of time: {} answers \"sold out\", {} observed order states, {} lists. \
          Known-bad runs caught: {} of {}.\n\n",
         sums.len(),
         total.injections,

@@ -31,10 +31,10 @@
 //! the background when a third of it has passed. So your work may take longer than the lease. The
 //! lease only limits how long other callers must wait after a holder has died. If no renewal
 //! succeeds until the guard's [`deadline`](Guard::deadline), the guard's [`lost`](Guard::lost)
-//! signal fires. The deadline is counted from the moment *before* the command was sent to the
-//! backend. So in kinds with a lost signal ([`Capabilities::lost_signal`]) the deadline comes
-//! before the backend can grant the name to another caller. The exceptions are listed
-//! [below](#promises-of-every-kind).
+//! signal fires. The deadline is counted from the moment *before* the last successful acquire or
+//! renewal was sent to the backend. So in kinds with a lost signal ([`Capabilities::lost_signal`])
+//! the deadline comes before the backend can grant the name to another caller. The exceptions are
+//! listed [below](#promises-of-every-kind).
 //!
 //! **Fence.** A paused process (for example in a paused virtual machine) does not see its lease
 //! end, and may write after the backend has granted the name to the next holder. No lock can
@@ -57,10 +57,10 @@
 //!
 //! * With [`Wait::Never`] and [`Wait::Until`], the callers that share one lock object wait in one
 //!   queue per name, and only the first of them asks the backend. Ten thousand waiters cost the
-//!   backend no more than one. ([`Wait::Contend`] has no queue. A semaphore allows several
-//!   holders.)
-//! * Each acquire has a random token of its own. Nobody renews, releases or takes over a hold with
-//!   another token.
+//!   backend no more than one. ([`Wait::Contend`] has no queue. For a semaphore, which allows
+//!   several holders, the next caller asks as soon as the one before it has its permit.)
+//! * Each acquire has a random token of its own. A hold can be renewed, released or taken over only
+//!   with its own token.
 //! * A renewal never creates a hold, and a failed renewal never ends one.
 //! * If a future or a guard is dropped, the library releases the name in the background.
 //! * In kinds with a lost signal, `lost` fires before another caller can hold the name, if the
@@ -125,7 +125,7 @@ pub const LEASE_MIN: Duration = Duration::from_millis(300);
 /// The longest lease that is accepted. A name stays blocked for this time if its holder dies.
 pub const LEASE_MAX: Duration = Duration::from_secs(600);
 
-/// A lock with names: at most one caller holds a name, of all that use the same backend.
+/// A lock with names. Of all callers that use the same backend, at most one holds a name.
 pub trait Mutex: Send + Sync + 'static {
     /// What this kind promises, as data.
     fn capabilities(&self) -> &'static Capabilities;
@@ -133,8 +133,9 @@ pub trait Mutex: Send + Sync + 'static {
     /// Acquires `name`; `options.wait` says how to wait. Needs a tokio runtime.
     ///
     /// Not re-entrant: a task that acquires a name that it already holds waits for itself until the
-    /// deadline (see [`Guard::enter_again`]). The returned future may be dropped at any time: a
-    /// name that was granted is then released in the background.
+    /// instant given in `options.wait` (see [`Guard::enter_again`]); with [`Wait::Never`] it does
+    /// not wait. The returned future may be dropped at any time: a name that was granted is then
+    /// released in the background.
     ///
     /// # Errors
     /// See [`AcquireError`]; nothing is held after any of them.
@@ -145,7 +146,8 @@ pub trait Mutex: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Guard, AcquireError>>;
 
     /// Makes every later fence of `name` higher than `at_least`. Never lowers a fence. Use it when
-    /// the data store has already seen a higher fence than the next one of the backend.
+    /// the data store has already seen a fence that is higher than the fence that the backend would
+    /// give out next.
     ///
     /// # Errors
     /// See [`RaiseFenceError`].

@@ -1,14 +1,17 @@
-//! `local`: names that exclude each other inside one process only. The reference for the tests.
+//! `local`: a lock in memory. Callers of the same name exclude each other, but only inside one
+//! process. It is the reference for the tests.
 //!
 //! **How it works.** A table in memory takes the part of the server, with the rules of every other
 //! backend: owner tokens, leases that end, fences that rise. All locks made from one [`Names`]
-//! share it.
+//! share it. The lock for several names (`multi`) acquires the names one after the other. It uses
+//! one order of names for all callers, so two callers cannot block each other. A caller that waits
+//! for a name keeps the names that it already has. If the wait fails, all of them are released.
 //!
 //! **What can go wrong.** A second process has a table of its own, so both can hold the same name:
 //! with two instances of a service it protects nothing.
 //!
-//! **When to use it.** For what belongs to one process, and to tell a fault of a backend from a
-//! fault of the machinery that all kinds share.
+//! **When to use it.** Use it for data that belongs to one process. Also use it to find out whether
+//! a fault is in a backend or in the code that all kinds share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -33,7 +33,7 @@
 //! | I15 | an item lives in exactly one shard, and no other shard has rows of it | all ledgers ([`judge_homes`]) |
 //! | I16 | each "sold out" had a moment at which fewer units were left than were asked for | both, in time |
 //! | I17 | an order never goes back: once seen paid, it is never seen pending | answers, in time |
-//! | I18 | a buyer's list never loses an order that it or an answer showed | answers, in time |
+//! | I18 | a buyer's list never loses an order that an earlier list or an answer showed | answers, in time |
 //! | I19 | a replay never names another order | answers, in time |
 //!
 //! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one

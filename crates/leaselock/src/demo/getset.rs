@@ -2,9 +2,9 @@
 //!
 //! **How it works.** `SETNX key <expiry by my clock>`. A contender that is refused reads the value.
 //! If there is none, the name was freed: SETNX again. If the time has passed, the holder is gone:
-//! `GETSET` writes the contender's own expiry, and it has won if it got back the value that it had
-//! read, or none. Release deletes the key if its value is still the one that was written. There is
-//! no owner, no renewal and no fence.
+//! `GETSET` writes the contender's own expiry. The contender has won if `GETSET` returned the value
+//! that the contender had read, or no value. Release deletes the key if its value is still the one
+//! that was written. There is no owner, no renewal and no fence.
 //!
 //! **What can go wrong.**
 //! * *Overwritten winner*: of two contenders that see the same expired value, the second one's
@@ -14,8 +14,8 @@
 //!   expired, so there are two holders.
 //! * Nothing prolongs a hold: work that takes longer than the lease is not protected any more.
 //!
-//! **When to use it.** Never. It shows why the value has to be an owner, and the clock the
-//! server's.
+//! **When to use it.** Never. It shows why the value has to be an owner, and why the clock has to
+//! be the clock of the server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,9 +5,9 @@
 //! ([`Repair::ByWaiters`]). Renewal and release compare the owner first, by scripts.
 //!
 //! **What can go wrong.** A winner that dies between its two commands leaves a key that never
-//! expires. Without the repair everybody waits for ever; with it for one more lease, and only
-//! because a contender happens to come. `SET NX PX` does both at once and needs no repair. There is
-//! no fence against a holder that is paused beyond its lease.
+//! expires. Without the repair everybody waits for ever. With the repair everybody waits one more
+//! lease, but the repair happens only if another contender comes. `SET NX PX` does both at once and
+//! needs no repair. There is no fence against a holder that is paused beyond its lease.
 //!
 //! **When to use it.** Never. It shows why the key and its expiry must be one command.
 

@@ -1,18 +1,20 @@
 //! `mutex` on `etcd`: a queue by create revision; the first contender holds, each watches the one ahead.
 //!
 //! **How it works.** Each process has one contender per name. It writes a key with a lease of its
-//! own; the key with the lowest create revision has the lock, and the revision is the fence. The
-//! others stay in the queue and watch the key just ahead, so that a release wakes one of them. Only
-//! what the store says afterwards counts: a key that expired in the queue is written anew at its
-//! end, never a grant.
+//! own. The key with the lowest create revision has the lock. The fence is this revision plus a
+//! number that etcd stores, the *floor*. The others stay in the queue and watch the key just ahead,
+//! so that a release wakes one of them. Each attempt decides only by the state that the store
+//! returns after the attempt. If a key expired in the queue, it is written again at the end of the
+//! queue; the expired key never counts as a grant.
 //!
-//! **What can go wrong.** A holder may be paused beyond its lease. A cluster without the fix of
-//! etcd#15247, such as Debian's 3.4.23, can revoke leases after a change of leader that the new
-//! leader had renewed. The fence protects the data in both cases. Without a quorum there is no lock
-//! at all: an acquire fails as unavailable, and holders lose theirs in time.
+//! **What can go wrong.** A holder may be paused beyond its lease. After a change of leader, a
+//! cluster without the fix of etcd#15247 (for example Debian's 3.4.23) can revoke leases that the
+//! new leader had renewed. The fence protects the data in both cases. Without a quorum there is no
+//! lock at all: an acquire fails as unavailable, and each holder gets its lost signal before
+//! another caller can hold the name.
 //!
-//! **When to use it.** When the death of a server must not make two holders. Two writes by a quorum
-//! per acquire and two per release make it slower than Redis.
+//! **When to use it.** Use it when the death of a server must not make two holders. It is slower
+//! than a lock on Redis: each acquire and each release needs two writes by a quorum.
 
 use tokio_util::task::TaskTracker;
 

@@ -1,14 +1,15 @@
 //! `read-write` on `etcd`: one queue for readers and writers; readers hold together.
 //!
-//! **How it works.** As `mutex`, with the role in the key. A reader holds when no writer is ahead
-//! of it, and watches the nearest one; a writer holds when nobody is ahead of it. A reader that
-//! comes after a waiting writer waits for that writer, so neither side starves.
+//! **How it works.** It works like `mutex`; the key also contains the role (reader or writer). A
+//! reader holds when no writer is ahead of it. Otherwise it watches the nearest writer ahead of it.
+//! A writer holds when nobody is ahead of it. A reader that comes after a waiting writer waits for
+//! that writer, so neither side starves.
 //!
-//! **What can go wrong.** The failures of `mutex`. Besides, a writer that waits behind many
-//! readers is notified of each release, although it asks again only once.
+//! **What can go wrong.** The same failures as of `mutex`. Besides, a writer that waits behind many
+//! readers is notified of each release, but asks again only once: when all of them have left.
 //!
-//! **When to use it.** When the guarded data are read far more often than written, and a reader
-//! must not see them half changed.
+//! **When to use it.** Use it when the guarded data are read far more often than written, and a
+//! reader must not see them half changed.
 
 use tokio_util::task::TaskTracker;
 

@@ -1,15 +1,18 @@
 //! `semaphore` on `etcd`: the first contenders of a queue hold, as many as there are permits.
 //!
-//! **How it works.** As `mutex`, but with `n` permits the first `n` contenders of the queue hold. A
-//! waiting contender is notified of every key that goes, and asks again only when fewer than `n`
-//! are left ahead of it. A permit belongs to a lease, so it comes back when its holder dies.
+//! **How it works.** It works like `mutex`, but with `n` permits the first `n` contenders of the
+//! queue hold. A waiting contender is notified of every key that goes, and asks again only when
+//! fewer than `n` are left ahead of it. A permit belongs to a lease, so it comes back when its
+//! holder dies.
 //!
-//! **What can go wrong.** The failures of `mutex`: then there is one holder more than
-//! permits. Fences rise in the order of the grants, and several of them are good at the same time,
-//! so a store that accepts only the highest one refuses rightful holders. Processes that use
-//! different numbers of permits each go by their own.
+//! **What can go wrong.** The same failures as of `mutex`. A holder that is paused beyond its
+//! lease, or a lease that is revoked too early, can lead to one holder more than there are permits.
+//! Fences rise in the order of the grants, and several of them are good at the same time, so a
+//! store that accepts only the highest one refuses rightful holders. If processes use different
+//! numbers of permits, each process applies its own number.
 //!
-//! **When to use it.** To limit how many do something at once, in all processes together.
+//! **When to use it.** Use it to limit how many callers do something at once, in all processes
+//! together.
 
 use tokio_util::task::TaskTracker;
 

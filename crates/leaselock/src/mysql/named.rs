@@ -1,18 +1,19 @@
 //! `named` on `mysql`: the server's own `GET_LOCK`, on a session that does nothing else.
 //!
 //! **How it works.** One session per lock object holds all its names. `GET_LOCK(name, 0)` acquires,
-//! and `RELEASE_LOCK` releases. This process's own holds are also kept in memory, since a session
-//! may take its own name twice. Names are hashed: the server allows 64 characters and ignores case,
-//! so that different names could be one.
+//! and `RELEASE_LOCK` releases. MySQL lets a session take a name that this session already holds.
+//! So the process also keeps its own holds in memory. The names are hashed. Without the hash, two
+//! different names could be the same lock, because the server allows only 64 characters and ignores
+//! case.
 //!
 //! **What can go wrong.** The holds live exactly as long as the session. When it is killed or
 //! breaks, *all* its names are free at once, before any holder knows; the next renewal finds out.
-//! When the holder's machine vanishes, the names stay taken until the server ends the session:
-//! after the longest lease that it has carried, or [`SESSION_IDLE_MIN`]. There is no fence, and a
-//! replica knows nothing of these locks.
+//! When the holder's machine vanishes, the names stay taken until the server ends the session. This
+//! happens after the longest lease that the session has had, or after [`SESSION_IDLE_MIN`] (60 s),
+//! whichever is longer. There is no fence, and a replica knows nothing of these locks.
 //!
-//! **When to use it.** To keep two copies of a job apart, when running twice is a waste and no
-//! harm.
+//! **When to use it.** Use it to keep two copies of a job apart, when running twice wastes work but
+//! does no harm.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -8,8 +8,8 @@
 //! transaction as the guarded write, keeps it out. Each change is a durable commit, so this lock is
 //! slower than those on Redis; and when the server is down, so is the lock.
 //!
-//! **When to use it.** When MySQL is there anyway and holds the guarded data: then the lock
-//! survives exactly what the data survive.
+//! **When to use it.** Use it when MySQL is there anyway and holds the guarded data. Then the lock
+//! survives the same failures as the data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -8,7 +8,8 @@
 //! process that counts down and loses the answer does not know whether it counted; counting again
 //! may count twice. A number that never reaches zero is forgotten a day after its last change.
 //!
-//! **When to use it.** To wait for the workers of one job, where going on too early is noticed.
+//! **When to use it.** Use it to wait for the workers of one job, where going on too early is
+//! noticed.
 
 use std::time::Duration;
 

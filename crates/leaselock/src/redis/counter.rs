@@ -1,14 +1,15 @@
 //! `counter` on `redis`: a shared counter with INCRBY, GET and a compare-and-set script.
 //!
 //! **How it works.** One key per name holds a decimal number. Redis runs one command at a time, so
-//! no update is lost. The script compares texts: that is exact for every 64-bit number, which a
-//! script's floating-point numbers are not.
+//! no update is lost. The script compares the numbers as text. This is exact for every 64-bit
+//! number; the floating-point numbers of a script are not exact for all of them.
 //!
 //! **What can go wrong.** When Redis dies, it loses what it had not yet written to disk or
 //! replicated, so a number can go back. A change whose answer was lost may have been made. The key
 //! lives until somebody deletes it: a number is data, not a hold.
 //!
-//! **When to use it.** For numbers that may be a little wrong after a crash: statistics, hints.
+//! **When to use it.** Use it for numbers that may be a little wrong after a crash: statistics,
+//! hints.
 
 use ::redis::AsyncCommands;
 use ::redis_connection::Script;

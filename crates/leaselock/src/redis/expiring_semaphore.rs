@@ -11,8 +11,8 @@
 //! to more than `permits_max` holders. There is no fence: several hold at once, so no number orders
 //! them.
 //!
-//! **When to use it.** To limit how many do something at the same time, where one too many for a
-//! moment does no lasting harm.
+//! **When to use it.** Use it to limit how many callers do something at the same time, if one
+//! holder too many for a moment does no lasting harm.
 
 use std::sync::Arc;
 

@@ -3,20 +3,21 @@
 //! **How it works.** All names with one hash tag live in one slot: one script acquires all of them
 //! if all are free, or none. Names of several slots are acquired slot by slot in the order of their
 //! tags, which is the same for everybody, and released when a slot is refused. The keys and the
-//! fences are those of [`token`](super::token), so a holder of one of the names alone excludes a
-//! contender for several, and their fences can be compared.
+//! fences are those of [`token`](super::token), so a caller that holds only one of the names keeps
+//! out a contender for several names, and their fences can be compared.
 //!
-//! **How it waits.** In the queue of the first name that has another holder. The release of that
-//! name notifies the contender, which asks again; if another name is taken by then, it leaves the
-//! free ones to others and waits there. One name alone is handed on as by `token`.
+//! **How it waits.** A contender waits in the queue of the first name that has another holder. The
+//! release of that name notifies the contender, which asks again. If another name is taken by then,
+//! the contender leaves the free names to others and waits in the queue of the taken name. If the
+//! contender wants only one name, the name is handed on to it as by `token`.
 //!
 //! **What can go wrong.** The same failures as of `token`. A contender for several names has to
-//! find all of them free, so contenders for single names may starve it while there are many. A
-//! process that dies between two slots leaves the first ones to expire with their leases. If one
-//! key of a slot is lost, the guard counts as lost for all names of that slot.
+//! find all of them free, so it may starve behind many contenders for single names. A process that
+//! dies between two slots leaves the first ones to expire with their leases. If one key of a slot
+//! is lost, the guard counts as lost for all names of that slot.
 //!
-//! **When to use it.** When a change touches several guarded things. Give them one hash tag where
-//! that is possible: then it is one command.
+//! **When to use it.** Use it when a change touches several guarded things. Give them one hash tag
+//! where that is possible: then it is one command.
 
 use std::sync::Arc;
 use std::time::Duration;

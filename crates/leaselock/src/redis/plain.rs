@@ -7,9 +7,9 @@
 //! **What can go wrong.** There is no fence against a holder that is paused beyond its lease, and
 //! no queue: contenders poll. A failover of Redis may forget the lock.
 //!
-//! **When to use it.** Without waiting, where the lock only saves work and something else protects
-//! the data: a second click on a button, a job that one process is enough for. It is the lock with
-//! the fewest commands: two, and one script.
+//! **When to use it.** Use it without waiting, when the lock only saves work and something else
+//! protects the data. Examples: a second click on a button; a job that should run in one process.
+//! It needs the fewest commands: one `SET` to acquire and one script to release.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,22 +1,24 @@
 //! `read-write` on `redis`: readers share a name, a writer has it to itself.
 //!
-//! **How it works.** The writer's hold is a key with its token and fence, as in `token`. Readers
-//! are in a sorted set by the ends of their leases, by the *server's* clock, and each renews its
-//! own. A refused contender enters a queue. A reader that comes while a writer waits has to wait,
-//! so readers cannot starve writers; a reader that came before the last writer was granted goes
-//! before the next writer, so writers cannot starve readers. A contender that made no attempt for
-//! [`ALIVE`] does not count.
+//! **How it works.** The writer's hold is a key with its token and fence, as in `token`. The
+//! readers are in a sorted set. It is sorted by the end of each reader's lease, measured by the
+//! *server's* clock. Each reader renews only its own lease. A refused contender enters a queue. A
+//! reader that comes while a writer waits has to wait, so readers cannot starve writers. A reader
+//! that was already waiting when the most recent writer got the name goes before the next writer.
+//! So writers cannot starve readers. A contender that has made no attempt for [`ALIVE`] (1.5 s)
+//! does not count.
 //!
-//! **How it waits.** A release, or a contender that gives up, grants the name to the next ones in
-//! the same script, and notifies their processes: to all such readers at once, or to the writer
-//! that has waited longest.
+//! **How it waits.** When a holder releases or a contender gives up, the same script grants the
+//! name to the next contenders and notifies their processes. The next contenders are all readers
+//! that go before the next writer, or else the writer that has waited longest.
 //!
 //! **What can go wrong.** The same failures as of `token`. A dead reader keeps writers out until
-//! its own lease ends, and no other reader prolongs that. A process asks for one read at a time:
-//! while writers queue, its waiting readers are granted one per writer.
+//! its own lease ends, and no other reader prolongs that. A process has only one reader in the
+//! queue at a time. So while writers queue, only one waiting reader of a process is granted between
+//! two writers.
 //!
-//! **When to use it.** When reading takes long and happens much more often than writing; for short
-//! work `token` is quicker.
+//! **When to use it.** Use it when reading takes long and happens much more often than writing; for
+//! short work `token` is quicker.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,19 +3,20 @@
 //! **How it works.** (1) Read the clock. (2) Ask all servers at once for the same key with the same
 //! random token, each with a short time-out, so that a dead or slow server delays nobody. (3) The
 //! lock is granted when a majority granted it and the time since (1) has not used up the lease,
-//! less the clock drift. (4) The hold lasts for the rest of the lease since (1). (5) Otherwise
-//! release the key on all servers, also on those that did not answer, and try again after a
-//! jittered pause. Renewal needs a majority as well, and never deletes or creates a key. The
-//! algorithm is Salvatore Sanfilippo's ("Distributed locks with Redis").
+//! less the clock drift. (4) The hold lasts for the rest of the lease since (1). (5) If the lock
+//! was not granted in (3), release the key on all servers, also on those that did not answer, and
+//! try again after a jittered pause. Renewal needs a majority as well, and never deletes or creates
+//! a key. The algorithm is Salvatore Sanfilippo's ("Distributed locks with Redis").
 //!
 //! **What can go wrong.** A server that restarts without its data, or whose clock jumps ahead,
 //! forgets its vote: a second majority is possible, and with it a second holder. As with every
 //! lease, a holder may be paused beyond it. There is no fence: the counters of the servers rise
-//! independently, and the highest one of a majority goes back when a server loses its data. So only
-//! a store that decides by itself can refuse a late write.
+//! independently, and the highest one of a majority goes back when a server loses its data. So a
+//! late write can be refused only by a store that has a condition of its own, independent of the
+//! lock.
 //!
-//! **When to use it.** To save work when a server may die, never to keep data right. The locks on
-//! `etcd` and `zookeeper` have both the majority and the fence.
+//! **When to use it.** Use it to save work when a server may die, never to keep data right. The
+//! locks on `etcd` and `zookeeper` have both the majority and the fence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

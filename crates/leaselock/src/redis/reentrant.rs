@@ -1,18 +1,19 @@
 //! `reentrant` on `redis`: a hash per name, with its owner, its fence and one field per entry.
 //!
-//! **How it works.** The first acquire makes the hash and mints the fence, as `token` does. A
-//! guard's owner may [`enter_again`](crate::Guard::enter_again): the guard proves the ownership,
-//! where other libraries take the thread, which means nothing to tasks. Each entry is a field of
-//! its own and not a share in a count, so a command that is repeated after a lost answer makes no
-//! further entry. Each entry is renewed and released by itself; the last release deletes the hash,
-//! or hands the lock on to the process that has waited longest, as `token` does.
+//! **How it works.** The first acquire makes the hash and mints the fence, as `token` does. The
+//! owner of a guard may call [`enter_again`](crate::Guard::enter_again), which makes a further
+//! *entry*. The guard proves the ownership. Other libraries use the thread as the proof, but a task
+//! is not bound to a thread. Each entry is a field of its own and not a share in a count, so a
+//! command that is repeated after a lost answer makes no further entry. Each entry is renewed and
+//! released by itself; the last release deletes the hash, or hands the lock on to the process that
+//! has waited longest, as `token` does.
 //!
 //! **What can go wrong.** The same failures as of `token`: a failover, lost data, a jump of the
 //! server's clock, a holder that is paused beyond its lease. All entries share one fence: it orders
 //! the owners, not the entries of one owner.
 //!
-//! **When to use it.** When a function that locks a name calls another function that locks the same
-//! name, and cannot pass its guard on.
+//! **When to use it.** Use it when a function that locks a name calls another function that locks
+//! the same name, and cannot pass its guard on.
 
 use std::sync::Arc;
 

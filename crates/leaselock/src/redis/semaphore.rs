@@ -8,7 +8,7 @@
 //!
 //! **What can go wrong.** Nothing expires: a dead holder keeps its permit for ever, and when all
 //! holders are dead everybody waits until an operator deletes the key. A Redis that loses its data
-//! forgets all holders, and there are up to twice as many as allowed.
+//! forgets all holders, so there may be up to twice as many holders as allowed.
 //!
 //! **When to use it.** Never where processes can die: take `expiring-semaphore`. It is here to show
 //! the leak.

@@ -7,7 +7,8 @@
 //! **What can go wrong.** The same failures as of `token`. A release is noticed up to 128 ms late,
 //! and the contender that has waited longest polls the least often.
 //!
-//! **When to use it.** Where no subscription is possible, and holds are short or seldom contended.
+//! **When to use it.** Use it where no subscription is possible, and holds are short or seldom
+//! contended.
 
 use std::sync::Arc;
 

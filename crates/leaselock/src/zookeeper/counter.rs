@@ -6,7 +6,7 @@
 //! **What can go wrong.** Under contention most tries fail, and after 50 of them the change is
 //! refused. A write whose answer was lost may or may not have been made: the error says so.
 //!
-//! **When to use it.** For numbers that change seldom and must never be wrong.
+//! **When to use it.** Use it for numbers that change seldom and must never be wrong.
 
 use std::sync::Arc;
 

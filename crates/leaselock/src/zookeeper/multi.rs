@@ -6,9 +6,10 @@
 //! nothing behind.
 //!
 //! **What can go wrong.** There is no order: a contender for many names may starve behind
-//! contenders for one. Otherwise the same failures as of `spin`.
+//! contenders that each want only one of these names. Otherwise the same failures as of `spin`.
 //!
-//! **When to use it.** When one piece of work needs several names, and they are seldom contended.
+//! **When to use it.** Use it when one piece of work needs several names, and they are seldom
+//! contended.
 
 use std::sync::Arc;
 

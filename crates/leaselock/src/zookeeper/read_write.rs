@@ -8,8 +8,8 @@
 //! reader that wants to write has to release first, or it waits for itself. Otherwise the same
 //! failures as of `sequential`.
 //!
-//! **When to use it.** When reading under the lock takes long and happens far more often than
-//! writing.
+//! **When to use it.** Use it when reading under the lock takes long and happens far more often
+//! than writing.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! `reentrant` on `zookeeper`: `sequential`, whose owner may enter again.
 //!
-//! **How it works.** The first hold of an owner is that of `sequential`. Its further holds are
-//! counted in this process by their tokens, which never leave it. Each is granted after the
-//! ensemble has confirmed that the owner's node still exists. The node is deleted with the last
-//! hold.
+//! **How it works.** The first hold of an owner is that of `sequential`. This process counts the
+//! owner's further holds by their tokens. These tokens never leave the process. Each further hold
+//! is granted after the ensemble has confirmed that the owner's node still exists. The node is
+//! deleted with the last hold.
 //!
 //! **What can go wrong.** The same failures as of `sequential`. Entering again costs a write.
 //!
-//! **When to use it.** When code that holds a name calls code that acquires the same name.
+//! **When to use it.** Use it when code that holds a name calls code that acquires the same name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

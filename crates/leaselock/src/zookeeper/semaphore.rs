@@ -1,13 +1,15 @@
 //! `semaphore` on `zookeeper`: a limited number of holders, first come, first served.
 //!
-//! **How it works.** As `sequential`, but a contender holds when fewer nodes are ahead of its own
-//! than there are permits. A holder's node ends with its session, so a dead holder leaks no permit.
+//! **How it works.** It works like `sequential`, but a contender holds when fewer nodes are ahead
+//! of its own than there are permits. A holder's node ends with its session, so a dead holder leaks
+//! no permit.
 //!
 //! **What can go wrong.** Every release wakes one contender of each process that waits: any of the
-//! nodes ahead of it may be the one that went. Processes that use different numbers of permits each
-//! go by their own. Otherwise the same failures as of `sequential`.
+//! nodes ahead of it may be the one that went. If processes use different numbers of permits, each
+//! process applies its own number. Otherwise the same failures as of `sequential`.
 //!
-//! **When to use it.** To limit how many work on something at the same time, across processes.
+//! **When to use it.** Use it to limit how many callers work on something at the same time, across
+//! processes.
 
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@
 //! contender that dies in the queue is skipped only when its session ends. Without a quorum nobody
 //! gets the name.
 //!
-//! **When to use it.** When order and certainty matter more than speed: each acquire and each
-//! release is a write that a majority of the servers has on its disks.
+//! **When to use it.** Use it when order and certainty matter more than speed: each acquire and
+//! each release is a write that a majority of the servers has on its disks.
 
 use std::sync::Arc;
 

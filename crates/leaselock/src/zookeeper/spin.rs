@@ -7,7 +7,7 @@
 //! one of them for nothing. There is no order among them, so one may starve. Otherwise the same
 //! failures as of `sequential`.
 //!
-//! **When to use it.** When contention is rare; and to compare the herd with the queue of
+//! **When to use it.** Use it when contention is rare, or to compare the herd with the queue of
 //! `sequential`.
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::{Answer, Evidence, Faults, Finding, History, Outcome};
 
 pub const CLAIMS: [&str; 3] = [
     "an order never goes back: once seen paid, never seen pending",
-    "a buyer's list never loses an order that it or an answer showed",
+    "a buyer's list never loses an order that an earlier list or an answer showed",
     "a replay never names another order",
 ];
 
@@ -88,7 +88,7 @@ fn steps(sights: &[Sight<'_>]) -> Finding {
             }
         }
     }
-    Finding::judged("I17", CLAIMS[0], format!("{} sights of orders", sights.len()), faults)
+    Finding::judged("I17", CLAIMS[0], format!("{} observed order states", sights.len()), faults)
 }
 
 /// I18: a list has every order that was shown before the list was asked for.
