@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Folders whose comments and pages are read, and the kinds of files.
 const FOLDERS: &[&str] =
     &["src", "crates", "loadtest", "bench", "tests", "docs", "scripts", "deploy", ".github"];
-const FILES: &[&str] = &["README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "Cargo.toml"];
+const FILES: &[&str] =
+    &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "Cargo.toml"];
 
 /// How a doc comment must not begin: its first line says what the item is or does.
 const BEGINNINGS: &[&str] = &["The same", "Same as", "As above", "Also ", "It ", "They ", "These "];

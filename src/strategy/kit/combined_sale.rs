@@ -11,14 +11,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use super::combined_requests::{self as requests, Wanted};
 use super::{ledger_view, sale_locks};
-use crate::arbiter::{Answer, Answers, BATCH_MAX, BatchWriter, Conflict, Fence};
-use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
+use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
+use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 use crate::store::cache::Cache;
 use crate::strategy::StrategyContext;
 use leaselock::LockName;
@@ -35,17 +35,6 @@ pub struct CombinedSale {
     shared: Arc<Shared>,
     combiners: Cache<ItemId, Combiner<Wanted, ()>>,
     tasks: TaskTracker,
-}
-
-/// One request's part of a batch.
-struct Wanted {
-    purchase: Purchase,
-    /// Gets the answer when the batch has ended, also after the deadline of the request.
-    answer: oneshot::Sender<Outcome>,
-    /// The runtime on which the request waits.
-    runtime: Handle,
-    /// Ends when the batch begins.
-    _waiting: Span,
 }
 
 struct Shared {
@@ -83,9 +72,8 @@ impl CombinedSale {
     ) -> Result<Outcome, SubmitError> {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
-        let _waiting = sale_locks::lock_wait(&purchase, &name);
-        let (answer, answered) = oneshot::channel();
-        let wanted = Wanted { purchase, answer, runtime: Handle::current(), _waiting };
+        let waiting = sale_locks::lock_wait(&purchase, &name);
+        let (wanted, answered) = Wanted::new(purchase, waiting);
         match combiner.submit(wanted, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
@@ -123,16 +111,10 @@ impl Shared {
         held: &HeldFor,
         operations: Vec<Operation<Wanted, ()>>,
     ) {
-        let (mut purchases, mut waiting) = (Vec::new(), Vec::new());
-        for mut operation in operations {
-            if let Some(Wanted { purchase, answer, runtime, .. }) = operation.take_input() {
-                purchases.push(purchase);
-                waiting.push((runtime, Waiting { answer, _operation: operation }));
-            }
-        }
+        let (purchases, waiting) = requests::begin(operations);
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
-            Err(outcome) => return answer(waiting, std::iter::repeat(outcome)),
+            Err(outcome) => return requests::answer(waiting, std::iter::repeat(outcome)),
         };
         let check = |purchase: &Purchase| {
             let fits = purchase.quantity.signed() <= left;
@@ -159,7 +141,7 @@ impl Shared {
             let outcome = if fits { written.next() } else { turned_away.next() };
             outcome.unwrap_or(Outcome::Unknown(Doubt::BrokenOff))
         });
-        answer(waiting, outcomes);
+        requests::answer(waiting, outcomes);
     }
 
     async fn write(
@@ -192,24 +174,6 @@ async fn left_for(batches: &mut BatchWriter, purchases: &[Purchase]) -> Result<i
     let Some(first) = purchases.first() else { return Ok(0) };
     purchases.iter().for_each(|purchase| purchase.look.is_now());
     batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
-}
-
-/// A request of a batch whose purchase was taken.
-struct Waiting {
-    answer: oneshot::Sender<Outcome>,
-    /// Dropped after the answer is sent: this wakes the request.
-    _operation: Operation<Wanted, ()>,
-}
-
-fn answer(waiting: Vec<(Handle, Waiting)>, outcomes: impl IntoIterator<Item = Outcome>) {
-    let mut answers = Answers::of_batch(|(waiting, outcome): (Waiting, Outcome)| {
-        // A request that was cancelled has no receiver any more.
-        let _ = waiting.answer.send(outcome);
-    });
-    for ((runtime, waiting), outcome) in waiting.into_iter().zip(outcomes) {
-        answers.add(runtime, (waiting, outcome));
-    }
-    answers.finish();
 }
 
 impl fmt::Debug for CombinedSale {

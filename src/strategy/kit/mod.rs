@@ -2,6 +2,7 @@
 
 pub mod built;
 pub mod card;
+mod combined_requests;
 pub mod combined_sale;
 pub mod compare_and_set;
 pub mod guarded_sale;
