@@ -31,10 +31,12 @@
 //! the background when a third of it has passed. So your work may take longer than the lease. The
 //! lease only limits how long other callers must wait after a holder has died. If no renewal
 //! succeeds until the guard's [`deadline`](Guard::deadline), the guard's [`lost`](Guard::lost)
-//! signal fires. The deadline is counted from the moment *before* the last successful acquire or
-//! renewal was sent to the backend. So in kinds with a lost signal ([`Capabilities::lost_signal`])
-//! the deadline comes before the backend can grant the name to another caller. The exceptions are
-//! listed [below](#promises-of-every-kind).
+//! signal fires. The guard counts the lease on the monotonic clock of this machine. The count
+//! starts just before the last successful acquire or renewal was sent. The guard takes one per cent
+//! off the lease, because clocks run at different speeds, and another 10 ms, because a timer may
+//! fire late. So in kinds with a lost signal ([`Capabilities::lost_signal`]) the deadline comes
+//! before the backend can grant the name to another caller. The exceptions are listed
+//! [below](#promises-of-every-kind).
 //!
 //! **Fence.** A paused process (for example in a paused virtual machine) does not see its lease
 //! end, and may write after the backend has granted the name to the next holder. No lock can

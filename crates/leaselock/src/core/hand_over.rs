@@ -10,7 +10,7 @@
 //! * when less than half of the lease is left: renewals fail, so the hold may be lost soon;
 //! * when another process waits: after [`HAND_OVERS_CONTENDED_MAX`] hand-overs, or at once where the
 //!   kind is fair between processes;
-//! * when the next waiter asks for another lease than the hold has.
+//! * when the next waiter asks for a lease of a different length than the hold has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

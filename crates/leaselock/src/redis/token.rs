@@ -1,10 +1,10 @@
-//! `token` on `redis`: one key per name, whose value is a random owner token.
+//! `token` on `redis`: one key per name; its value begins with a random owner token.
 //!
-//! **How it works.** Acquire is one Redis script. If the key is absent, the script creates a fence
-//! and sets the key, with an expiry, to `token:fence`. A holder that may hand its hold over inside
-//! its process has to learn that other processes wait. So the script also stores the notification
-//! channel of such a holder in the key. The key may already contain the caller's token, because a
-//! release granted the lock to this caller or because an earlier answer was lost. Then the script
+//! **How it works.** Acquire is one Redis script. If the key is absent, the script creates a fence.
+//! It then stores the value `token:fence` in the key, with an expiry. A holder that may hand its
+//! hold over inside its process has to learn that other processes wait. For such a holder the value
+//! also contains its notification channel. The key may already contain the caller's token, because
+//! a release granted the lock to this caller or because an earlier answer was lost. Then the script
 //! repeats that grant and restarts its lease. Release and renewal compare the token first, so no
 //! caller can free or prolong the hold of another caller. Without contention, acquire and release
 //! take one round trip each.
@@ -14,8 +14,9 @@
 //! release script grants the lock directly to the first waiting *process* and notifies this
 //! process. (The hand-over inside one process is something else, and does not use Redis.) A process
 //! that has ended receives no notification, so the script skips it. If the script grants the lock
-//! to a process that hangs, the others wait until this lease ends. A new contender that finds the
-//! lock free takes it, even if others are queued. Without a subscriber each process polls.
+//! to a process that hangs, the others wait until this lease ends. The lock can be free while
+//! others are queued, for example when its lease has expired without a release. Then a new
+//! contender that finds it free takes it. Without a subscriber each process polls.
 //!
 //! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A plain counter
 //! would start again from 1 after the server lost its data. Then every store that checks fences
