@@ -86,14 +86,14 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     // Nobody reads the stock for now.
     let mut holder = shop.pool.acquire().await.expect("a connection");
     let wanted = purchase(&shop, item, "k", 2).await;
-    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
     let taking = tokio::spawn(async move { here.take_once(&wanted).await });
     first_load(&shop, item).await;
     let reading = tokio::spawn(async move { there.read(item).await });
     loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
     link.set(Fault::Stall);
-    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
@@ -111,11 +111,11 @@ async fn a_load_that_comes_late_changes_nothing() {
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
     let mut holder = shop.pool.acquire().await.expect("a connection");
-    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
     let reading = tokio::spawn(async move { there.read(item).await });
     loads_that_wait(&shop, 1).await;
     link.set(Fault::Stall);
-    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
@@ -164,7 +164,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
     let (here, there) = (counters(&shop), counters(&shop));
     let wanted = purchase(&shop, item, "k", 2).await;
     let mut holder = shop.pool.acquire().await.expect("a connection");
-    sqlx::query("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
     let taking = tokio::spawn(async move { here.take_once(&wanted).await });
     first_load(&shop, item).await;
     // The other one waits in vain, and is held up when it takes the next epoch.
@@ -180,7 +180,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
         (waiting == 1).then_some(())
     })
     .await;
-    sqlx::query("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     claims.rollback().await.expect("the row is free");

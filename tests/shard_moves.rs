@@ -238,8 +238,7 @@ async fn every_table_of_the_schema_is_said_to_move_or_to_stay() {
     // A row of an item names it, or one of its orders: such a table that stays needs its reason.
     let named: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(TABLE_NAME AS CHAR) FROM information_schema.COLUMNS \
-         WHERE TABLE_SCHEMA = DATABASE() AND COLUMN_NAME IN ('item_id', 'order_id') \
-         ORDER BY TABLE_NAME",
+         WHERE TABLE_SCHEMA = DATABASE() AND COLUMN_NAME IN ('item_id', 'order_id')",
     )
     .fetch_all(&pair.home.pool)
     .await

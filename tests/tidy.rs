@@ -289,6 +289,16 @@ fn no_crate_includes_a_file_of_another() {
     }
 }
 
+/// MySQL has neither function since 9.6.
+#[test]
+fn no_statement_needs_a_digest_that_mysql_has_dropped() {
+    for (path, text) in files("src") {
+        let code = code(&text);
+        let used = ["MD5(", "SHA1(", "SHA("].into_iter().find(|name| code.contains(name));
+        assert_eq!(used, None, "{}", path.display());
+    }
+}
+
 #[test]
 fn files_are_read_in_a_sitting() {
     for (path, text) in ["src", "crates", "loadtest", "bench", "tests"].into_iter().flat_map(files)

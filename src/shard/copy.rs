@@ -210,7 +210,7 @@ impl Layout {
         let columns: Vec<String> =
             self.columns.iter().map(|name| format!("QUOTE(`{name}`)")).collect();
         let text = columns.join(", ");
-        format!("CAST(CONV(LEFT(MD5(CONCAT_WS(',', {text})), 15), 16, 10) AS UNSIGNED)")
+        format!("CAST(CONV(LEFT(SHA2(CONCAT_WS(',', {text}), 256), 15), 16, 10) AS UNSIGNED)")
     }
 
     fn push_keys(&self, query: &mut QueryBuilder<'_, MySql>, keys: &[String]) {

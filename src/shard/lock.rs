@@ -8,6 +8,9 @@ use crate::domain::ItemId;
 use crate::store::mysql::answered;
 use crate::store::mysql::link::{ANSWER_MAX, within};
 
+/// The lock's name, for an item that is bound. MySQL has no MD5 since 9.6, and allows 64 characters.
+const NAME: &str = "CONCAT('seckill-move-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32))";
+
 /// How long a mover waits for another one: the server needs a moment to notice that one was killed.
 const WAIT_SECONDS: u32 = 2;
 
@@ -30,8 +33,8 @@ impl MoveLock {
 
     /// Whether no mover works on an item, as far as can be said without its lock.
     pub async fn is_free(home: &MySqlPool, item: ItemId) -> sqlx::Result<bool> {
-        let name = "SELECT IS_FREE_LOCK(CONCAT('seckill-move-', MD5(CONCAT(DATABASE(), '/', ?))))";
-        let is_free = sqlx::query_scalar(name).bind(item.get()).fetch_one(home);
+        let asked = format!("SELECT IS_FREE_LOCK({NAME})");
+        let is_free = sqlx::query_scalar(&asked).bind(item.get()).fetch_one(home);
         let is_free: Option<i64> = answered(is_free).await?;
         Ok(is_free == Some(1))
     }
@@ -44,9 +47,9 @@ impl MoveLock {
         // The pool's options lead to the writer once one connection was made.
         drop(answered(home.acquire()).await?);
         let mut connection = answered(home.connect_options().connect()).await?;
-        let name = "SELECT GET_LOCK(CONCAT('seckill-move-', MD5(CONCAT(DATABASE(), '/', ?))), ?)";
+        let wanted = format!("SELECT GET_LOCK({NAME}, ?)");
         let taken =
-            sqlx::query_scalar(name).bind(item.get()).bind(seconds).fetch_one(&mut connection);
+            sqlx::query_scalar(&wanted).bind(item.get()).bind(seconds).fetch_one(&mut connection);
         let limit = ANSWER_MAX + Duration::from_secs(seconds.into());
         let taken: Option<i64> = within(limit, taken).await?;
         if taken == Some(1) {
