@@ -5,7 +5,7 @@
 //! A writer holds when nobody is ahead of it. A reader that comes after a waiting writer waits for
 //! that writer, so neither side starves.
 //!
-//! **What can go wrong.** The same failures as of `mutex`. Besides, a writer that waits behind many
+//! **What can go wrong.** It fails as `mutex` does. Besides, a writer that waits behind many
 //! readers is notified of each release, but asks again only once: when all of them have left.
 //!
 //! **When to use it.** Use it when the guarded data are read far more often than written, and a

@@ -5,7 +5,7 @@
 //! fewer than `n` are left ahead of it. A permit belongs to a lease, so it comes back when its
 //! holder dies.
 //!
-//! **What can go wrong.** The same failures as of `mutex`. A holder that is paused beyond its
+//! **What can go wrong.** It fails as `mutex` does. A holder that is paused beyond its
 //! lease, or a lease that is revoked too early, can lead to one holder more than there are permits.
 //! Fences rise in the order of the grants, and several of them are good at the same time, so a
 //! store that accepts only the highest one refuses rightful holders. If processes use different

@@ -9,7 +9,7 @@
 //! until that attempt (at most a second). A contender that gives up is removed at once. A process
 //! hands a hold over among its own waiters only while no other process waits.
 //!
-//! **What can go wrong.** The same failures as of `token`. Besides, a contender that is paused for
+//! **What can go wrong.** It fails as `token` does. Besides, a contender that is paused for
 //! longer than [`ALIVE`] loses its position in the queue, and nothing else. Without a
 //! [`Subscriber`] the processes poll, and a release takes effect at the head's next attempt.
 //!

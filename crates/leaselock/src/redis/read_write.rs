@@ -12,7 +12,7 @@
 //! name to the next contenders and notifies their processes. The next contenders are all readers
 //! that go before the next writer, or else the writer that has waited longest.
 //!
-//! **What can go wrong.** The same failures as of `token`. A dead reader keeps writers out until
+//! **What can go wrong.** It fails as `token` does. A dead reader keeps writers out until
 //! its own lease ends, and no other reader prolongs that. A process has only one reader in the
 //! queue at a time. So while writers queue, only one waiting reader of a process is granted between
 //! two writers.

@@ -8,7 +8,7 @@
 //! released by itself; the last release deletes the hash, or hands the lock on to the process that
 //! has waited longest, as `token` does.
 //!
-//! **What can go wrong.** The same failures as of `token`: a failover, lost data, a jump of the
+//! **What can go wrong.** It fails as `token` does: a failover, lost data, a jump of the
 //! server's clock, a holder that is paused beyond its lease. All entries share one fence: it orders
 //! the owners, not the entries of one owner.
 //!

@@ -4,7 +4,7 @@
 //! compared by scripts. The one contender of a process pauses for 1 ms after a refusal, then for
 //! twice as long each time, up to 128 ms, with jitter.
 //!
-//! **What can go wrong.** The same failures as of `token`. A release is noticed up to 128 ms late,
+//! **What can go wrong.** It fails as `token` does. A release is noticed up to 128 ms late,
 //! and the contender that has waited longest polls the least often.
 //!
 //! **When to use it.** Use it where no subscription is possible, and holds are short or seldom

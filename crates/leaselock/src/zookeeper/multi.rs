@@ -6,7 +6,7 @@
 //! nothing behind.
 //!
 //! **What can go wrong.** There is no order: a contender for many names may starve behind
-//! contenders that each want only one of these names. Otherwise the same failures as of `spin`.
+//! contenders that each want only one of these names. Otherwise it fails as `spin` does.
 //!
 //! **When to use it.** Use it when one piece of work needs several names, and they are seldom
 //! contended.

@@ -5,7 +5,7 @@
 //! is granted after the ensemble has confirmed that the owner's node still exists. The node is
 //! deleted with the last hold.
 //!
-//! **What can go wrong.** The same failures as of `sequential`. Entering again costs a write.
+//! **What can go wrong.** It fails as `sequential` does. Entering again costs a write.
 //!
 //! **When to use it.** Use it when code that holds a name calls code that acquires the same name.
 

@@ -6,7 +6,7 @@
 //!
 //! **What can go wrong.** Every release wakes one contender of each process that waits: any of the
 //! nodes ahead of it may be the one that went. If processes use different numbers of permits, each
-//! process applies its own number. Otherwise the same failures as of `sequential`.
+//! process applies its own number. Otherwise it fails as `sequential` does.
 //!
 //! **When to use it.** Use it to limit how many callers work on something at the same time, across
 //! processes.
