@@ -113,12 +113,13 @@ async fn is_mariadb(shop: &Shop) -> bool {
     version.contains("MariaDB")
 }
 
-/// A database server of the test's own, and a shop on it.
+/// A database server of the test's own with further arguments, and a shop on it.
 async fn on_own_server(arguments: &[&str]) -> (MysqlServer, Shop) {
     let mut options = MysqlOptions::temporary();
     options.extra_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    options.extra_statements = crate::starts::KEEPER.map(str::to_owned).to_vec();
     let server = own_mysql(options).await;
-    let url = server.url_of(&unique("seckill_own"));
+    let url = server.tcp_url_of(&unique("seckill_own"));
     let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
     (server, shop)
 }
@@ -172,11 +173,7 @@ async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_ledger_is_waited_for_within_a_limit() {
-    let mut options = MysqlOptions::temporary();
-    options.extra_statements = crate::starts::KEEPER.map(str::to_owned).to_vec();
-    let server = own_mysql(options).await;
-    let url = server.tcp_url_of("seckill_read_only");
-    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    let (server, shop) = on_own_server(&[]).await;
     let root = crate::starts::keeper(&server).await;
     sqlx::raw_sql("SET GLOBAL read_only = 1").execute(&root).await.expect("read-only");
     let (code, text) = serve(&shop, &[]).await;
