@@ -20,8 +20,10 @@ struct Page {
 #[test]
 fn the_table_of_strategies_is_the_list() {
     let page = read("docs/strategies.md");
-    let heading = "| strategy | counter | how it decides | breaks when | gate alone safe | needs | from |";
-    let (_, below) = page.split_once(heading).expect("docs/strategies.md has the table of strategies");
+    let heading =
+        "| strategy | counter | how it decides | breaks when | gate alone safe | needs | from |";
+    let (_, below) =
+        page.split_once(heading).expect("docs/strategies.md has the table of strategies");
     let rows: Vec<&str> = below
         .lines()
         .skip(1)
@@ -49,7 +51,10 @@ fn row(card: &Card) -> String {
 #[test]
 fn the_readme_is_one_page_and_counts_the_strategies() {
     let readme = read("README.md");
-    assert!(readme.lines().count() <= README_LINES_MAX, "README.md has more than {README_LINES_MAX} lines");
+    assert!(
+        readme.lines().count() <= README_LINES_MAX,
+        "README.md has more than {README_LINES_MAX} lines"
+    );
     assert!(
         readme.contains(&format!("one of {} *strategies*", LIST.len())),
         "README.md must say that there are {} strategies",

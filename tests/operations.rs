@@ -53,7 +53,7 @@ fn metrics() -> BTreeSet<String> {
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let names: BTreeSet<String> =
         names.map(|rest| rest.split(' ').next().expect("a name").to_owned()).collect();
-    let source = read("src/metrics.rs");
+    let source = read("crates/shop-metrics/src/lib.rs");
     for call in source.split("r.register").skip(1) {
         let arguments = call.split_once('(').map_or("", |(_, arguments)| arguments).trim_start();
         // A loop registers those whose names are not written in the call.

@@ -1,7 +1,6 @@
 //! Groups of items that share a limit. The counts of their buyers are written by the arbiter.
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
 use super::items::out_of_range;
@@ -132,14 +131,4 @@ pub async fn add_item(
         .execute(transaction)
         .await?;
     Ok(())
-}
-
-impl FromRow<'_, MySqlRow> for LimitGroup {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            name: row.try_get("name")?,
-            per_buyer_limit: row.try_get("per_buyer_limit")?,
-        })
-    }
 }

@@ -235,22 +235,3 @@ pub async fn count_by_status(
 pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
     Order::from_row(row)
 }
-
-impl FromRow<'_, MySqlRow> for Order {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            item_id: row.try_get("item_id")?,
-            user_id: row.try_get("user_id")?,
-            quantity: row.try_get("quantity")?,
-            amount: row.try_get("amount_cents")?,
-            status: row.try_get("status")?,
-            strategy: row.try_get("strategy")?,
-            fence: row.try_get("fence")?,
-            limit_group: row.try_get("limit_group_id")?,
-            created_at: row.try_get("created_at")?,
-            expires_at: row.try_get("expires_at")?,
-            paid_at: row.try_get("paid_at")?,
-        })
-    }
-}

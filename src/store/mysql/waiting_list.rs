@@ -1,7 +1,6 @@
 //! Reads waiting lists; only the arbiter writes them.
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlExecutor, MySqlPool, Row};
+use sqlx::{MySqlExecutor, MySqlPool};
 use time::OffsetDateTime;
 
 use super::link::{LONG_READ_MAX, answered, within};
@@ -134,19 +133,4 @@ pub async fn counts(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Res
          WHERE item_id = ? AND status IN ('waiting', 'offered')",
     );
     answered(counted.bind(item.get()).fetch_one(executor)).await
-}
-
-impl FromRow<'_, MySqlRow> for Place {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            number: row.try_get("place")?,
-            item: row.try_get("item_id")?,
-            buyer: row.try_get("user_id")?,
-            status: row.try_get("status")?,
-            joined_at: row.try_get("joined_at")?,
-            offered_at: row.try_get("offered_at")?,
-            offer_expires_at: row.try_get("offer_expires_at")?,
-            order: row.try_get("order_id")?,
-        })
-    }
 }

@@ -138,6 +138,7 @@ pub struct ItemEdit {
 }
 
 /// An enum that is stored and sent as a lower-case word.
+#[macro_export]
 macro_rules! word_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -162,7 +163,7 @@ macro_rules! word_enum {
         }
     };
 }
-pub(crate) use word_enum;
+pub use word_enum;
 
 word_enum! {
     /// The state of a sale for a buyer.

@@ -7,6 +7,8 @@
 
 pub mod audit;
 pub mod clock;
+#[cfg(feature = "sqlx")]
+mod columns;
 pub mod home;
 pub mod id;
 pub mod item;
