@@ -21,7 +21,6 @@ pub const POINTS: &[&str] = &[
     "buyer-counted",
     "movement-inserted",
     "stock-taken",
-    "rows-written",
     "committed",
     "batch-orders-inserted",
     "batch-buyers-counted",

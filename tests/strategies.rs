@@ -95,9 +95,6 @@ mod each {
     mod with_the_arbiter_on_it_sells_exactly_the_stock {
         crate::support::strategies::test_each_strategy!(super::super::sells_exactly_the_stock);
     }
-    mod in_two_packets_it_sells_exactly_the_stock {
-        crate::support::strategies::test_each_strategy!(super::super::sells_in_two_packets);
-    }
     mod with_the_arbiter_off_it_oversells_only_as_its_card_says {
         crate::support::strategies::test_each_strategy!(super::super::oversells_as_its_card_says);
     }
@@ -113,7 +110,6 @@ mod each {
 async fn two_instances(shop: &Shop) -> [Instance; 2] {
     let mut one_by_one = shop.config.clone();
     one_by_one.mysql.order_routine = false;
-    one_by_one.mysql.multi_statements = false;
     [shop.start().await, shop.start_with(one_by_one).await]
 }
 
@@ -132,11 +128,6 @@ async fn shop() -> Shop {
 async fn sells_exactly_the_stock(strategy: &str) {
     let shop = shop().await;
     sells_all(strategy, &shop, &two_instances(&shop).await).await;
-}
-
-async fn sells_in_two_packets(strategy: &str) {
-    let shop = Shop::with_lock_servers(|config| config.mysql.order_routine = false).await;
-    sells_all(strategy, &shop, &[shop.start().await]).await;
 }
 
 async fn sells_all(strategy: &str, shop: &Shop, instances: &[Instance]) {

@@ -226,7 +226,7 @@ impl Writers {
         let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
             .telling(writer.clone())
             .with_outbox(shared.events)
-            .with_forms(config.mysql.order_routine, config.mysql.multi_statements);
+            .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.lane_connections_max;
         let own_pool = mysql::pool_to(writer, config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);

@@ -24,13 +24,12 @@ mod form;
 mod group_commit;
 mod item_concurrency;
 mod kept_connections;
+mod literal;
 mod one_call;
-mod packet;
 mod reject;
 pub mod restock;
 mod stock;
 mod transaction;
-mod two_packets;
 mod unguarded;
 mod waiting_line;
 
@@ -151,11 +150,10 @@ impl Arbiter {
         Self { writer: Some(writer), ..self }
     }
 
-    /// Whether an order may be one call of the ledger's procedure, and whether its statements may
-    /// travel in two packets; without this, both may. Some proxies take only one statement a packet.
+    /// Whether an order may be one call of the ledger's procedure; without this, it may.
     #[must_use]
-    pub fn with_forms(mut self, is_called: bool, is_packed: bool) -> Self {
-        (self.forms.is_called, self.forms.is_packed) = (is_called, is_packed);
+    pub fn with_calls(mut self, is_called: bool) -> Self {
+        self.forms.is_called = is_called;
         self
     }
 
@@ -227,9 +225,9 @@ impl Arbiter {
             };
             // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
             let mut has_ended = false;
-            let takes_packets = self.writer.as_ref().is_none_or(Writer::takes_packets);
+            let is_galera = self.writer.as_ref().is_some_and(Writer::is_galera);
             let connection = &mut kept.connection;
-            let tried = self.forms.try_once(connection, write, self.outbox, takes_packets);
+            let tried = self.forms.try_once(connection, write, self.outbox, is_galera);
             let mut tried = match tried.await {
                 Ok(tried) => {
                     has_ended = matches!(tried, Attempt::Done(_));

@@ -1,18 +1,25 @@
 //! The one transaction in one round trip: a stored procedure judges and commits on the server.
 //!
-//! Its statements and their order are those of `two_packets.rs`. The hot row is locked no longer
-//! than the flush of the log takes, and the server parses the statements once for each connection
-//! instead of once for each order.
+//! Its statements and their order are those of `transaction.rs`. The hot row is locked no longer than
+//! the flush of the log takes, and the server parses the statements once for each connection instead
+//! of once for each order.
+//!
+//! A write that compares the row with what was read takes the stock first instead. Most tries of such
+//! a gate fail, and then they have written nothing else. It locks the row before the buyer's limit,
+//! against the order of the others, so two orders of one buyer may deadlock; one of them tries again.
 //!
 //! A call that was not answered may still run, or may not have begun: the ledger can say that the
 //! order is there, but not that it never will be. See [`Attempt::CallLost`].
 
-use sqlx::MySqlConnection;
-use sqlx::mysql::MySqlDatabaseError;
+use std::time::{Duration, Instant};
 
-use super::packet::{OrNull, Packet, Text, Time};
+use sqlx::mysql::MySqlDatabaseError;
+use sqlx::{Executor, MySqlConnection};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
+
+use super::literal::{OrNull, Text, Time};
 use super::stock::{self, StockWrite};
-use super::two_packets::takes_stock_first;
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded};
 use crate::domain::Outcome;
 use crate::store::mysql::link::TRANSACTION_MAX;
@@ -24,6 +31,9 @@ use crate::store::mysql::{Fault, answered, within};
 /// know them by: a trigger that an operator has added may raise an error with this number, too.
 const NOT_ONE_ROW: &str = "seckill: not one row";
 const COMMIT_FAILED: &str = "seckill: COMMIT failed";
+
+/// A call that takes longer is logged; the driver has the same limit for a statement.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// The result of a call.
 pub(super) enum Called {
@@ -42,13 +52,10 @@ pub(super) async fn run(
     outbox: Outbox,
 ) -> sqlx::Result<Called> {
     let purchase = write.purchase;
-    assert!(
-        is_guarded(purchase) && write.stock.fits_a_packet(),
-        "only the arbiter's own statements"
-    );
+    assert!(is_guarded(purchase) && write.stock.fits_a_call(), "only the arbiter's own statements");
     let call = call(write, outbox)?;
     let span = purchase.trace.span("transaction");
-    let error = match within(TRANSACTION_MAX, call.send(connection)).await {
+    let error = match within(TRANSACTION_MAX, send(&call, connection)).await {
         Ok(_) => {
             drop(span);
             failpoint!("committed");
@@ -78,7 +85,7 @@ pub(super) async fn run(
 }
 
 /// The CALL, with the arguments in the order of `order_routine.sql`.
-fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<Packet> {
+fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     assert!(purchase.quantity.signed() > 0, "a purchase takes at least one unit");
     let group = purchase.counted_group();
@@ -90,11 +97,10 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<Packet> {
     };
     let take = match stock {
         StockWrite::GuardedAfterLock => "locked",
-        _ if takes_stock_first(write) => "first",
+        _ if fence.is_none() && stock.is_compared() => "first",
         _ => "last",
     };
-    let mut packet = Packet::default();
-    packet.push(format_args!(
+    Ok(format!(
         "CALL {name}('{order}', {item}, {buyer}, {units}, {amount}, {strategy}, {key}, {created_at}, \
          {expires_at}, {limit}, {group}, {group_limit}, {backend}, {token}, {epoch}, {version}, \
          {changed_at}, '{take}', {event}, {kind}, {payload})",
@@ -119,8 +125,19 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<Packet> {
         kind = OrNull(event.as_ref().map(|event| Text(event.kind))),
         payload = OrNull(event.as_ref().map(|event| Text(&event.payload))),
         event = OrNull(event.as_ref().map(|event| format!("'{}'", event.id))),
-    ));
-    Ok(packet)
+    ))
+}
+
+/// Sends the call and waits for its answer. The driver logs nothing meanwhile, because it would log the
+/// text, which contains the values.
+async fn send(call: &str, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    let start = Instant::now();
+    let answer = connection.execute(sqlx::raw_sql(call)).with_subscriber(Dispatch::none()).await;
+    let elapsed = start.elapsed();
+    if elapsed > SLOW {
+        tracing::warn!(elapsed_ms = elapsed.as_millis(), "the call of an order was slow");
+    }
+    answer.map(drop)
 }
 
 /// The server's error; `None` if the server gave none.

@@ -39,7 +39,7 @@ impl<'a> StockWrite<'a> {
     }
 
     /// Whether the units are taken by one statement that checks all conditions itself.
-    pub(super) fn fits_a_packet(self) -> bool {
+    pub(super) fn fits_a_call(self) -> bool {
         !matches!(self, Self::Offered | Self::Unguarded(_))
     }
 

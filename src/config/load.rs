@@ -102,6 +102,15 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
 /// Old names of settings, which still work, and the new ones.
 const RENAMED: &[(&str, &str)] = &[("i_know", "accept_risks")];
 
+/// Settings of the version before, as section and key, that no longer change anything. They are accepted
+/// for one version, so that an upgrade never refuses to start.
+const REMOVED: &[(&str, &str)] = &[("mysql", "multi_statements")];
+
+/// Whether a variable names a removed setting.
+fn is_removed(name: &str) -> bool {
+    REMOVED.iter().any(|(section, key)| name == format!("SECKILL_{section}_{key}").to_uppercase())
+}
+
 /// Variables with our prefix that are not settings: `make` and the tests use them.
 const OTHER_VARIABLES: &[&str] = &[
     "SECKILL_WITH",
@@ -125,7 +134,7 @@ fn overlay_variable(
         let ours = name.starts_with("SECKILL_")
             && !name.starts_with("SECKILL_TEST_")
             && !OTHER_VARIABLES.contains(&name);
-        return if ours {
+        return if ours && !is_removed(name) {
             Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting")))
         } else {
             Ok(())
@@ -162,7 +171,10 @@ fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
         let renamed = RENAMED.iter().find(|(old, _)| *old == key);
         let key = renamed.map_or(key, |(_, new)| (*new).to_owned());
         match (table.get_mut(&key), value) {
-            (Some(Value::Table(section)), Value::Table(overrides)) => section.extend(overrides),
+            (Some(Value::Table(section)), Value::Table(mut overrides)) => {
+                overrides.retain(|inner, _| !REMOVED.contains(&(key.as_str(), inner)));
+                section.extend(overrides);
+            }
             (_, value) => {
                 table.insert(key, value);
             }
@@ -240,6 +252,17 @@ mod tests {
             let config = load(&[(name, "sample-secret")]).expect("good settings");
             assert_eq!(config.accept_risks, "sample-secret", "{name}");
         }
+    }
+
+    #[test]
+    fn a_removed_setting_is_accepted() {
+        load(&[("SECKILL_MYSQL_MULTI_STATEMENTS", "false")]).expect("ignored");
+        let path = std::env::temp_dir().join(format!("removed-setting-{}", std::process::id()));
+        std::fs::write(&path, "[mysql]\nmulti_statements = false\npool_max = 9\n")
+            .expect("written");
+        let config = Config::load(Some(&path), []);
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(config.expect("ignored").mysql.pool_max, 9);
     }
 
     #[test]

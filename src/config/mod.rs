@@ -172,7 +172,6 @@ sections! {
         pool_max: u32,
         lane_connections_max: u32,
         shared_queues: u32,
-        multi_statements: bool,
         order_routine: bool,
         acquire_timeout_ms: u64,
         lock_wait_timeout_seconds: u32,

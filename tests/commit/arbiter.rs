@@ -59,7 +59,7 @@ async fn a_ledger_that_misses_one_look_is_asked_again() {
 async fn retries_end_when_all_transactions_fail() {
     const PURCHASES: u64 = 40;
     let (link, shop, instance, item, arbiter, metrics) = linked_arbiter(50).await;
-    let arbiter = arbiter.with_forms(false, true);
+    let arbiter = arbiter.with_calls(false);
     link.trap(loses_commit().always());
     let mut purchase = one_unit(&shop, item).await;
     for number in 0..PURCHASES {

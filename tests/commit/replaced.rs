@@ -91,10 +91,10 @@ fn options(shop: &Shop) -> MySqlConnectOptions {
     options.ssl_mode(MySqlSslMode::Disabled)
 }
 
-async fn a_replaced_server_does_not_answer_for_the_ledger(is_called: bool, is_packed: bool) {
+async fn a_replaced_server_does_not_answer_for_the_ledger(is_called: bool) {
     let ledgers = TwoLedgers::new().await;
     let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
-    let arbiter = arbiter.with_forms(is_called, is_packed);
+    let arbiter = arbiter.with_calls(is_called);
     let purchases = ledgers.purchases(1).await;
     let stock = StockWrite::Guarded;
     let write = OrderWrite { purchase: &purchases[0], fence: None, stock, deadline: None };
@@ -105,17 +105,12 @@ async fn a_replaced_server_does_not_answer_for_the_ledger(is_called: bool, is_pa
 
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_in_one_call() {
-    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(true, true)).await;
-}
-
-#[tokio::test]
-async fn a_replaced_server_does_not_answer_for_an_order_in_two_packets() {
-    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(false, true)).await;
+    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(true)).await;
 }
 
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order_statement_by_statement() {
-    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(false, false)).await;
+    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(false)).await;
 }
 
 #[tokio::test]

@@ -92,7 +92,6 @@ async fn a_lost_batch_shows_no_other_order(strategy: &str) {
         config.mysql.shared_queues = 0;
         // The first purchase's COMMIT is sent after it has the row, and counted by the trap.
         config.mysql.order_routine = false;
-        config.mysql.multi_statements = false;
         config.mysql.lock_wait_timeout_seconds = 60;
         config.purchase.deadline_ms = PATIENT_MS;
     })

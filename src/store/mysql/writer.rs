@@ -91,12 +91,12 @@ impl Writer {
         self.found.hosts.len() > 1
     }
 
-    /// Whether several statements may travel in one packet. Not on Galera: a node that rolls a
-    /// transaction back, because another node's came first, goes on with the packet. The statements
-    /// behind are then committed one by one, and the COMMIT at its end is answered as if all was well.
+    /// Whether the writer is a node of Galera. Such a node may roll a transaction back because another
+    /// node's came first. Statements that were sent together would go on outside the transaction, so
+    /// each must be sent after the answer to the one before it.
     #[must_use]
-    pub fn takes_packets(&self) -> bool {
-        !self.found.is_galera.load(Ordering::Relaxed)
+    pub fn is_galera(&self) -> bool {
+        self.found.is_galera.load(Ordering::Relaxed)
     }
 
     /// Has the hosts asked soon: a server refused a write, or was lost.

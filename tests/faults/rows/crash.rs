@@ -23,9 +23,7 @@ const WHOLE_WALK: Duration = Duration::from_secs(2);
 /// Points of a shorter run; the next seed goes on with the next ones.
 const POINTS_FEW: usize = 3;
 
-/// The point between the two packets of an order, which is otherwise one call.
-const BETWEEN_PACKETS: &str = "rows-written";
-/// Points between two statements of an order, which otherwise travel together.
+/// Points between two statements of an order, which is otherwise one call.
 const STATEMENT_BY_STATEMENT: [&str; 6] = [
     "begun",
     "fence-raised",
@@ -74,11 +72,8 @@ async fn one(testbed: &mut Testbed, seed: u64, point: &'static str) -> TrialResu
     }
     let is_statement = STATEMENT_BY_STATEMENT.contains(&point);
     for setup in &mut plan.setups {
-        if is_statement || point == BETWEEN_PACKETS {
-            *setup = setup.clone().with("SECKILL_MYSQL_ORDER_ROUTINE", "false");
-        }
         if is_statement {
-            *setup = setup.clone().with("SECKILL_MYSQL_MULTI_STATEMENTS", "false");
+            *setup = setup.clone().with("SECKILL_MYSQL_ORDER_ROUTINE", "false");
         }
     }
     if point.starts_with("expiry") {
