@@ -6,10 +6,11 @@
 //! InnoDB transaction, writes the order and takes the stock with a condition. Gates make the sale
 //! fast and fair and may be lost at any moment; the arbiter keeps it correct.
 //!
-//! Data flows one way; the locks are a crate of their own, [`leaselock`]:
+//! Data flows one way. The two lines of defence are two crates, [`gates`] and [`ledger`], and the locks
+//! are a third, [`leaselock`]:
 //!
 //! ```text
-//! http -> purchase -> strategy -> { leaselock, arbiter } -> store -> domain
+//! http -> purchase -> gates -> { leaselock, ledger } -> shop-domain
 //! ```
 //!
 //! # Rules
@@ -37,11 +38,10 @@
 //!    [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
-pub mod failpoint;
+pub extern crate failpoint;
 
 pub mod account;
 pub mod app;
-pub mod arbiter;
 pub mod audit;
 pub mod catalog;
 pub mod command;
@@ -60,11 +60,11 @@ pub mod order;
 pub mod payment;
 pub mod purchase;
 pub mod readiness;
-pub mod shard;
 pub mod store;
-pub mod strategy;
 pub mod trace;
 pub mod waiting_list;
 
+pub use gates::strategy;
+pub use ledger::{arbiter, shard};
 pub use shop_domain as domain;
 pub use shop_metrics as metrics;

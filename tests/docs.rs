@@ -44,7 +44,7 @@ fn row(card: &Card) -> String {
     let needs = card.needs.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
     let file = name.replace('-', "_");
     format!(
-        "| [`{name}`](../src/strategy/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {needs} | {source} |"
+        "| [`{name}`](../crates/gates/src/strategy/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {needs} | {source} |"
     )
 }
 

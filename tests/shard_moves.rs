@@ -234,7 +234,7 @@ async fn every_table_of_the_schema_is_said_to_move_or_to_stay() {
     let mut known: Vec<&str> = moving.chain(OTHER_TABLES.iter().map(|(name, _)| *name)).collect();
     known.sort_unstable();
     tables.sort_unstable();
-    assert_eq!(tables, known, "src/shard/tables.rs lists what becomes of each table");
+    assert_eq!(tables, known, "crates/ledger/src/shard/tables.rs lists what becomes of each table");
     // A row of an item names it, or one of its orders: such a table that stays needs its reason.
     let named: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(TABLE_NAME AS CHAR) FROM information_schema.COLUMNS \

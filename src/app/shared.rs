@@ -228,7 +228,7 @@ impl Writers {
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.lane_connections_max;
-        let own_pool = mysql::pool_to(writer, config, connections_max);
+        let own_pool = mysql::pool_to(writer, &**config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
         let mut impatient = Config::clone(config);

@@ -131,7 +131,7 @@ fn jobs(
 /// the copying.
 fn resume_moves(config: &Config, shared: &Shared) -> ResumeMoves {
     let ledgers = shared.ledgers.iter().map(|(shard, ledger)| {
-        (shard, mysql::pool_to(&ledger.writer, &ledger.config, MOVER_CONNECTIONS))
+        (shard, mysql::pool_to(&ledger.writer, &*ledger.config, MOVER_CONNECTIONS))
     });
     let item_age_max = Duration::from_millis(config.purchase.item_age_ms_max);
     let limits = Limits::new(Duration::from_millis(PAUSE_MS_MAX), item_age_max);

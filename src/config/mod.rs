@@ -5,6 +5,7 @@
 
 mod check;
 mod load;
+mod options;
 mod runtime_count;
 
 use std::fmt;

@@ -1,21 +1,8 @@
-//! Storage: all SQL that neither writes an order nor takes stock, all Redis commands of the gates,
-//! the counters in this process's memory, its caches, and the circuit breakers.
-//!
-//! The ledger in MySQL is the truth; counters in Redis are loaded from it, never the other way.
+//! Storage, which is in crates of its own: the ledger in MySQL, and the counters of the gates.
 
-pub mod breaker;
-pub mod cache;
-pub mod gathered;
-pub mod memory;
-pub mod mysql;
-pub mod redis;
-pub mod shards;
-pub mod single_flight;
 pub mod tls;
 
-pub use shards::{Homes, Ledger, Shards};
-
-/// Error: the ledger does not answer, and nothing is remembered.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the ledger does not answer")]
-pub struct Unreachable;
+pub use gates::store::{memory, redis};
+pub use ledger::store::{
+    Homes, Ledger, Shards, Unreachable, breaker, cache, gathered, mysql, shards, single_flight,
+};

@@ -1,5 +1,5 @@
 //! Model of the batches of orders of many items, written by two instances into one ledger. It describes
-//! `src/arbiter/group_commit`.
+//! `crates/ledger/src/arbiter/group_commit`.
 //!
 //! A transaction takes its rows one by one, in one order: keys of the orders, limits of the buyers, then the
 //! stock rows; a batch enters the stock stage of its instance before its first stock row. A row that

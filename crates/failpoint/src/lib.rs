@@ -1,12 +1,12 @@
 //! Crash points: places at which a test makes the process end at once, as a power cut would.
 //!
-//! `failpoint!("name")` compiles to nothing unless the crate is built with the feature
-//! `failpoints`, which tests are and a release build refuses to be. Then a process that was started
+//! `failpoint!("name")` does nothing unless this crate is built with the feature `armed`, which tests
+//! are and a release build refuses to be. Then a process that was started
 //! with `FAILPOINT=name` aborts when it comes to that point, with `FAILPOINT=name:3` the third
 //! time. [`POINTS`] is every step between the first write of something and the answer to it.
 
-#[cfg(all(feature = "failpoints", not(debug_assertions)))]
-compile_error!("the feature `failpoints` is for tests: a release build must not have it");
+#[cfg(all(feature = "armed", not(debug_assertions)))]
+compile_error!("the feature `armed` of `failpoint` is for tests: a release build must not have it");
 
 /// Every point, in the order of a purchase's way and then of an order's.
 pub const POINTS: &[&str] = &[
@@ -56,7 +56,7 @@ pub const MOVE_POINTS: &[&str] = &[
 ];
 
 /// Ends the process if `name` is the point that it was started with.
-#[cfg(feature = "failpoints")]
+#[cfg(feature = "armed")]
 pub fn reach(name: &str) {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,10 +76,15 @@ pub fn reach(name: &str) {
     }
 }
 
-/// A crash point; see this module.
+/// Does nothing: crash points are for tests alone.
+#[cfg(not(feature = "armed"))]
+#[inline]
+pub const fn reach(_name: &str) {}
+
+/// A crash point; see this crate.
+#[macro_export]
 macro_rules! failpoint {
     ($name:literal) => {
-        #[cfg(feature = "failpoints")]
-        $crate::failpoint::reach($name);
+        $crate::reach($name);
     };
 }

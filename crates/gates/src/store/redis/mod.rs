@@ -32,7 +32,7 @@ pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
 pub use condition::Condition;
-pub use connection::{RedisClient, connect_when_used};
+pub use connection::{RedisClient, RedisOptions, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;

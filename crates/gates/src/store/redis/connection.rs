@@ -1,7 +1,7 @@
 //! The client of Redis: the connection, the prefix of the keys, and the checks of every server's
 //! settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,28 @@ use redis_connection::{
 };
 
 use super::DENIED;
-use crate::config::Config;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The options of a client of Redis. A program makes them from its own settings.
+#[derive(Clone)]
+pub struct RedisOptions {
+    /// The URL, with the password; see the crate `redis-connection` for its forms.
+    pub url: String,
+    /// The beginning of every key.
+    pub prefix: String,
+    /// How long a command may take, in milliseconds.
+    pub command_timeout_ms: u64,
+    /// How long a command that was not sent is tried again, in milliseconds.
+    pub retry_ms_max: u64,
+    /// A PEM file with own authorities; empty: those of the system.
+    pub root_file: PathBuf,
+    /// A PEM file with the certificate that the client shows; empty: none.
+    pub client_file: PathBuf,
+    /// A PEM file with the key of the client's certificate.
+    pub client_key_file: PathBuf,
+}
 
 /// The client of Redis. Clones share everything.
 #[derive(Clone)]
@@ -30,16 +48,16 @@ impl RedisClient {
     ///
     /// # Errors
     /// A sentence when the URL or a certificate cannot be read.
-    pub fn new(config: &Config) -> Result<Self, String> {
-        let url = config.redis_url.reveal();
-        if url.is_empty() {
+    pub fn new(options: impl Into<RedisOptions>) -> Result<Self, String> {
+        let options = options.into();
+        if options.url.is_empty() {
             return Err("REDIS_URL is not set: redis://host:port".to_owned());
         }
         let unreadable = |error| format!("REDIS_URL cannot be read: {error}");
-        let address = Address::parse(url).map_err(unreadable)?;
-        let address = address.with_certificates(&certificates(config)?).map_err(unreadable)?;
-        let shared = SharedConnection::new(&address, options(config)).map_err(unreadable)?;
-        let prefix = config.redis.prefix.as_str().into();
+        let address = Address::parse(&options.url).map_err(unreadable)?;
+        let address = address.with_certificates(&certificates(&options)?).map_err(unreadable)?;
+        let shared = SharedConnection::new(&address, limits(&options)).map_err(unreadable)?;
+        let prefix = options.prefix.as_str().into();
         Ok(Self { shared, address: Arc::new(address), prefix })
     }
 
@@ -147,34 +165,37 @@ impl RedisClient {
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
-pub fn connect_when_used(url: &str, config: &Config) -> Result<SharedConnection, String> {
+pub fn connect_when_used(
+    url: &str,
+    options: impl Into<RedisOptions>,
+) -> Result<SharedConnection, String> {
+    let options = options.into();
     let said = |error: redis_connection::InvalidAddress| error.to_string();
     let address = Address::parse(url).map_err(said)?;
     if !address.is_single() {
         return Err("each must be one independent server".to_owned());
     }
-    let address = address.with_certificates(&certificates(config)?).map_err(said)?;
-    SharedConnection::new(&address, options(config)).map_err(said)
+    let address = address.with_certificates(&certificates(&options)?).map_err(said)?;
+    SharedConnection::new(&address, limits(&options)).map_err(said)
 }
 
-fn options(config: &Config) -> Options {
+fn limits(options: &RedisOptions) -> Options {
     Options {
         connect_timeout: CONNECT_TIMEOUT,
-        command_timeout: Duration::from_millis(config.redis.command_timeout_ms),
-        retry_max: Duration::from_millis(config.redis.retry_ms_max),
+        command_timeout: Duration::from_millis(options.command_timeout_ms),
+        retry_max: Duration::from_millis(options.retry_ms_max),
     }
 }
 
-fn certificates(config: &Config) -> Result<Certificates, String> {
+fn certificates(options: &RedisOptions) -> Result<Certificates, String> {
     let read = |path: &Path| {
         let unreadable = |error| format!("{} cannot be read: {error}", path.display());
         std::fs::read(path).map_err(unreadable)
     };
     let set = |path: &Path| !path.as_os_str().is_empty();
-    let section = &config.redis;
-    let roots = set(&section.root_file).then(|| read(&section.root_file)).transpose()?;
-    let client = match (set(&section.client_file), set(&section.client_key_file)) {
-        (true, true) => Some((read(&section.client_file)?, read(&section.client_key_file)?)),
+    let roots = set(&options.root_file).then(|| read(&options.root_file)).transpose()?;
+    let client = match (set(&options.client_file), set(&options.client_key_file)) {
+        (true, true) => Some((read(&options.client_file)?, read(&options.client_key_file)?)),
         _ => None,
     };
     Ok(Certificates { roots, client })

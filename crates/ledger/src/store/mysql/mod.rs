@@ -46,7 +46,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection, MySqlPool};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::LedgerOptions;
 use crate::metrics::Metrics;
 use link::{ANSWER_MAX, Link};
 pub use migrations::MIGRATIONS;
@@ -73,17 +73,23 @@ const TRANSACTION_IDLE_SECONDS: u32 = 20;
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
-pub fn pool(config: &Config) -> Result<MySqlPool, String> {
-    pool_of(config, config.mysql.pool_max)
+pub fn pool(options: impl Into<LedgerOptions>) -> Result<MySqlPool, String> {
+    let options = options.into();
+    let connections_max = options.pool_connections_max;
+    pool_of(options, connections_max)
 }
 
 /// Makes a pool like [`pool`] with another number of connections.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
-pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, String> {
-    let writer = Writer::new(config.database_url.reveal())?;
-    let pool = pool_to(&writer, config, connections_max);
+pub fn pool_of(
+    options: impl Into<LedgerOptions>,
+    connections_max: u32,
+) -> Result<MySqlPool, String> {
+    let options = options.into();
+    let writer = Writer::new(&options.url)?;
+    let pool = pool_to(&writer, options, connections_max);
     if writer.has_several_hosts() {
         // Until the pool is closed.
         tokio::spawn(writer.follow(Metrics::new(), CancellationToken::new()));
@@ -98,15 +104,20 @@ pub fn pool_of(config: &Config, connections_max: u32) -> Result<MySqlPool, Strin
 /// moment ago is not pinged before use: a dead one fails before anything was written, and the
 /// caller tries again. The bounds of the waits are in `link.rs`.
 #[must_use]
-pub fn pool_to(writer: &Writer, config: &Config, connections_max: u32) -> MySqlPool {
-    let lock_wait_seconds = config.mysql.lock_wait_timeout_seconds;
+pub fn pool_to(
+    writer: &Writer,
+    options: impl Into<LedgerOptions>,
+    connections_max: u32,
+) -> MySqlPool {
+    let options = options.into();
+    let lock_wait_seconds = options.lock_wait_timeout_seconds;
     let session = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
          SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}, \
          SESSION wait_timeout = {SESSION_IDLE_SECONDS} \
          /*M! , SESSION idle_transaction_timeout = {TRANSACTION_IDLE_SECONDS} */"
     );
-    let acquire_timeout = Duration::from_millis(config.mysql.acquire_timeout_ms);
+    let acquire_timeout = Duration::from_millis(options.acquire_timeout_ms);
     let found = writer.found();
     let pool = Link::new(writer.found(), acquire_timeout)
         .look_after(MySqlPoolOptions::new())
@@ -135,8 +146,9 @@ const MIGRATION_WAIT_SECONDS: u32 = 120;
 ///
 /// # Errors
 /// A sentence for the operator.
-pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
-    let hosts = hosts::read(config.database_url.reveal())?;
+pub async fn migrate(options: impl Into<LedgerOptions>, pool: &MySqlPool) -> Result<(), String> {
+    let ledger = options.into();
+    let hosts = hosts::read(&ledger.url)?;
     for host in &hosts {
         if let Some(database) = host.get_database() {
             create_database(host, database).await?;
@@ -167,7 +179,7 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
         None => return Err(migration_failed(&"the server refuses GET_LOCK")),
     }
     // The lock ends with its connection.
-    let migrated = migrate_on(&mut connection, config, pool).await;
+    let migrated = migrate_on(&mut connection, &ledger, pool).await;
     let _ = answered(connection.close()).await;
     migrated
 }
@@ -175,7 +187,7 @@ pub async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
 /// Runs the migrations on one connection, which holds their lock.
 async fn migrate_on(
     connection: &mut MySqlConnection,
-    config: &Config,
+    options: &LedgerOptions,
     pool: &MySqlPool,
 ) -> Result<(), String> {
     let level = sqlx::query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
@@ -187,7 +199,7 @@ async fn migrate_on(
     users::fill_skeletons(pool)
         .await
         .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))?;
-    if config.mysql.order_routine
+    if options.order_routine
         && let Err(error) = order_routine::install(connection).await
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
