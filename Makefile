@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql test-engines test-redis faults loadtest compare lab bench walk lint fmt
+.PHONY: help run test test-mysql test-engines test-redis faults loadtest compare lab bench book walk lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lab: compare
 
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--all", "--beside PROGRAM", "--growth"
 	@exec scripts/bench $(ARGS)
+
+book: ## the pages of docs as one site with search, in target/book; needs mdbook
+	@exec scripts/book
 
 walk: ## an installation on an empty machine, from the packages to the restored backup; needs root and debootstrap
 	@scripts/build-tests && exec scripts/walk

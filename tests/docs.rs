@@ -85,6 +85,19 @@ fn every_relative_link_leads_somewhere() {
 }
 
 #[test]
+fn every_page_of_docs_is_in_the_book() {
+    let summary = read("docs/SUMMARY.md");
+    let listed: BTreeSet<PathBuf> =
+        links(&summary).into_iter().map(|target| Path::new("docs").join(target)).collect();
+    let expected: BTreeSet<PathBuf> = pages()
+        .into_iter()
+        .map(|page| page.path)
+        .filter(|path| path.starts_with("docs") && !path.ends_with("SUMMARY.md"))
+        .collect();
+    assert_eq!(listed, expected, "docs/SUMMARY.md names each page of docs");
+}
+
+#[test]
 fn every_file_that_is_named_exists() {
     let folders = [
         "src/",
