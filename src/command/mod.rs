@@ -27,7 +27,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -51,6 +51,12 @@ pub fn run() -> ExitCode {
         eprintln!("seckill: {sentence}");
         ExitCode::from(2)
     })
+}
+
+/// The command line: its subcommands with their arguments.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Arguments::command()
 }
 
 async fn run_command(arguments: Arguments) -> Ended {
