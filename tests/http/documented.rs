@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::assert_problem;
-use crate::support::{Client, Shop};
+use crate::support::{Client, Shop, unique};
 
 #[tokio::test]
 async fn the_document_is_served_and_shown() {
@@ -122,8 +122,16 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
         assert_eq!(plain.headers["cache-control"], "no-cache", "{path}");
         let tag = plain.headers["etag"].clone();
         let request = stranger.request(reqwest::Method::GET, path);
-        let again = Client::send(request.header("if-none-match", tag)).await;
+        let known = format!("\"another\", {}", tag.to_str().expect("text"));
+        let again = Client::send(request.header("if-none-match", known)).await;
         assert_eq!((again.status, again.text.len()), (304, 0), "{path}");
+        let request = stranger.request(reqwest::Method::GET, path);
+        let refuses =
+            request.header("accept-encoding", "gzip;q=0").send().await.expect("an answer");
+        assert!(!refuses.headers().contains_key("content-encoding"), "{path}");
+        let head = Client::send(stranger.request(reqwest::Method::HEAD, path)).await;
+        assert_eq!((head.status, head.text.len()), (200, 0), "{path}");
+        assert_eq!(head.headers["etag"], plain.headers["etag"], "{path}");
         for encoding in ["gzip"] {
             let request = stranger.request(reqwest::Method::GET, path);
             let response =
@@ -134,4 +142,18 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
             assert!(compressed < plain.text.len(), "{path}: {compressed} bytes as {encoding}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_folder_of_pages_replaces_those_of_the_program() {
+    let folder = std::env::temp_dir().join(unique("pages"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("index.html"), "<p>edited").expect("written");
+    let shop = Shop::with(|config| config.http.static_dir.clone_from(&folder)).await;
+    let instance = shop.start().await;
+    assert_eq!(instance.stranger().get("/").await.text, "<p>edited");
+    std::fs::write(folder.join("index.html"), "<p>edited again").expect("written");
+    assert_eq!(instance.stranger().get("/").await.text, "<p>edited again");
+    assert_eq!(instance.stranger().get("/orders.html").await.status, 404);
+    std::fs::remove_dir_all(&folder).expect("removed");
 }
