@@ -124,6 +124,23 @@ fn every_file_that_is_named_exists() {
     assert!(count > 0, "no path was found: the test reads the pages wrongly");
 }
 
+/// The order of the imports, as every page shows it.
+const MAP: &str = "http -> purchase -> strategy -> {leaselock, arbiter} -> store -> domain";
+
+#[test]
+fn the_map_is_drawn_in_one_way() {
+    let mut texts: Vec<_> = pages().into_iter().map(|page| (page.path, page.text)).collect();
+    texts.push((PathBuf::from("src/lib.rs"), read("src/lib.rs")));
+    let mut drawn = 0;
+    for (path, text) in &texts {
+        for line in text.lines().filter(|line| line.contains("http -> ")) {
+            assert!(line.contains(MAP), "{}: {line}", path.display());
+            drawn += 1;
+        }
+    }
+    assert!(drawn >= 3, "{drawn} maps");
+}
+
 #[test]
 fn every_variable_that_is_named_exists() {
     let mut known = settings();

@@ -1,8 +1,9 @@
 //! The possible results of a purchase.
 //!
-//! The four classes matter more than the details: `sold`; `refused` (nothing changed, and trying
-//! again with the same request will not help); `unavailable` (nothing changed, try again);
-//! `unknown` (it may have changed: ask again with the same key).
+//! The six classes matter more than the details: `sold` (the order is durable); `replayed` (an earlier
+//! request with the same key has made this order); `queued` (the order becomes durable soon); `refused`
+//! (nothing changed, and trying again with the same request will not help); `unavailable` (nothing
+//! changed, try again); `unknown` (it may have changed: ask again with the same key).
 
 use time::OffsetDateTime;
 

@@ -180,6 +180,7 @@ fn api() -> OpenApiRouter<Web> {
     components.add_security_scheme("bearer", bearer);
     let mut router = routes(document);
     name_operations(router.get_openapi_mut());
+    route::purchase::document_options(router.get_openapi_mut());
     router
 }
 

@@ -1,5 +1,6 @@
 //! The document as it is served, the pages, and the headers that guard them.
 
+use seckill::strategy::{Scope, Store, WaitFor};
 use serde_json::json;
 
 use super::assert_problem;
@@ -26,6 +27,22 @@ async fn the_document_is_served_and_shown() {
         assert_eq!(stranger.get(script).await.status, 200, "{script}");
     }
     assert!(!page.text.contains("https://"), "{}", page.text);
+}
+
+#[test]
+fn the_document_lists_every_word_of_the_options() {
+    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    let purchase = &document["paths"]["/api/seckill/{strategy}/{item_id}"]["post"];
+    let parameters = purchase["parameters"].as_array().expect("a list");
+    let words = |name: &str| {
+        let found = parameters.iter().find(|parameter| parameter["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name}"))["schema"]["enum"].clone()
+    };
+    let of_code = |words: Vec<&str>| json!(words);
+    assert_eq!(words("store"), of_code(Store::ALL.iter().map(|word| word.as_str()).collect()));
+    assert_eq!(words("scope"), of_code(Scope::ALL.iter().map(|word| word.as_str()).collect()));
+    assert_eq!(words("wait"), of_code(WaitFor::ALL.iter().map(|word| word.as_str()).collect()));
+    assert!(words("wait").as_array().is_some_and(|words| words.contains(&json!("notify"))));
 }
 
 #[tokio::test]
