@@ -130,6 +130,8 @@ pub enum Refusal {
     StrategyNotFound,
     /// The strategy takes no options.
     OptionsNotTaken,
+    /// The request chooses how it waits or what it locks, and the item belongs to the shop.
+    OptionsForLabItems,
     /// The request names a strategy that can oversell, and the item belongs to the shop.
     UnsafeStrategy,
     /// The price of all units would be above the largest amount.
@@ -167,6 +169,7 @@ impl Refusal {
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",
+            Self::OptionsForLabItems => "invalid_options",
             Self::UnsafeStrategy => "unsafe_strategy",
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",
