@@ -3841,7 +3841,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description There is no provider */
+            /** @description There is no provider, or a page of another site asks */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
